@@ -1,0 +1,36 @@
+# Two commands: `make demo` trains and uses an RNNG on the packaged treebank, `make test` proves the package.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# Build dependencies obey the same pins as everything else.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+
+.PHONY: demo test lint unit install clean
+.DEFAULT_GOAL := demo
+
+demo: install
+	$(BIN)/treelm demo --out runs/demo
+
+test: lint unit
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: install
+	$(BIN)/python -m pytest -n 2
+
+install: $(INSTALLED)
+
+$(INSTALLED): constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "treelm needs Python 3.11 or later: make PYTHON=python3.11 ..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian, apt install python3-venv" >&2; exit 2; }
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs

@@ -1,0 +1,27 @@
+"""Language models that know about syntax: train, parse, predict and compare them under the same conditions."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from treelm.errors import InputError as InputError
+    from treelm.inference.loading import load as load
+    from treelm.models.base import SyntacticLM as SyntacticLM
+    from treelm.trees.tree import Tree as Tree
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "InputError": "treelm.errors",
+    "SyntacticLM": "treelm.models.base",
+    "Tree": "treelm.trees.tree",
+    "load": "treelm.inference.loading",
+}
+__all__ = ["InputError", "SyntacticLM", "Tree", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that ``import treelm`` stays cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'treelm' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

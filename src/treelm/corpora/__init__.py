@@ -1,0 +1,1 @@
+"""Where sentences come from: readers, vocabularies, prepared corpora, batches."""

@@ -1,0 +1,56 @@
+"""Vocabularies: words, characters and subwords behind one interface.
+
+Every word form is written as one or more symbols ("pieces"). Ids run from 0 to ``len(vocabulary) - 1``; models that
+predict an end of sentence use the id ``len(vocabulary)`` for it. There is no padding symbol: batches are flat.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pieces:
+    """The symbols of a list of word forms, flat: form i is ``ids[offsets[i]:offsets[i + 1]]``."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+
+class Vocabulary(ABC):
+    """A finite set of symbols that every word form can be written in.
+
+    Symbols are end-marked: whether a symbol ends a word is a property of the symbol, so a model that has read a prefix
+    knows whether the word may go on.
+    """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of symbols."""
+
+    @abstractmethod
+    def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
+        """Write word forms as symbols. The position matters only to classes of unknown words."""
+
+    @abstractmethod
+    def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
+        """The class that stands for a form that the vocabulary does not hold, or None for a known form."""
+
+    @abstractmethod
+    def symbol(self, index: int) -> str:
+        """The symbol with this id, as text."""
+
+    @property
+    @abstractmethod
+    def ends_word(self) -> NDArray[np.bool_]:
+        """For every symbol, whether a word ends with it (all true for a word vocabulary)."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Everything needed to build it again, as JSON values, with its ``kind``."""

@@ -1,0 +1,1 @@
+"""Perplexity, bracketing, audits."""

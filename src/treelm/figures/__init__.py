@@ -1,0 +1,1 @@
+"""Pictures: trees, surprisal, tables."""

@@ -1,0 +1,1 @@
+"""What users do with a trained model: load, surprisal, parsing, generation."""

@@ -1,0 +1,1 @@
+"""Parts that two or more systems share."""

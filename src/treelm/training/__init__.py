@@ -1,0 +1,1 @@
+"""The fit loop, optimisers and schedules, checkpoints, resume."""
