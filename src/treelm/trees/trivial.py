@@ -63,6 +63,8 @@ def binary_upper_bound(gold: Tree, branching: Literal["right", "left"] = "right"
 
     Unary chains collapse to their top; constituents that binarising makes are labelled as the one that they belong to.
     """
+    if branching not in ("right", "left"):
+        raise ValueError(f'branching {branching!r}: choose "right" or "left"')
     binarise = binarise_right if branching == "right" else binarise_left
     return binarise(collapse_unaries(gold), "")
 
