@@ -87,3 +87,25 @@ def _extra(word: WordSurprisal, names: Sequence[str]) -> Iterator[str]:
             available = ", ".join(sorted(word.columns)) or "none"
             raise InputError(f"no column {name!r} from this system", remedy=f"choose from: {available}")
         yield f"{word.columns[name]:.6f}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """What a table adds up to."""
+
+    num_sentences: int = 0
+    num_words: int = 0
+    num_unknown_words: int = 0
+    word_surprisal_bits: float = 0.0
+    end_surprisal_bits: float = 0.0
+
+    def plus(self, scored: ScoredSentence) -> Totals:
+        """The totals with one more sentence."""
+        words = scored.surprisal.words
+        return Totals(
+            num_sentences=self.num_sentences + 1,
+            num_words=self.num_words + len(words),
+            num_unknown_words=self.num_unknown_words + sum(word.is_unk for word in words),
+            word_surprisal_bits=self.word_surprisal_bits + sum(word.surprisal_bits for word in words),
+            end_surprisal_bits=self.end_surprisal_bits + scored.surprisal.end_surprisal_bits,
+        )
