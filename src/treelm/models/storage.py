@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from treelm import __version__
+from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
@@ -30,8 +31,8 @@ def save_model(model: SyntacticLM, directory: Path | str) -> None:
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     fingerprint = model.vocabulary.fingerprint()
-    _write_if_new(directory / VOCABULARY, encode_json(model.vocabulary.to_json()))
-    _write_if_new(directory / CONFIG, encode_json(describe_model(model)))
+    save_vocabulary(model.vocabulary, directory / VOCABULARY)
+    write_atomically(directory / CONFIG, encode_json(describe_model(model)))
     write_atomically(directory / WEIGHTS, encode_tensors(model.state_dict(), {"vocabulary": fingerprint}))
 
 
@@ -72,12 +73,6 @@ def load_weights(model: SyntacticLM, path: Path, *, remedy: str) -> None:
     model.load_state_dict(tensors)
 
 
-def _write_if_new(path: Path, content: bytes) -> None:
-    """The vocabulary may be large and never changes within a run."""
-    if not path.exists() or path.read_bytes() != content:
-        write_atomically(path, content)
-
-
 def _read_header(directory: Path) -> dict[str, Any]:
     path = directory / CONFIG
     header = read_json(path, remedy=_REMEDY)
@@ -95,16 +90,9 @@ def _read_header(directory: Path) -> dict[str, Any]:
 
 def _read_vocabulary(directory: Path, fingerprint: str) -> Vocabulary:
     path = directory / VOCABULARY
-    values = read_json(path, remedy=_REMEDY)
-    try:
-        vocabulary = vocabulary_from_json(values)
-    except InputError as error:
-        raise InputError(error.found, where=str(path), remedy=_REMEDY) from None
-    except (KeyError, TypeError, ValueError) as error:
-        found = f"not a vocabulary ({type(error).__name__}: {error})"
-        raise InputError(found, where=str(path), remedy=_REMEDY) from None
+    vocabulary = load_vocabulary(path)
     if vocabulary.fingerprint() != fingerprint:
-        found = f"not the vocabulary that {CONFIG} names: from another run, or altered"
+        found = f"not the vocabulary that {CONFIG} names: it is from another run"
         raise InputError(found, where=str(path), remedy=f"restore {VOCABULARY} of this run")
     return vocabulary
 

@@ -1,7 +1,8 @@
 """Checkpoints: each a directory of safetensors and JSON that is renamed into place when it is complete.
 
-``checkpoints/step-00000120.0/`` holds ``state.json`` and tensor files. ``state.json`` names the hash of every tensor
-file and of itself, so files that were damaged or exchanged are found. Nothing is pickled.
+``checkpoints/step-00000120.0/`` holds ``state.json`` and tensor files. ``state.json`` holds a hash of itself, every
+tensor file one of its content and that of ``state.json``: files that were damaged or exchanged are found. Nothing is
+pickled.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.models.files import encode_json, flush_directory, read_json, write_durably
-from treelm.models.tensors import content_hash, encode_tensors, read_tensors
+from treelm.models.tensors import encode_tensors, read_tensors
 
 FORMAT_VERSION = 1
 _STATE = "state.json"
@@ -58,12 +59,11 @@ class Checkpoints:
         self._remove_leftovers()
         temporary = self.directory / f".new-{os.getpid()}"
         temporary.mkdir()
-        hashes = {}
+        values = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors), **checkpoint.values}
+        identity = _hash(values)
         for name, tensors in checkpoint.tensors.items():
-            write_durably(temporary / f"{name}.safetensors", encode_tensors(tensors))
-            hashes[name] = content_hash({key: tensor.detach().cpu() for key, tensor in tensors.items()}, {})
-        values = {"format_version": FORMAT_VERSION, "step": step, "tensors": hashes, **checkpoint.values}
-        write_durably(temporary / _STATE, encode_json({**values, "sha256": _hash(values)}))
+            write_durably(temporary / f"{name}.safetensors", encode_tensors(tensors, {"state": identity}))
+        write_durably(temporary / _STATE, encode_json({**values, "sha256": identity}))
         flush_directory(temporary)
         temporary.rename(self._free_name(step))
         flush_directory(self.directory)
@@ -89,16 +89,17 @@ class Checkpoints:
 
     def _read(self, path: Path) -> Checkpoint:
         values = read_json(path / _STATE, remedy=_REMEDY)
-        if values.pop("sha256", None) != _hash(values):
+        identity = values.pop("sha256", None)
+        if identity != _hash(values):
             raise InputError("damaged or altered", where=str(path / _STATE), remedy=_REMEDY)
         if values["format_version"] != FORMAT_VERSION:
             found = f"format_version = {values['format_version']!r}, this treelm reads {FORMAT_VERSION}"
             raise InputError(found, where=str(path / _STATE), remedy="resume with the treelm that wrote it")
         tensors = {}
-        for name, expected in values["tensors"].items():
+        for name in values["tensors"]:
             file = path / f"{name}.safetensors"
-            tensors[name], _ = read_tensors(file, remedy=_REMEDY)
-            if content_hash(tensors[name], {}) != expected:
+            tensors[name], metadata = read_tensors(file, remedy=_REMEDY)
+            if metadata.get("state") != identity:
                 raise InputError("belongs to another checkpoint", where=str(file), remedy=_REMEDY)
         return Checkpoint(tensors=tensors, values=values)
 

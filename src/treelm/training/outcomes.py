@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 
-class TrainingInterrupted(Exception):  # noqa: N818 (an event, not an error)
+class TrainingInterrupted(Exception):
     """A signal asked for an end; the step was finished and a checkpoint written. Resuming continues bit for bit.
 
     Exit code 75 is EX_TEMPFAIL of ``sysexits.h``: "try again", as job schedulers understand it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, values
 
 
-def restore_random_state(tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+def restore_random_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
     """The inverse of ``random_state``."""
     torch.set_rng_state(tensors["torch"])
     for index in range(torch.cuda.device_count()):

@@ -12,12 +12,12 @@ from treelm.training.config import TrainingConfig
 class Patience:
     """Counts evaluations in a row that were not better than the best before them."""
 
-    best: float = math.inf
+    best: float | None = None
     num_worse: int = 0
 
     def observe(self, value: float) -> None:
         """Take in one more dev loss."""
-        if value < self.best:
+        if self.best is None or value < self.best:
             self.best, self.num_worse = value, 0
         else:
             self.num_worse += 1

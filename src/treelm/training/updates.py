@@ -56,7 +56,9 @@ class LossSum:
         """The figures under the names that ``metrics.jsonl`` gives them."""
         per_word = self.nats_per_word
         figures = {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word)}
-        return figures | {f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count}
+        return figures | {
+            f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count
+        }
 
 
 def perplexity(nats_per_word: float) -> float:
