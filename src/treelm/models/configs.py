@@ -38,7 +38,7 @@ def from_plain(config_class: type[Config], values: Mapping[str, Any], *, where: 
     try:
         return config_class(**typed)
     except InputError as error:
-        inner = f"{where}: {error.where}" if error.where and not error.where.startswith(where) else where
+        inner = where if error.where is None or error.where in where else f"{where} {error.where}"
         raise InputError(error.found, where=inner, remedy=error.remedy) from None
     except ValueError as error:
         raise InputError(str(error), where=where, remedy="correct this field") from None
