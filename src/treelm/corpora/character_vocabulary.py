@@ -38,9 +38,7 @@ class CharacterVocabulary(Vocabulary):
         for form, count in zip(counts.forms, counts.counts.tolist(), strict=True):
             for character in form:
                 tokens[character] = tokens.get(character, 0) + count
-        frequent = sorted(
-            (character for character in tokens if tokens[character] >= min_count), key=lambda c: -tokens[c]
-        )
+        frequent = sorted((character for character in tokens if tokens[character] >= min_count), key=lambda c: -tokens[c])
         return cls(frequent[:max_size])
 
     def __len__(self) -> int:
