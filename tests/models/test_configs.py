@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from treelm.errors import InputError
-from treelm.models.configs import from_plain, to_plain
+from treelm.models.configs import from_plain, to_plain, to_toml_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,12 @@ class Outer:
     inner: Inner = field(default_factory=Inner)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limited:
+    most: int | None = field(default=5)
+    least: int | None = None
+
+
 def build(**values: object) -> Outer:
     return from_plain(Outer, {"size": 3, **values}, where="recipe.toml [model]")
 
@@ -38,6 +44,13 @@ def build(**values: object) -> Outer:
 def test_round_trip() -> None:
     config = Outer(size=4, kind="b", limit=7, names=("x", "y"), flag=True, inner=Inner(rate=2.0))
     assert from_plain(Outer, to_plain(config), where="here") == config
+
+
+def test_none_is_a_word_in_toml() -> None:
+    assert build(limit="none").limit is None
+    assert to_toml_values(Limited()) == {}
+    assert to_toml_values(Limited(most=None, least=3)) == {"most": "none", "least": 3}
+    assert from_plain(Limited, to_toml_values(Limited(most=None)), where="here") == Limited(most=None)
 
 
 def test_lists_become_tuples_and_whole_numbers_floats() -> None:
@@ -55,7 +68,7 @@ def test_lists_become_tuples_and_whole_numbers_floats() -> None:
         ({"size": True}, "size = True is not a whole number; give a whole number"),
         ({"flag": 1}, "flag = 1 is not true or false; give true or false"),
         ({"kind": "c"}, "kind = 'c' is not one of 'a', 'b'; give one of 'a', 'b'"),
-        ({"limit": "x"}, "limit = 'x' is not a whole number; give a whole number, or leave it out"),
+        ({"limit": "x"}, "limit = 'x' is not a whole number; give a whole number, or \"none\""),
         ({"betas": [0.9]}, "betas = [0.9] has 1 values; give exactly 2"),
         ({"names": [3]}, "names = 3 is not a string; give a string"),
         ({"sise": 3}, "unknown field 'sise'; did you mean 'size'?"),
