@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import Losses, SyntacticLM
+from treelm.models.base import IncrementalState, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
+from treelm.trees.tree import Tree
 
 
 class RNNG(SyntacticLM):
@@ -62,4 +63,30 @@ class RNNG(SyntacticLM):
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Sums of -log p(action) and -log p(word), nats, of the trees in the batch."""
+        raise NotImplementedError
+
+    # The search branch fills in what follows.
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every symbol given the symbols before it."""
+        raise NotImplementedError
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """The best tree of every sentence."""
+        raise NotImplementedError
+
+    def start(self, num_sentences: int = 1) -> IncrementalState:
+        """The state before the first word."""
+        raise NotImplementedError
+
+    def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
+        """The state after one more word in each sentence."""
+        raise NotImplementedError
+
+    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        """log p(next symbol)."""
+        raise NotImplementedError
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """The best tree over the words read so far, what is open closed."""
         raise NotImplementedError
