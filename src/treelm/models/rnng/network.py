@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import IncrementalState, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.lstm import LSTMWeights
+from treelm.models.layers.lstm_sweep import sweep_lstm
+from treelm.models.layers.precision import linear
+from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.rnng.compose_sweep import compose
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.trees.tree import Tree
 
 
@@ -62,8 +69,82 @@ class RNNG(SyntacticLM):
         return 2 + len(self.labels) + (self.config.order == "in-order")
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Sums of -log p(action) and -log p(word), nats, of the trees in the batch."""
-        raise NotImplementedError
+        """Sums of -log p(action) and -log p(word), nats, of the trees in the batch.
+
+        Raises ``InputError`` for a tree that the model cannot build.
+        """
+        plan = self._plan(batch)
+        outputs = self._outputs(plan)
+        action_loss = -self._action_log_probs(plan, outputs).sum(dtype=torch.float64)
+        word_loss = summed_cross_entropy(
+            outputs.index_select(0, plan.shifts), self.word_embedding, self.word_bias, plan.words
+        )
+        return Losses(
+            terms={
+                "action": Loss(sum=action_loss, count=len(plan.actions)),
+                "word": Loss(sum=word_loss, count=len(plan.words)),
+            },
+            total=action_loss + word_loss,
+            num_words=int(batch.num_words.sum()),
+            num_sentences=len(batch),
+        )
+
+    @torch.no_grad()
+    def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
+        """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
+        was_training = self.training
+        self.eval()
+        try:
+            plan = self._plan(batch)
+            outputs = self._outputs(plan)
+        finally:
+            self.train(was_training)
+        words = target_log_probs(outputs[plan.shifts], self.word_embedding, self.word_bias, plan.words)
+        total = words.new_zeros(len(batch))
+        total.index_add_(0, plan.sentence, self._action_log_probs(plan, outputs).double())
+        return total.index_add_(0, plan.sentence[plan.shifts], words)
+
+    def _plan(self, batch: SentenceBatch) -> BatchPlan:
+        ends_word = self.vocabulary.ends_word
+        return plan_batch(self.config, batch, ends_word, len(self.labels), self.word_embedding.device)
+
+    def _outputs(self, plan: BatchPlan) -> Tensor:
+        """o = ReLU(W drop(h_top) + b) in every context: (T, E)."""
+        hidden = self._vectors(plan).index_select(0, plan.vectors)
+        for layer, lstm in enumerate(self.stack):
+            assert isinstance(lstm, LSTMWeights)
+            inputs = hidden if layer == 0 else self._drop(hidden)
+            projected = linear(inputs, lstm.weight_input, lstm.bias)
+            hidden = sweep_lstm(projected, lstm.weight_hidden, plan.below, plan.offsets)
+        return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
+
+    def _vectors(self, plan: BatchPlan) -> Tensor:
+        """The vector of every item: initial ones, words, labels, then what REDUCE pushes."""
+        given = [
+            self.initial_embedding.expand(plan.num_sentences, -1),
+            self.word_embedding.index_select(0, plan.tokens),
+            self.label_embedding.index_select(0, plan.labels),
+        ]
+        if isinstance(self.composition, NoComposition):
+            given.append(self.composition.reduce_embedding.expand(plan.num_reduce, -1))
+        vectors = self._drop(torch.cat(given))
+        if isinstance(self.composition, LSTMComposition) and plan.composition is not None:
+            kept = self._drop(vectors.new_ones(plan.num_reduce, 2 * vectors.shape[1])) if self._drops else None
+            return compose(vectors, self.composition, kept, plan.composition)
+        return vectors
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.config.dropout > 0
+
+    def _drop(self, units: Tensor) -> Tensor:
+        return functional.dropout(units, self.config.dropout, self.training)
+
+    def _action_log_probs(self, plan: BatchPlan, outputs: Tensor) -> Tensor:
+        """log p(next action) among the valid ones, in every context: (T,)."""
+        logits = linear(outputs, self.action_head.weight, self.action_head.bias)
+        log_probs = logits.masked_fill(~plan.valid, -math.inf).log_softmax(1)
+        return log_probs.gather(1, plan.actions[:, None])[:, 0]
 
     # The search branch fills in what follows.
 
