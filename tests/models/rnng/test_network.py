@@ -12,7 +12,7 @@ from treelm.models.rnng.network import RNNG
 VARIANTS = [
     pytest.param(order, composition, num_layers, num_unfinished, id=f"{order}-{composition}-{num_layers}-{unit}")
     for order in ("top-down", "in-order")
-    for composition in ("lstm", "none")
+    for composition in ("lstm", "attention", "none")
     for num_layers in (1, 2)
     for unit, num_unfinished in (("words", 0), ("subwords", 3))
 ]
