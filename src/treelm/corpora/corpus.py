@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -49,7 +49,7 @@ class PreparedCorpus:
         builder = Builder(lambda name, dtype: MemorySink(dtype))
         for source, group in groupby(sentences, key=lambda sentence: sentence.source):
             builder.begin_source(source)
-            builder.add(Block.of(list(group), []))
+            builder.add(Block.of(list(group)))
         return built(builder, None)
 
     @classmethod
@@ -230,8 +230,3 @@ def _open_array(path: Path, description: Mapping[str, Any], verify: bool) -> NDA
         raise InputError("array was changed after it was prepared", where=str(path), remedy=_REMEDY)
     return array
 
-
-def nonempty(sources: Sequence[Any]) -> None:
-    """Raise InputError for no sources at all."""
-    if not sources:
-        raise InputError("a corpus of no files", remedy="give at least one file")

@@ -156,7 +156,7 @@ class _BracketCutter:
     def feed(self, number: int, line: bytes) -> Iterator[Stretch]:
         """Take one line; gives the stretches that it ends."""
         if not self.held and not line.strip():
-            return
+            return  # but a blank line inside a tree counts, so that lines keep their numbers
         if self.margin is None and line.lstrip().startswith(b"("):
             self.margin = len(line) - len(line.lstrip())
         if self.held and self.free_layout is False and self._at_margin(line):
