@@ -38,7 +38,8 @@ class CharacterVocabulary(Vocabulary):
         for form, count in zip(counts.forms, counts.counts.tolist(), strict=True):
             for character in form:
                 tokens[character] = tokens.get(character, 0) + count
-        frequent = sorted((character for character in tokens if tokens[character] >= min_count), key=lambda c: -tokens[c])
+        by_frequency = sorted(tokens, key=lambda character: -tokens[character])
+        frequent = [character for character in by_frequency if tokens[character] >= min_count]
         return cls(frequent[:max_size])
 
     def __len__(self) -> int:
@@ -75,7 +76,7 @@ class CharacterVocabulary(Vocabulary):
     @property
     def ends_word(self) -> NDArray[np.bool_]:
         """True for the end mark alone."""
-        return np.arange(len(self)) == _END_ID
+        return np.equal(np.arange(len(self)), _END_ID)
 
     def to_json(self) -> dict[str, Any]:
         """The characters."""
