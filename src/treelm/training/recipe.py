@@ -16,7 +16,7 @@ from treelm.corpora.streams import Format
 from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
-from treelm.models.configs import from_plain, to_plain, to_toml_values
+from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.files import read_bytes, write_atomically
 from treelm.training.config import TrainingConfig
 
@@ -202,10 +202,11 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
 def _resolve_files(data: DataConfig, folder: Path | None) -> DataConfig:
     if folder is None:
         return data
-    splits = {
-        name: tuple(str((folder / path).resolve()) for path in getattr(data, name)) for name in ("train", "dev", "test")
-    }
-    return replace(data, **splits)
+
+    def resolve(paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str((folder / path).resolve()) for path in paths)
+
+    return replace(data, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
 
 
 def _find(name_or_path: str | Path) -> tuple[str, str, Path | None]:
