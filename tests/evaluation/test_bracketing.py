@@ -90,6 +90,10 @@ def test_equal_words() -> None:
     assert counts(score("(S (NN a))", "(S (NN b))", replace(COLLINS, equal_words=(("a", "b"),)))) == (1, 1, 1)
 
 
+def test_escaped_brackets_are_the_words_that_they_stand_for() -> None:
+    assert counts(score("(S (NN -LSB-a-RSB-))", "(S (NN [a]))")) == (1, 1, 1)
+
+
 def test_equal_brackets_match_as_often_as_both_sides_have_them() -> None:
     once, thrice = "(NP (NN a) (NN b))", "(NP (NP (NP (NN a) (NN b))))"
     assert counts(score(once, thrice)) == (1, 1, 3)

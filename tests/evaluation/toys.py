@@ -27,7 +27,9 @@ class ToyVocabulary(Vocabulary):
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
         pieces = [[SYMBOLS.index(form[0])] + ([3] if form.endswith("+d") else []) for form in forms]
         offsets = np.cumsum([0, *map(len, pieces)])
-        return Pieces(ids=np.array(sum(pieces, []), dtype=np.int32), offsets=offsets.astype(np.int64))
+        return Pieces(
+            ids=np.array([one for word in pieces for one in word], dtype=np.int32), offsets=offsets.astype(np.int64)
+        )
 
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         return None

@@ -10,6 +10,7 @@ from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import Bracketing
 from treelm.evaluation.bracketing_result import BracketingResult, SentenceRow, Status, Total
 from treelm.evaluation.parameters import COLLINS, Parameters
+from treelm.trees.bracket_reader import unescape
 from treelm.trees.tree import Span
 
 PredictedTags = Literal["auto", "own", "gold"]
@@ -54,7 +55,10 @@ def score_bracketings(
 def score_sentence(
     gold: Bracketing, predicted: Bracketing, parameters: Parameters = COLLINS, *, number: int = 1
 ) -> SentenceRow:
-    """Score one sentence; words that cannot be aligned make an error row, a tree without words a skipped one."""
+    """Score one sentence; words that cannot be aligned make an error row, a tree without words a skipped one.
+
+    ``-LRB-`` and ``(`` are the same word, and so are the other escapes of brackets (to EVALB they are not).
+    """
     length = sum(tag not in parameters.delete_labels_for_length for tag in gold.tags)
 
     def not_scored(status: Status, problem: str) -> SentenceRow:
@@ -71,7 +75,7 @@ def score_sentence(
     if left.num_words != right.num_words:
         return not_scored("error", f"{left.num_words} gold words but {right.num_words} predicted ones after deletion")
     for gold_word, predicted_word in zip(left.words(), right.words(), strict=True):
-        if not parameters.same_word(gold_word, predicted_word):
+        if not parameters.same_word(unescape(gold_word), unescape(predicted_word)):
             return not_scored("error", f"gold word {gold_word!r} but predicted word {predicted_word!r}")
     gold_spans, predicted_spans = left.spans(), right.spans()
     return SentenceRow(
