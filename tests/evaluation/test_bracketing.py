@@ -113,6 +113,14 @@ def test_crossing_counts_predicted_brackets() -> None:
     assert score(gold, gold).crossing == 0
 
 
+def test_a_sentence_of_five_thousand_words_is_scored() -> None:
+    num_words = 5_000
+    right = parse_bracketing("(A (NN a) " * num_words + "(NN a)" + ")" * num_words)
+    left = parse_bracketing("(A " * num_words + "(NN a)" + " (NN a))" * num_words)
+    row = score_sentence(right, left)
+    assert (row.matched, row.gold_brackets, row.crossing) == (1, num_words, num_words - 1)
+
+
 def test_length_counts_punctuation_but_no_traces() -> None:
     assert score("(S (NN a) (-NONE- *) (. .))", "(S (NN a) (. .))").length == 2
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import Bracketing
 from treelm.evaluation.bracketing_result import BracketingResult, SentenceRow, Status, Total
@@ -163,11 +166,16 @@ def num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Par
 
 def num_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
     """Predicted brackets that cross at least one gold bracket: overlap without one being inside the other."""
-    return sum(any(_cross(one, other) for other in gold) for one in predicted)
+    start, end = _positions(predicted)[:, :, None]
+    gold_start, gold_end = _positions(gold)
+    gold_is_left = (gold_start < start) & (start < gold_end) & (gold_end < end)
+    gold_is_right = (start < gold_start) & (gold_start < end) & (end < gold_end)
+    return int((gold_is_left | gold_is_right).any(axis=1).sum())
 
 
-def _cross(one: Span, other: Span) -> bool:
-    return one.start < other.start < one.end < other.end or other.start < one.start < other.end < one.end
+def _positions(spans: Sequence[Span]) -> NDArray[np.int32]:
+    """Starts and ends, (2, num_spans)."""
+    return np.array([[span.start, span.end] for span in spans], dtype=np.int32).reshape(-1, 2).T
 
 
 def _whose_tags(
