@@ -40,7 +40,7 @@ def test_labels_that_the_model_lacks_are_counted() -> None:
 
 def test_a_model_without_labels_is_scored_unlabelled_and_the_protocol_says_so() -> None:
     result = evaluate_parses(GOLD, TREES, system="toy", split="dev", protocols=())
-    assert result.bracketing[0].protocol == "evalb (collins-unlabeled, unlabelled)"
+    assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"
     assert result.perplexities == result.baselines == ()
 
 

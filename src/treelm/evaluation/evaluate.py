@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treelm.evaluation.bracket_lines import Bracketing, Layout, bracketing_of, read_bracketings
-from treelm.evaluation.bracketing import PredictedTags, cut_function_tags, score_bracketings
+from treelm.evaluation.bracketing import PredictedTags, score_bracketings
 from treelm.evaluation.bracketing_result import BracketingResult
 from treelm.evaluation.parameters import COLLINS, Parameters
 from treelm.evaluation.perplexity import perplexity, sum_scores
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import PLAIN, WSJ10, WSJ40, SpanProtocol, score_spans
 from treelm.evaluation.trivial_baselines import trivial_baselines
+from treelm.trees.bracket_reader import strip_function
 from treelm.trees.brackets import BracketedTree
 
 if TYPE_CHECKING:
@@ -86,5 +87,5 @@ def evaluate_parses(
 def count_unknown_labels(gold: Iterable[Bracketing], labels: Collection[str]) -> dict[str, int]:
     """Gold constituents whose label (function tags cut) is not among the labels, most frequent first."""
     known = set(labels)
-    counts = Counter(cut_function_tags(span.label) for sentence in gold for span in sentence.spans)
+    counts = Counter(strip_function(span.label) for sentence in gold for span in sentence.spans)
     return {label: count for label, count in counts.most_common() if label not in known}
