@@ -90,6 +90,10 @@ def test_equal_words() -> None:
     assert counts(score("(S (NN a))", "(S (NN b))", replace(COLLINS, equal_words=(("a", "b"),)))) == (1, 1, 1)
 
 
+def test_escaped_brackets_are_the_words_that_they_stand_for() -> None:
+    assert counts(score("(S (NN -LSB-a-RSB-))", "(S (NN [a]))")) == (1, 1, 1)
+
+
 def test_equal_brackets_match_as_often_as_both_sides_have_them() -> None:
     once, thrice = "(NP (NN a) (NN b))", "(NP (NP (NP (NN a) (NN b))))"
     assert counts(score(once, thrice)) == (1, 1, 3)
@@ -107,6 +111,14 @@ def test_crossing_counts_predicted_brackets() -> None:
     row = score(gold, predicted)
     assert row.crossing == 2  # Y(1,3) and X(1,4) both cross A(0,2)
     assert score(gold, gold).crossing == 0
+
+
+def test_a_sentence_of_five_thousand_words_is_scored() -> None:
+    num_words = 5_000
+    right = parse_bracketing("(A (NN a) " * num_words + "(NN a)" + ")" * num_words)
+    left = parse_bracketing("(A " * num_words + "(NN a)" + " (NN a))" * num_words)
+    row = score_sentence(right, left)
+    assert (row.matched, row.gold_brackets, row.crossing) == (1, num_words, num_words - 1)
 
 
 def test_length_counts_punctuation_but_no_traces() -> None:

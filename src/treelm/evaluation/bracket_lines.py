@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from treelm.errors import InputError
+from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree
 
-UNKNOWN_TAG = "X"
 _TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)  # ASCII white space only: a no-break space is part of a word
 
 
@@ -44,21 +44,8 @@ class Bracketing:
 
 def bracketing_of(tree: Tree, *, tags: Sequence[str] | None = None, where: str = "") -> Bracketing:
     """A tree in memory, whose words have no tags, with the tags that are given (else all unknown)."""
-    words: list[str] = []
-    spans: list[list[str | int]] = []
-    todo: list[Tree | str | int] = [tree]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, int):
-            spans[node][2] = len(words)
-        elif isinstance(node, str):
-            words.append(node)
-        else:
-            todo.append(len(spans))
-            spans.append([node.label, len(words), -1])
-            todo.extend(reversed(node.children))
-    kept = tuple(Span(str(label), int(start), int(end)) for label, start, end in spans)
-    unknown = Bracketing(words=tuple(words), tags=(UNKNOWN_TAG,) * len(words), spans=kept, where=where)
+    words = tuple(tree.words())
+    unknown = Bracketing(words=words, tags=(UNKNOWN_TAG,) * len(words), spans=tuple(tree.spans()), where=where)
     return unknown if tags is None else unknown.with_tags(tags)
 
 

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import Bracketing
 from treelm.evaluation.bracketing_result import BracketingResult, SentenceRow, Status, Total
 from treelm.evaluation.parameters import COLLINS, Parameters
+from treelm.trees.bracket_reader import unescape
 from treelm.trees.tree import Span
 
 PredictedTags = Literal["auto", "own", "gold"]
@@ -54,7 +58,10 @@ def score_bracketings(
 def score_sentence(
     gold: Bracketing, predicted: Bracketing, parameters: Parameters = COLLINS, *, number: int = 1
 ) -> SentenceRow:
-    """Score one sentence; words that cannot be aligned make an error row, a tree without words a skipped one."""
+    """Score one sentence; words that cannot be aligned make an error row, a tree without words a skipped one.
+
+    ``-LRB-`` and ``(`` are the same word, and so are the other escapes of brackets (to EVALB they are not).
+    """
     length = sum(tag not in parameters.delete_labels_for_length for tag in gold.tags)
 
     def not_scored(status: Status, problem: str) -> SentenceRow:
@@ -71,7 +78,7 @@ def score_sentence(
     if left.num_words != right.num_words:
         return not_scored("error", f"{left.num_words} gold words but {right.num_words} predicted ones after deletion")
     for gold_word, predicted_word in zip(left.words(), right.words(), strict=True):
-        if not parameters.same_word(gold_word, predicted_word):
+        if not parameters.same_word(unescape(gold_word), unescape(predicted_word)):
             return not_scored("error", f"gold word {gold_word!r} but predicted word {predicted_word!r}")
     gold_spans, predicted_spans = left.spans(), right.spans()
     return SentenceRow(
@@ -159,11 +166,16 @@ def num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Par
 
 def num_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
     """Predicted brackets that cross at least one gold bracket: overlap without one being inside the other."""
-    return sum(any(_cross(one, other) for other in gold) for one in predicted)
+    start, end = _positions(predicted)[:, :, None]
+    gold_start, gold_end = _positions(gold)
+    gold_is_left = (gold_start < start) & (start < gold_end) & (gold_end < end)
+    gold_is_right = (start < gold_start) & (gold_start < end) & (end < gold_end)
+    return int((gold_is_left | gold_is_right).any(axis=1).sum())
 
 
-def _cross(one: Span, other: Span) -> bool:
-    return one.start < other.start < one.end < other.end or other.start < one.start < other.end < one.end
+def _positions(spans: Sequence[Span]) -> NDArray[np.int32]:
+    """Starts and ends, (2, num_spans)."""
+    return np.array([[span.start, span.end] for span in spans], dtype=np.int32).reshape(-1, 2).T
 
 
 def _whose_tags(

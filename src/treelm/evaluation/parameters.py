@@ -42,7 +42,7 @@ class Parameters:
 
     def unlabeled(self) -> Parameters:
         """The same rules with labels ignored when brackets are matched (``LABELED 0``)."""
-        return replace(self, labeled=False, name=f"{self.name}-unlabeled")
+        return replace(self, labeled=False)
 
     def deleting(self, *labels: str) -> Parameters:
         """The same rules with more labels deleted, as further ``DELETE_LABEL`` lines would."""
