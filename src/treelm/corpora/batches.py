@@ -76,7 +76,12 @@ class SentenceBatches:
 
         Of ``world`` processes the one with this ``rank`` gets every ``world``-th batch, all the same number of them.
         """
-        limits = {"batch_size": batch_size, "group_size": group_size, "max_actions": max_actions, "max_tokens": max_tokens}
+        limits = {
+            "batch_size": batch_size,
+            "group_size": group_size,
+            "max_actions": max_actions,
+            "max_tokens": max_tokens,
+        }
         for name, value in limits.items():
             if value is not None and value < 1:
                 raise InputError(f"{name} = {value}", remedy="give 1 or more")

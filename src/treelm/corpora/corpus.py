@@ -66,19 +66,28 @@ class PreparedCorpus:
                 arrays=arrays,
                 labels=tuple(meta["labels"]),
                 sources=tuple((name, first) for name, first in meta["sources"]),
-                skipped=tuple(InputError(found, remedy=remedy, where=where) for found, remedy, where in meta["skipped"]),
+                skipped=tuple(
+                    InputError(found, remedy=remedy, where=where) for found, remedy, where in meta["skipped"]
+                ),
                 directory=directory,
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError("prepared corpus with a damaged description", where=str(directory), remedy=_REMEDY) from error
+            raise InputError(
+                "prepared corpus with a damaged description", where=str(directory), remedy=_REMEDY
+            ) from error
         corpus._check_offsets()
         return corpus
 
     def _check_offsets(self) -> None:
         """Offsets must fit the arrays that they cut."""
-        for offsets, cut in (("word", "words"), ("action", "actions"), ("identifier", "identifiers"), ("form", "forms")):
+        for offsets, cut in (
+            ("word", "words"),
+            ("action", "actions"),
+            ("identifier", "identifiers"),
+            ("form", "forms"),
+        ):
             values = self.arrays[f"{offsets}_offsets"]
             if values[0] != 0 or values[-1] != len(self.arrays[cut]) or (np.diff(values) < 0).any():
                 raise InputError(f"prepared corpus with damaged {offsets}s", where=str(self.directory), remedy=_REMEDY)
@@ -229,4 +238,3 @@ def _open_array(path: Path, description: Mapping[str, Any], verify: bool) -> NDA
     if (verify or array.nbytes <= _ALWAYS_HASHED) and hash_array(array) != description["hash"]:
         raise InputError("array was changed after it was prepared", where=str(path), remedy=_REMEDY)
     return array
-

@@ -103,9 +103,7 @@ def prepared(
     directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)
-    return prepare(
-        sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers
-    )
+    return prepare(sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers)
 
 
 def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
@@ -216,7 +214,9 @@ class _Blocks:
             while pending:
                 yield pending.popleft().result()
         except BrokenProcessPool as error:
-            raise InputError("a process that reads the corpus was killed", remedy="free memory or set workers to 1") from error
+            raise InputError(
+                "a process that reads the corpus was killed", remedy="free memory or set workers to 1"
+            ) from error
         finally:
             for future in pending:
                 future.cancel()

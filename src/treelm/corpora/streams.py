@@ -71,7 +71,9 @@ def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         try:
             stream = open(source, "rb")  # noqa: SIM115: closed below
         except OSError as error:
-            raise InputError(f"cannot read it ({error.strerror})", where=str(source), remedy="check the path") from error
+            raise InputError(
+                f"cannot read it ({error.strerror})", where=str(source), remedy="check the path"
+            ) from error
         with stream:
             yield _unpacked(stream)
 

@@ -42,7 +42,7 @@ def score_sentences(
     batch_size: int = 16,
     skipped: list[InputError] | None = None,
 ) -> Iterator[ScoredSentence]:
-    """Score a stream of sentences, in input order. Sentences that cannot be scored go to ``skipped`` (see in_batches)."""
+    """Score a stream of sentences, in input order; ``skipped`` collects those that cannot be (see in_batches)."""
     for sentence, score in in_batches(sentences, lm.score, batch_size=batch_size, skipped=skipped):
         if score is not None:
             surprisal = sentence_surprisal(sentence.words, score, lm.vocabulary)
@@ -64,7 +64,9 @@ def word_offsets(sentence: Sentence) -> tuple[tuple[int, int] | None, ...]:
     return tuple(offsets)
 
 
-def table_rows(scored: ScoredSentence, *, extra: Sequence[str] = (), with_end: bool = False) -> Iterator[tuple[str, ...]]:
+def table_rows(
+    scored: ScoredSentence, *, extra: Sequence[str] = (), with_end: bool = False
+) -> Iterator[tuple[str, ...]]:
     """The cells of a sentence's rows, in the order of ``COLUMNS`` and then ``extra``."""
     for number, (word, place) in enumerate(zip(scored.surprisal.words, scored.offsets, strict=True), start=1):
         start, end = (str(place[0]), str(place[1])) if place else (MISSING, MISSING)

@@ -57,7 +57,7 @@ class Analysis:
 
 
 class IncrementalState(ABC):
-    """What a model knows after reading some words of n sentences. Never changed in place: ``extend`` gives a new one."""
+    """What a model knows after reading some words of n sentences. Never changed: ``extend`` gives a new one."""
 
     @property
     @abstractmethod
