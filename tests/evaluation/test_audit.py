@@ -125,6 +125,10 @@ def test_report_as_text_and_json() -> None:
     assert values["checks"][0]["name"] == "causality"
 
 
+def test_an_infinite_figure_is_null_in_json() -> None:
+    json.dumps(audit(toys.NotANumber(), SENTENCES).to_json(), allow_nan=False)
+
+
 @pytest.mark.parametrize("sentences", [[], [["a"], []]])
 def test_no_words_are_a_user_error(sentences: list[list[str]]) -> None:
     with pytest.raises(InputError, match="no words"):

@@ -79,7 +79,9 @@ def test_lower_bounds_on_probability_are_upper_bounds_on_perplexity() -> None:
 
 
 def test_probability_zero_is_infinite_perplexity() -> None:
-    assert perplexity(sum_scores([score([math.inf, 1], [0])])).value == math.inf
+    found = perplexity(sum_scores([score([math.inf, 1], [0])]))
+    assert found.value == math.inf
+    assert found.to_json()["perplexity"] is None
 
 
 def test_not_a_number_names_the_sentence() -> None:

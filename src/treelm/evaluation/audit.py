@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -45,8 +46,9 @@ class AuditReport:
         return all(check.outcome != "failed" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return asdict(self) | {"passed": self.passed, "checks": [asdict(check) for check in self.checks]}
+        """The report as JSON values; a figure is null when its check was skipped or it is infinite."""
+        checks = [asdict(check) | {"figure": _finite(check.figure)} for check in self.checks]
+        return asdict(self) | {"passed": self.passed, "checks": checks}
 
     def as_text(self) -> str:
         """A short paragraph for each check."""
@@ -55,6 +57,10 @@ class AuditReport:
             figure = "" if check.figure is None else f" {check.figure:.3g} {check.unit} (allowed {check.tolerance:g})"
             lines += [f"{check.outcome:7s} {check.name}:{figure}; {check.finding}", f"        {check.explanation}"]
         return "\n".join(lines) + "\n"
+
+
+def _finite(figure: float | None) -> float | None:
+    return figure if figure is not None and math.isfinite(figure) else None
 
 
 @dataclass(frozen=True, kw_only=True)

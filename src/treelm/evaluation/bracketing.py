@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Literal
 
@@ -62,36 +63,45 @@ def score_sentence(
 
     ``-LRB-`` and ``(`` are the same word, and so are the other escapes of brackets (to EVALB they are not).
     """
-    length = sum(tag not in parameters.delete_labels_for_length for tag in gold.tags)
-
-    def not_scored(status: Status, problem: str) -> SentenceRow:
-        return SentenceRow(number=number, where=predicted.where, status=status, problem=problem, length=length)
-
-    for side, name in ((gold, "gold"), (predicted, "predicted")):
-        if side.problem is not None:
-            return not_scored("error", f"{name} tree at {side.where or number}: {side.problem}")
     left, right = _Kept(gold, parameters), _Kept(predicted, parameters)
-    if right.num_words == 0:
-        return not_scored("skipped", "the predicted tree has no words after deletion")
-    if left.num_words != right.num_words:
-        _mend_quotes(left, right, parameters)
-    if left.num_words != right.num_words:
-        return not_scored("error", f"{left.num_words} gold words but {right.num_words} predicted ones after deletion")
-    for gold_word, predicted_word in zip(left.words(), right.words(), strict=True):
-        if not parameters.same_word(unescape(gold_word), unescape(predicted_word)):
-            return not_scored("error", f"gold word {gold_word!r} but predicted word {predicted_word!r}")
-    gold_spans, predicted_spans = left.spans(), right.spans()
-    return SentenceRow(
+    status, problem = _comparability(left, right, parameters)
+    row = SentenceRow(
         number=number,
         where=predicted.where,
-        status="valid",
-        length=length,
+        status=status,
+        problem=problem,
+        length=sum(tag not in parameters.delete_labels_for_length for tag in gold.tags),
+    )
+    return _with_counts(row, left, right, parameters) if status == "valid" else row
+
+
+def _comparability(gold: _Kept, predicted: _Kept, parameters: Parameters) -> tuple[Status, str | None]:
+    """Whether the words of both sides align, after quotes are mended, and else why not."""
+    for side, name in ((gold.bracketing, "gold"), (predicted.bracketing, "predicted")):
+        if side.problem is not None:
+            return "error", f"the {name} tree cannot be read: {side.problem}"
+    if predicted.num_words == 0:
+        return "skipped", "the predicted tree has no words after deletion"
+    if gold.num_words != predicted.num_words:
+        _mend_quotes(gold, predicted)
+    if gold.num_words != predicted.num_words:
+        return "error", f"{gold.num_words} gold words but {predicted.num_words} predicted ones after deletion"
+    for gold_word, predicted_word in zip(gold.words(), predicted.words(), strict=True):
+        if not parameters.same_word(unescape(gold_word), unescape(predicted_word)):
+            return "error", f"gold word {gold_word!r} but predicted word {predicted_word!r}"
+    return "valid", None
+
+
+def _with_counts(row: SentenceRow, gold: _Kept, predicted: _Kept, parameters: Parameters) -> SentenceRow:
+    gold_spans, predicted_spans = gold.spans(), predicted.spans()
+    return replace(
+        row,
         matched=num_matched(gold_spans, predicted_spans, parameters),
         gold_brackets=len(gold_spans),
         predicted_brackets=len(predicted_spans),
         crossing=num_crossing(gold_spans, predicted_spans),
-        words=left.num_words,
-        correct_tags=sum(map(parameters.same_label, left.tags(), right.tags())),
+        words=gold.num_words,
+        correct_tags=sum(map(parameters.same_label, gold.tags(), predicted.tags())),
     )
 
 
@@ -133,7 +143,7 @@ class _Kept:
         return [i for i, (word, tag) in pairs if word in ("'", '"', "/") and tag in self.parameters.quote_labels]
 
 
-def _mend_quotes(gold: _Kept, predicted: _Kept, parameters: Parameters) -> None:
+def _mend_quotes(gold: _Kept, predicted: _Kept) -> None:
     """Keep a quote that one side deletes and the other, tagging it differently, does not (``QUOTE_LABEL``)."""
     gold_quotes, predicted_quotes = gold.quotes(), predicted.quotes()
     for theirs in predicted_quotes:

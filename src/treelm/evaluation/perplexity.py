@@ -75,12 +75,12 @@ class Perplexity:
         return f"perplexity per {self.unit}, {'with' if self.policy == 'with_end' else 'without'} end of sentence"
 
     def to_json(self) -> dict[str, Any]:
-        """Figures and names as JSON values."""
+        """Figures and names as JSON values; null where a figure is infinite."""
         return {
             "unit": self.unit,
             "policy": self.policy,
-            "perplexity": self.value,
-            f"bits_per_{self.unit}": self.bits_per_unit,
+            "perplexity": self.value if math.isfinite(self.value) else None,
+            f"bits_per_{self.unit}": self.bits_per_unit if math.isfinite(self.bits_per_unit) else None,
             "num_units": self.num_units,
             "is_upper_bound": self.is_upper_bound,
         }

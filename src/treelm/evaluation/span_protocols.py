@@ -14,8 +14,8 @@ from typing import Literal
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import Bracketing
 
-REMOVED_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "-NONE-", "$", "#", "HYPH", "NFP"})
-"""Tags of punctuation, currency signs and empty elements; ``HYPH`` and ``NFP`` are OntoNotes' further punctuation."""
+REMOVED_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "-NONE-", "$", "#", "HYPH", "NFP", "PUNCT"})
+"""Tags of punctuation, currency signs and empty elements; ``HYPH``, ``NFP`` of OntoNotes, ``PUNCT`` of UD."""
 REMOVED_WORDS = frozenset(
     {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "--", "...", "``", "''", *"()[]{}.,:;?!-/'\"`$#…–—“”‘’"}
 )
