@@ -10,7 +10,7 @@ from treelm.corpora.catalog import Split, corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Progress
 from treelm.corpora.preparing import prepared
-from treelm.corpora.readers import OnError, ReadOptions, Tags
+from treelm.corpora.readers import DependencyLabels, OnError, ReadOptions, Tags
 from treelm.corpora.streams import Format
 from treelm.errors import InputError
 
@@ -33,6 +33,8 @@ class DataConfig:
     """Whether bracket files hold a part-of-speech tag over each word."""
     strip_functions: bool = True
     """Cut function tags off labels: NP-SBJ is read as NP."""
+    dependency_labels: DependencyLabels = "plain"
+    """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     on_error: OnError = "raise"
     """What to do with a sentence that cannot be read: stop, or leave it out and report it."""
     max_sentences: int | None = None
@@ -54,7 +56,12 @@ class DataConfig:
 
     def read_options(self, format: Format | Literal["auto"]) -> ReadOptions:
         """How to read files of this format."""
-        return ReadOptions(format=format, tags=self.tags, strip_functions=self.strip_functions)
+        return ReadOptions(
+            format=format,
+            tags=self.tags,
+            strip_functions=self.strip_functions,
+            dependency_labels=self.dependency_labels,
+        )
 
     def has_split(self, split: Split) -> bool:
         """Whether there are data for a split."""
