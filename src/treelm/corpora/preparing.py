@@ -9,10 +9,10 @@ import os
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -30,6 +30,7 @@ _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
 _ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer
 _GZIP_RATIO = 8
 _MAX_WORKERS = 16
+_DEFAULT_OPTIONS = ReadOptions()
 _QUEUED_BLOCKS = 2  # for each worker; bounds the memory
 
 
@@ -46,7 +47,7 @@ def prepare(
     sources: Sequence[str | Path],
     directory: str | Path,
     *,
-    options: ReadOptions = ReadOptions(),
+    options: ReadOptions = _DEFAULT_OPTIONS,
     on_error: OnError = "raise",
     max_sentences: int | None = None,
     workers: int | None = None,
@@ -91,7 +92,7 @@ def _publish(building: Path, directory: Path) -> None:
 def prepared(
     sources: Sequence[str | Path],
     *,
-    options: ReadOptions = ReadOptions(),
+    options: ReadOptions = _DEFAULT_OPTIONS,
     on_error: OnError = "raise",
     max_sentences: int | None = None,
     workers: int | None = None,
@@ -103,9 +104,7 @@ def prepared(
     directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)
-    return prepare(
-        sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers
-    )
+    return prepare(sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers)
 
 
 def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
@@ -143,17 +142,17 @@ def _read_source(
     name, format = name_of(source), options.format_for(str(source))
     num_before, num_errors = builder.num_sentences, len(builder.errors)
     builder.begin_source(name)
-    with open_bytes(source) as stream, ExitStack() as stack:
+    with open_bytes(source) as stream:
         stretches = cut(numbered_lines(stream, name=name), format)
-        parsed = blocks.read(_Task(name, format, options, held) for held in _in_blocks(stretches))
-        stack.callback(parsed.close)
-        for block in parsed:
-            room = len(block) if max_sentences is None else max_sentences - builder.num_sentences
-            if on_error == "raise" and block.errors and room > block.num_good_before_error:
-                raise block.errors[0]
-            builder.add(block.head(room) if room < len(block) else block)
-            if builder.num_sentences == max_sentences:
-                return
+        tasks = (_Task(name, format, options, held) for held in _in_blocks(stretches))
+        with closing(blocks.read(tasks)) as parsed:
+            for block in parsed:
+                room = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
+                if on_error == "raise" and block.errors and room > block.num_good_before_error:
+                    raise block.errors[0]
+                builder.add(block.head(room) if room < len(block) else block)
+                if builder.num_sentences == max_sentences:
+                    return
     if builder.num_sentences == num_before:
         raise no_sentences(name, builder.errors[num_errors:])
 
@@ -203,7 +202,8 @@ class _Blocks:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def read(self, tasks: Iterable[_Task]) -> Iterator[Block]:
+    def read(self, tasks: Iterable[_Task]) -> Generator[Block, None, None]:
+        """Blocks in the order of their tasks; closing it early gives up what is queued."""
         if self._pool is None:
             yield from map(_read_block, tasks)
             return
@@ -216,7 +216,8 @@ class _Blocks:
             while pending:
                 yield pending.popleft().result()
         except BrokenProcessPool as error:
-            raise InputError("a process that reads the corpus was killed", remedy="free memory or set workers to 1") from error
+            remedy = "free memory, or set workers to 1"
+            raise InputError("a process that reads the corpus was killed", remedy=remedy) from error
         finally:
             for future in pending:
                 future.cancel()

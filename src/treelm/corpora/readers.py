@@ -90,8 +90,11 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
     """The error of a file that gave nothing."""
     if skipped:
         first = skipped[0]
-        return InputError(f"none of its {len(skipped)} sentences can be read (the first: {first.found})", where=name,
-                          remedy=first.remedy)
+        return InputError(
+            f"none of its {len(skipped)} sentences can be read (the first: {first.found})",
+            where=name,
+            remedy=first.remedy,
+        )
     return InputError("no sentences", where=name, remedy="give a file with at least one sentence")
 
 
