@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +25,8 @@ from treelm.training.randomness import seed_everything
 from treelm.training.recipe import FILE_NAME, DataConfig, ModelConfig, Recipe, load_recipe, save_recipe
 
 Split = Literal["train", "dev", "test"]
-_DEV_BATCH_SIZE = 64  # whatever the batches of training: the loss is the same
+_DEV_BATCH_SIZE, _DEV_ACTIONS = 64, 26_000  # whatever the batches of training: the loss is the same
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +39,7 @@ class Setup:
     dev: SentenceBatches | None
 
 
-def train(
-    recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on_terminal: bool = True
-) -> SyntacticLM:
+def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on_terminal: bool = True) -> SyntacticLM:
     """Train by a recipe and return the best model, as it was saved in the run folder.
 
     ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
@@ -84,16 +85,11 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     seed_everything(recipe.training.seed)
     build: Any = system_class(recipe.model.system)
     model: SyntacticLM = build(config=recipe.model.config, vocabulary=vocabulary, labels=labels)
-    dev = None
-    if dev_data is not None:
-        encoded = EncodedCorpus(dev_data, vocabulary, labels)
-        dev = SentenceBatches(encoded, batch_size=_DEV_BATCH_SIZE, max_actions=26_000, shuffle=False)
-    return Setup(
-        recipe=recipe,
-        model=model,
-        batches=_training_batches(recipe, EncodedCorpus(train_data, vocabulary, labels)),
-        dev=dev,
-    )
+    encoded = EncodedCorpus(train_data, vocabulary, labels)
+    config = recipe.training
+    batches = SentenceBatches(encoded, batch_size=config.batch_size, max_actions=config.max_actions, seed=config.seed)
+    dev = None if dev_data is None else _dev_batches(dev_data, model, recipe.data)
+    return Setup(recipe=recipe, model=model, batches=batches, dev=dev)
 
 
 def open_split(data: DataConfig, split: Split) -> PreparedCorpus | None:
@@ -136,11 +132,11 @@ def _check_bounds(model: ModelConfig, corpus: PreparedCorpus) -> None:
             raise InputError(found, where=corpus.where(index), remedy="raise bounds_margin in [model], or leave it out")
 
 
-def _training_batches(recipe: Recipe, encoded: EncodedCorpus) -> SentenceBatches:
-    config = recipe.training
-    return SentenceBatches(
-        encoded, batch_size=config.batch_size, max_actions=config.max_actions, seed=config.seed
-    )
+def _dev_batches(corpus: PreparedCorpus, model: SyntacticLM, data: DataConfig) -> SentenceBatches:
+    encoded = EncodedCorpus(corpus, model.vocabulary, model.labels, unknown_labels=data.unknown_labels)
+    if encoded.num_dropped:
+        _logger.warning("%d dev sentences have labels that training lacks and are left out", encoded.num_dropped)
+    return SentenceBatches(encoded, batch_size=_DEV_BATCH_SIZE, max_actions=_DEV_ACTIONS, shuffle=False)
 
 
 def _begin(setup: Setup, run: Path) -> None:
@@ -150,4 +146,8 @@ def _begin(setup: Setup, run: Path) -> None:
 
 
 def _sources(data: DataConfig, split: Split) -> tuple[str, ...]:
-    raise NotImplementedError
+    if data.corpus is None:
+        paths: tuple[str, ...] = getattr(data, split)
+        return paths
+    path = Path(str(files("treelm"))) / "data" / data.corpus / f"{split}.ptb.gz"
+    return (str(path),)
