@@ -44,6 +44,8 @@ class DataConfig:
     """Cut function tags off labels: NP-SBJ is read as NP."""
     on_error: Literal["raise", "skip"] = "raise"
     """Whether a bad sentence ends the run or is left out and reported."""
+    unknown_labels: Literal["raise", "drop"] = "raise"
+    """Whether a dev sentence with a label that training lacks ends the run or is left out and counted."""
     max_train_sentences: int | None = None
     """Use only so many training sentences, the first ones."""
 
