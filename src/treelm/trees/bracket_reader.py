@@ -71,9 +71,13 @@ class BracketReader:
         self._free_layout: bool | None = None  # whether trees have lines at the margin inside; None: not known yet
         self._doubtful: list[tuple[int, str]] = []  # from a line in the first tree on that may begin another
 
-    def read(self, lines: Iterable[str]) -> Iterator[_Item]:
-        """Trees and errors in the order of the lines."""
-        yield from self._read(enumerate(lines, 1))
+    def read(self, lines: Iterable[str], first_line: int = 1) -> Iterator[_Item]:
+        """Trees and errors in the order of the lines, which are numbered from ``first_line`` on.
+
+        Each call reads by itself: the layout of what was read before plays no part.
+        """
+        self._margin, self._free_layout, self._skipping = None, None, False
+        yield from self._read(enumerate(lines, first_line))
         while self._stack:
             yield from self._close_and_retry("before the end of the file")
 

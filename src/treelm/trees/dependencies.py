@@ -41,10 +41,11 @@ def iter_dependencies(
     lines: Iterable[str],
     *,
     source: str = "<text>",
+    first_line: int = 1,
     on_error: Literal["raise", "skip"] = "raise",
     errors: list[InputError] | None = None,
 ) -> Iterator[DependencySentence]:
-    """Read CoNLL-U, one sentence at a time. Ranges (``3-4``) and empty nodes (``8.1``) are left out.
+    """Read CoNLL-U, one sentence at a time; lines are numbered from ``first_line`` on. Ranges (``3-4``) and empty nodes (``8.1``) are left out.
 
     Sentences without exactly one root, with a cycle, a missing head or broken columns raise :class:`InputError` with
     ``source:line``; with ``on_error="skip"`` they are left out and their errors appended to ``errors``.
@@ -53,7 +54,7 @@ def iter_dependencies(
         raise InputError(f"on_error={on_error!r}", remedy='choose "raise" or "skip"')
     if on_error == "skip" and errors is None:
         raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
-    for block in _blocks(lines):
+    for block in _blocks(lines, first_line):
         try:
             sentence = _parse(block, source)
         except InputError as error:
@@ -65,10 +66,10 @@ def iter_dependencies(
             yield sentence
 
 
-def _blocks(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
+def _blocks(lines: Iterable[str], first_line: int) -> Iterator[list[tuple[int, str]]]:
     """The numbered lines of each sentence."""
     block: list[tuple[int, str]] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first_line):
         if number == 1:
             line = line.removeprefix("\ufeff")
         if line.strip(_BLANKS):
