@@ -10,8 +10,9 @@ from typing import IO, Literal, get_args
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import Format, Stretch, cut, format_of, name_of, numbered_lines, open_bytes
 from treelm.errors import InputError
-from treelm.trees.bracket_reader import BracketedTree, BracketReader, Normalisation
+from treelm.trees.bracket_reader import BracketedTree, BracketReader
 from treelm.trees.dependencies import iter_dependencies, to_constituency
+from treelm.trees.normal_form import Normalisation
 
 Tags = Literal["present", "absent"]
 DependencyLabels = Literal["plain", "upos"]

@@ -15,8 +15,8 @@ from treelm.evaluation.perplexity import perplexity, sum_scores
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import PLAIN, WSJ10, WSJ40, SpanProtocol, score_spans
 from treelm.evaluation.trivial_baselines import trivial_baselines
-from treelm.trees.bracket_reader import strip_function
 from treelm.trees.brackets import BracketedTree
+from treelm.trees.normal_form import strip_function
 
 if TYPE_CHECKING:
     from treelm.models.base import SentenceScore
