@@ -81,6 +81,9 @@ class SyntacticLM(nn.Module, ABC):
     def config(self) -> Any:
         """The frozen dataclass that this network was built from."""
 
+    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:  # noqa: B027
+        """Widths of the search from now on. Systems that score without a search have nothing to set."""
+
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:
         """Differentiable loss terms of a batch."""
