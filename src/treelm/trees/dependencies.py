@@ -45,7 +45,9 @@ def iter_dependencies(
     on_error: Literal["raise", "skip"] = "raise",
     errors: list[InputError] | None = None,
 ) -> Iterator[DependencySentence]:
-    """Read CoNLL-U, one sentence at a time; lines are numbered from ``first_line`` on. Ranges (``3-4``) and empty nodes (``8.1``) are left out.
+    """Read CoNLL-U, one sentence at a time; lines are numbered from ``first_line`` on.
+
+    Ranges (``3-4``) and empty nodes (``8.1``) are left out.
 
     Sentences without exactly one root, with a cycle, a missing head or broken columns raise :class:`InputError` with
     ``source:line``; with ``on_error="skip"`` they are left out and their errors appended to ``errors``.
