@@ -144,7 +144,7 @@ def test_any_layout_of_blanks_reads_the_same(tree: Tree, data: st.DataObject) ->
 
 
 @given(trees())
-def test_reading_by_steps_equals_reading_at_once(tree: Tree) -> None:
+def test_tags_kept_as_written_are_constituents(tree: Tree) -> None:
     assert parse_tree(format_tree(tree), tags="present", normalisation=AS_WRITTEN) == parse_tree(format_tree(tree))
 
 
