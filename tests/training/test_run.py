@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from tests.training.treebanks import write_treebank
+from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
 from treelm.models.storage import load_model
 from treelm.training.loop import fit
 from treelm.training.recipe import load_recipe
-from treelm.training.run import load_run_recipe, open_split, resolve_bounds, set_up, train
+from treelm.training.run import load_run_recipe, resolve_bounds, set_up, train
 
 
 @pytest.fixture(autouse=True)
@@ -151,6 +152,6 @@ def test_bounds_follow_the_order_of_actions(tmp_path: Path) -> None:
     found = {}
     for order in ("top-down", "in-order"):
         recipe = load_recipe(path, [f"model.order={order}"])
-        found[order] = resolve_bounds(recipe.model, open_split(recipe.data, "train")).config
+        found[order] = resolve_bounds(recipe.model, prepared_split(recipe.data, "train")).config
     assert found["top-down"].max_consecutive != found["in-order"].max_consecutive
     assert math.isclose(found["top-down"].max_open, found["in-order"].max_open, abs_tol=1)

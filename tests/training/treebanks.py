@@ -7,8 +7,8 @@ from pathlib import Path
 
 RECIPE = """
 [data]
-train = ["train.ptb"]
-dev = ["dev.ptb"]
+train = "train.ptb"
+dev = "dev.ptb"
 [vocabulary]
 min_count = 1
 [model]
