@@ -14,7 +14,6 @@ from treelm.corpora.readers import DependencyLabels, OnError, ReadOptions, Tags
 from treelm.corpora.streams import Format
 from treelm.errors import InputError
 
-
 UnknownLabels = Literal["raise", "drop"]
 
 

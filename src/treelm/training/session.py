@@ -74,7 +74,6 @@ class Session:
 
     def _begin(self) -> None:
         seed_everything(self.config.seed)
-        self.run_directory.mkdir(parents=True, exist_ok=True)
         self.state.position = self._batches.state()
         self._metrics = MetricsLog(self.run_directory / FILE_NAME)
         self.save()
