@@ -171,3 +171,14 @@ def test_trains_outside_the_main_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert len(steps) == 2
+
+
+def test_another_number_of_threads_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = torch.get_num_threads()
+    list(start(tmp_path, toy_model(), config(max_steps=2)))
+    torch.set_num_threads(before + 1)
+    try:
+        list(start(tmp_path, toy_model(), config(max_steps=4), resume=True))
+    finally:
+        torch.set_num_threads(before)
+    assert f"threads = {before + 1} now, but the run had {before}" in caplog.text
