@@ -44,7 +44,7 @@ class ModelConfig:
 class EvaluationConfig:
     """How a finished run is judged."""
 
-    splits: tuple[Literal["dev", "test"], ...] = ("dev", "test")
+    splits: tuple[Literal["train", "dev", "test"], ...] = ("dev", "test")
     """What to evaluate."""
     action_beam: int = 100
     """Hypotheses kept between actions (k)."""
