@@ -14,11 +14,11 @@ from treelm.trees.tree import Tree
 
 GOOD = b"(S (NP (D the) (N dog)) (VP (V barks)))\n"
 CONLLU = (
-    "# sent_id = a-1\n# text = Dogs bark\n"
-    "1-2\tDogsbark\t_\t_\t_\t_\t_\t_\t_\t_\n"
-    "1\tDogs\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_\n"
-    "2\tbark\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
-).encode()
+    b"# sent_id = a-1\n# text = Dogs bark\n"
+    b"1-2\tDogsbark\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    b"1\tDogs\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_\n"
+    b"2\tbark\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
+)
 
 
 def words(content: bytes, *, format: str = "text", **options: object) -> list[tuple[str, ...]]:

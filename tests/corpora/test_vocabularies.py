@@ -24,10 +24,10 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 
 SENTENCES = [
-    "the dog saw the cat".split(),
-    "Running dogs saw 7 cats".split(),
-    "the cat walked in Paris".split(),
-    "dogs and the cat".split(),
+    ["the", "dog", "saw", "the", "cat"],
+    ["Running", "dogs", "saw", "7", "cats"],
+    ["the", "cat", "walked", "in", "Paris"],
+    ["dogs", "and", "the", "cat"],
 ]
 COUNTS = FormCounts.of(SENTENCES)
 CONFIGS = [
