@@ -1,5 +1,5 @@
-import itertools
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_batches_are_cut_as_if_sentence_by_sentence(
 def test_sentences_of_a_batch_are_neighbours_in_length_within_their_group() -> None:
     batches = epoch(SentenceBatches(DATA, batch_size=10, group_size=1000))
     ranges = sorted((int(DATA.num_actions[b].min()), int(DATA.num_actions[b].max())) for b in batches)
-    assert all(left[1] <= right[0] for left, right in itertools.pairwise(ranges))
+    assert all(left[1] <= right[0] for left, right in pairwise(ranges))
 
 
 def test_the_order_follows_from_the_seed_and_the_epoch() -> None:

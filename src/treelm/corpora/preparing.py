@@ -54,14 +54,16 @@ def prepare(
         raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
     directory.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
     try:
-        builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
         with BlockReaders(_num_workers(sources, workers)) as blocks:
             for source in sources:
                 _read_source(builder, source, options, on_error, max_sentences, blocks)
         built(builder, building)
         _publish(building, directory)
     finally:
+        for sink in builder.sinks.values():
+            sink.abandon()
         shutil.rmtree(building, ignore_errors=True)
     return PreparedCorpus.open(directory)
 
