@@ -157,8 +157,7 @@ class SentenceBatches:
         num_sentences = len(self._encoded.num_actions)
         generator = np.random.default_rng([self._seed, self._epoch])
         order = generator.permutation(num_sentences) if self._shuffle else np.arange(num_sentences)
-        group = np.arange(num_sentences) // self._limit("group_size")
-        order = order[np.lexsort((self._encoded.num_actions[order], group))]
+        order = _sort_groups(order, self._encoded.num_actions, self._limit("group_size"))
         starts = self._starts(order)
         batches = np.split(order, starts[1:]) if num_sentences else []
         if self._shuffle:
@@ -187,3 +186,12 @@ class SentenceBatches:
             starts.append(start)
             start = following[start]
         return starts
+
+
+def _sort_groups(order: NDArray[np.int64], lengths: NDArray[np.int64], group_size: int) -> NDArray[np.int64]:
+    """Sort each group by length; equally long sentences keep their order. The last group may be smaller."""
+    whole = len(order) - len(order) % group_size
+    groups = order[:whole].reshape(-1, group_size)
+    by_length = np.take_along_axis(groups, np.argsort(lengths[groups], axis=1, kind="stable"), axis=1)
+    rest = order[whole:]
+    return np.concatenate((by_length.ravel(), rest[np.argsort(lengths[rest], kind="stable")]))
