@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -122,7 +123,7 @@ class SentenceBatches:
             "shuffle": self._shuffle,
             "world": self._world,
             "limits": dict(self._limits),
-            "data": self._data_fingerprint(),
+            "data": self._data_fingerprint,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -141,6 +142,7 @@ class SentenceBatches:
         if position > len(self):
             raise InputError(f"batch {position} of {len(self)}", remedy="use an undamaged checkpoint")
 
+    @cached_property
     def _data_fingerprint(self) -> str:
         lengths = np.ascontiguousarray(self._encoded.num_actions, dtype="<i8")
         return hashlib.blake2b(lengths.tobytes(), digest_size=8).hexdigest()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from treelm.errors import InputError
-from treelm.trees.bracket_reader import EMPTY_TAG, TOP_LABELS, strip_function
+from treelm.trees.normal_form import EMPTY_TAG, TOP_LABELS, strip_function
 from treelm.trees.tree import Tree, fold, from_flat
 
 BINARY_MARK: Final = "|<>"
@@ -60,6 +60,9 @@ def collapse_unaries(tree: Tree, labels: Literal["top", "bottom", "join"] = "top
 
     ``labels="join"`` keeps all of them: ``S`` over ``VP`` becomes ``S+VP``. Words stay below their constituent.
     """
+
+    if labels not in ("top", "bottom", "join"):
+        raise ValueError(f'labels {labels!r}: choose "top", "bottom" or "join"')
 
     def merged(label: str, children: Sequence[Tree | str]) -> Tree:
         child = children[0]

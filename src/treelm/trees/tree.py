@@ -105,9 +105,9 @@ class Tree:
 
     def __str__(self) -> str:
         """The tree in brackets on one line, words without tags: ``(S (NP dogs) (VP bark))``."""
-        from treelm.trees.brackets import format_tree
+        from treelm.trees.brackets import show_tree
 
-        return format_tree(self, with_tags=False)
+        return show_tree(self)
 
     @staticmethod
     def parse(text: str) -> Tree:

@@ -37,6 +37,8 @@ def random_splits(words: Sequence[str], generator: np.random.Generator, label: s
 
 def random_uniform(words: Sequence[str], generator: np.random.Generator, label: str = "X") -> Tree:
     """Any of the binary trees with equal probability (algorithm R of Knuth 4A, 7.2.1.6, after Rémy 1985)."""
+    if not words:
+        raise ValueError("a tree has words")
     # Nodes 0, 2, 4, ... are leaves; node 2k - 1 is inserted with leaf 2k on either side, above any node there is.
     links = [0]  # links[0] is the top, links[2k - 1] and links[2k] the children of node 2k - 1
     for k in range(1, len(words)):
@@ -61,6 +63,8 @@ def binary_upper_bound(gold: Tree, branching: Literal["right", "left"] = "right"
 
     Unary chains collapse to their top; constituents that binarising makes are labelled as the one that they belong to.
     """
+    if branching not in ("right", "left"):
+        raise ValueError(f'branching {branching!r}: choose "right" or "left"')
     binarise = binarise_right if branching == "right" else binarise_left
     return binarise(collapse_unaries(gold), "")
 
