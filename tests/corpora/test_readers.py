@@ -74,7 +74,12 @@ def test_trees_over_many_lines_at_the_margin() -> None:
 def test_conllu_gives_words_tree_and_identifier() -> None:
     (sentence,) = read_sentences(io.BytesIO(CONLLU), format="conllu")
     assert sentence == Sentence(
-        words=("Dogs", "bark"), tree=Tree.parse("(X Dogs bark)"), identifier="a-1", source="<stream>", line=1
+        words=("Dogs", "bark"),
+        tree=Tree.parse("(X Dogs bark)"),
+        text="Dogs bark",
+        identifier="a-1",
+        source="<stream>",
+        line=1,
     )
 
 

@@ -182,3 +182,11 @@ def test_another_number_of_threads_is_reported(tmp_path: Path, caplog: pytest.Lo
     finally:
         torch.set_num_threads(before)
     assert f"threads = {before + 1} now, but the run had {before}" in caplog.text
+
+
+def test_files_that_a_crash_left_half_written_are_removed(tmp_path: Path) -> None:
+    list(start(tmp_path, toy_model(), config(max_steps=2)))
+    for name in (".model.safetensors.123.tmp", ".vocabulary.json.123"):
+        (tmp_path / name).write_bytes(b"half")
+    list(start(tmp_path, toy_model(), config(max_steps=3), resume=True))
+    assert not list(tmp_path.glob(".*"))

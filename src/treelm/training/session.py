@@ -15,7 +15,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
-from treelm.models.storage import describe_model, save_model
+from treelm.models.storage import describe_model, remove_leftovers, save_model
 from treelm.training.checkpoints import Checkpoint, Checkpoints
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batches, Reading
@@ -47,6 +47,7 @@ class Session:
         self._batches = batches
         self._checkpoints = Checkpoints(run_directory / "checkpoints", keep=config.keep_checkpoints)
         checkpoint = self._find_checkpoint(resume=resume)
+        remove_leftovers(run_directory)
         self._fabric = build_fabric(config)
         torch_optimizer = torch.optim.AdamW(
             model.parameters(),

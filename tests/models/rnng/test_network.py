@@ -85,6 +85,7 @@ def test_dropout_stands_where_the_plain_form_has_it(
     vocabulary = Symbols(9, num_unfinished)
     model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers, dropout=0.5)
     monkeypatch.setattr(RNNG, "_drop", lambda self, units: 0.7 * units)
+    monkeypatch.setattr(RNNG, "_mask", lambda self, rows, size: self.word_bias.new_full((rows, size), 0.7))
     trees = random_trees(vocabulary, 7)
     expected = sum(plain_losses(model, trees, drop=lambda vector: 0.7 * vector))
     found = model.losses(as_batch(trees, vocabulary)).total

@@ -34,7 +34,10 @@ def operand(matrix: Tensor) -> Tensor:
 
 
 def multiply_into(out: Tensor, left: Tensor, right: Tensor, *, bias: Tensor | None = None) -> None:
-    """out = left @ right (+ bias). ``right`` comes from ``operand`` and decides the precision."""
+    """out = left @ right (+ bias). ``right`` comes from ``operand`` and decides the precision.
+
+    ``bias`` is one row, or ``out`` itself to add to what is there.
+    """
     if right.dtype != left.dtype:
         product = left.to(right.dtype) @ right
         out.copy_(product) if bias is None else torch.add(product, bias, out=out)

@@ -56,12 +56,12 @@ class _ComposeSweep(torch.autograd.Function):
         weights = operand(forward_weight), operand(backward_weight), operand(output_weight)
         for level, (start, middle, end) in enumerate(plan.levels):
             rows = slice(start, end)
-            inputs[rows, :size] = vectors.index_select(0, plan.inputs[rows])
+            torch.index_select(vectors, 0, plan.inputs[rows], out=inputs[rows, :size])
             width = size if level == 0 else 2 * size
             if level == 0:
                 inputs[rows, size:] = cell_before[rows] = 0
             else:
-                inputs[rows, size:] = hidden.index_select(0, plan.previous[rows])
+                torch.index_select(hidden, 0, plan.previous[rows], out=inputs[rows, size:])
                 torch.index_select(cell, 0, plan.previous[rows], out=cell_before[rows])
             for part, weight, bias in (
                 (slice(start, middle), weights[0], forward_bias),
