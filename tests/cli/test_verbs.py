@@ -142,9 +142,7 @@ def test_train_refuses_a_folder_that_holds_a_run(treelm: Treelm, project: Path) 
     assert outcome.err.count("\n") == 1
 
 
-def test_a_finished_run_resumes_to_nothing_and_can_be_made_longer(
-    treelm: Treelm, project: Path, tmp_path: Path
-) -> None:
+def test_a_finished_run_can_be_made_longer(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     short = ("--set", "training.epochs=1")
     assert treelm("train", project / "recipe.toml", "--out", out, "--quiet", *short).code == 0
