@@ -69,6 +69,7 @@ def target_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tens
     """log softmax(hidden @ weight^T + bias)[target] of every row, without gradient: float64 (n,) in nats."""
     chunks = []
     for rows, wanted in zip(torch.split(hidden, CHUNK_ROWS), torch.split(targets, CHUNK_ROWS), strict=True):
-        logits = torch.addmm(bias, rows, weight.T)
+        logits = hidden.new_empty(len(rows), len(weight))
+        multiply_into(logits, rows, weight.T, bias=bias)
         chunks.append(logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(1).double())
     return torch.cat(chunks) if chunks else hidden.new_zeros(0, dtype=torch.float64)

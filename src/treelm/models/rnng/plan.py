@@ -17,7 +17,7 @@ from treelm.models.rnng.attention_sweep import plan_attention
 from treelm.models.rnng.chains import Chains, chain_families, select_families
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.structure import Derivations, Stacks, derive, require_valid, stack_contexts
-from treelm.models.rnng.validity import FIRST_LABEL, SHIFT
+from treelm.trees.transitions import FIRST_NT, SHIFT
 
 IntArray = NDArray[np.int64]
 
@@ -52,7 +52,7 @@ def plan_batch(
     derivations = derive(config, batch, ends_word, num_labels)
     valid = require_valid(config, derivations, batch.names, num_labels)
     stacks = stack_contexts(derivations, composes=config.composition != "none")
-    is_label = (derivations.actions >= FIRST_LABEL) & (derivations.actions < FIRST_LABEL + num_labels)
+    is_label = (derivations.actions >= FIRST_NT) & (derivations.actions < FIRST_NT + num_labels)
     pushes = ~np.roll(derivations.is_start, -1)
     families = select_families(derivations.families, pushes[derivations.families.reduce])
     chains = chain_families(families, len(pushes)) if config.composition == "lstm" else None
@@ -61,7 +61,7 @@ def plan_batch(
     order, attention = stacks.schedule.order, None
     if config.composition == "attention":
         graph = build_graph(derivations, families, _below_contexts(stacks))
-        labels = derivations.actions - FIRST_LABEL
+        labels = derivations.actions - FIRST_NT
         attention = plan_attention(graph, vector_of_context, vector_of_action, labels, device)
         order = np.arange(len(order))
     actions = derivations.actions[order]
@@ -73,8 +73,8 @@ def plan_batch(
 
     return BatchPlan(
         num_sentences=len(batch),
-        tokens=put(batch.tokens),
-        labels=put(derivations.actions[is_label] - FIRST_LABEL),
+        tokens=put(batch.tokens.copy()),  # may be read-only, which torch does not know
+        labels=put(derivations.actions[is_label] - FIRST_NT),
         num_reduce=len(families.reduce),
         vectors=put(vector_of_context[order]),
         below=put(stacks.below),
