@@ -23,8 +23,14 @@ from treelm.models.rnng.compose_sweep import compose
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.plan import BatchPlan, plan_batch
-from treelm.models.rnng.search.interface import EncodedSentence, ScoredTree, encode, scored_trees, search_all
-from treelm.models.rnng.search.interface import sentence_score
+from treelm.models.rnng.search.interface import (
+    EncodedSentence,
+    ScoredTree,
+    encode,
+    scored_trees,
+    search_all,
+    sentence_score,
+)
 from treelm.models.rnng.search.sentences import SentenceResult
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights

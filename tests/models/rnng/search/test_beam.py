@@ -23,7 +23,9 @@ TINY = {"max_open": 2, "max_consecutive": 2}
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 
 
-def run(model: RNNG, sentences: list[list[int]], *, head: WordHead | None = None, **settings: Any) -> list[SentenceResult]:
+def run(
+    model: RNNG, sentences: list[list[int]], *, head: WordHead | None = None, **settings: Any
+) -> list[SentenceResult]:
     weights, search = SearchWeights.of(model), Search(**settings)
     encoded = [encode(model.vocabulary, [str(symbol) for symbol in symbols]) for symbols in sentences]
     return search_all(weights, head or WordHead(weights, search.heavy_words), search, encoded)
@@ -91,7 +93,9 @@ def test_a_narrow_beam_never_overstates() -> None:
     everything = enumerate_all(model, 3)
     sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=3)]
     for beams in ((1, 1), (3, 2), (8, 4)):
-        for symbols, result in zip(sentences, run(model, sentences, action_beam=beams[0], word_beam=beams[1]), strict=True):
+        for symbols, result in zip(
+            sentences, run(model, sentences, action_beam=beams[0], word_beam=beams[1]), strict=True
+        ):
             for end in range(1, 4):
                 assert result.log_masses[end - 1] <= log_sum(everything.prefixes[tuple(symbols[:end])]) + 1e-12
             assert result.log_prob <= log_sum(everything.trees[tuple(symbols)].values()) + 1e-12

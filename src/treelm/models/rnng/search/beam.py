@@ -80,9 +80,7 @@ class Beam:
         figures = self._figures(kept, found)
         groups = [self.analyses]
         if len(kept):
-            groups.append(
-                self.machine.shift(kept.sentence, kept.score, kept.top, kept.history, symbols[kept.sentence])
-            )
+            groups.append(self.machine.shift(kept.sentence, kept.score, kept.top, kept.history, symbols[kept.sentence]))
         self.analyses = joined(groups)
         self._collect()
         return figures

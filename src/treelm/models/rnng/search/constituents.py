@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.rnng.composition import AttentionComposition, LSTMComposition, NoComposition
-from treelm.models.rnng.search.rows import Bools, Ints, IntRows, Rows, padded, padded_rows, renumbering, rounded
+from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, padded, padded_rows, renumbering, rounded
 from treelm.models.rnng.search.weights import Affine, SearchWeights, lstm_cell_
 
 # Columns of a partial.

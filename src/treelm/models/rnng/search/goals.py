@@ -14,7 +14,7 @@ from treelm.models.rnng.search.rows import Floats, Ints
 from treelm.models.rnng.search.selection import Layout, nth_best
 from treelm.models.rnng.search.stacks import NUM_OPEN
 from treelm.models.rnng.search.words import SLACK, WordHead
-from treelm.models.rnng.validity import FIRST_LABEL, REDUCE, SHIFT
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 _FEW = 6  # below so many candidates a bound does not pay
 
@@ -23,7 +23,7 @@ class Goal(ABC):
     """How analyses reach the next symbol, or the end."""
 
     def __init__(self, num_labels: int, *, in_order: bool) -> None:
-        self._others = slice(REDUCE, FIRST_LABEL + num_labels)
+        self._others = slice(REDUCE, FIRST_NT + num_labels)
         self._in_order = in_order
 
     def others(self, analyses: Analyses) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treelm.models.rnng.search.rows import Ints, IntRows, renumbering
+from treelm.models.rnng.search.rows import IntRows, Ints, renumbering
 
 PREVIOUS, ACTION = 0, 1
 

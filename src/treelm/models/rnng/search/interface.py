@@ -112,5 +112,3 @@ def build_tree(
     """The tree over words of a derivation over symbols; ``ends_word`` says for each SHIFT whether it ends a word."""
     coming = iter(ends_word.tolist())
     return from_actions([action for action in actions if action != SHIFT or next(coming)], words, labels, order)
-
-

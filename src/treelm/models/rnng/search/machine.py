@@ -17,8 +17,8 @@ from treelm.models.rnng.search.histories import Histories
 from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.rnng.search.stacks import Stacks
 from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.validity import CONSTITUENT, FIRST_LABEL, OPEN, REDUCE, SHIFT, WORD, Configuration
-from treelm.models.rnng.validity import spread, valid_actions
+from treelm.models.rnng.validity import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class Machine:
@@ -62,7 +62,7 @@ class Machine:
         opens = np.flatnonzero(actions != REDUCE)
         new = np.empty_like(items)
         if len(opens):
-            new[opens] = self._opened(below[opens], items[opens], actions[opens] - FIRST_LABEL, len(self.stacks) + opens)
+            new[opens] = self._opened(below[opens], items[opens], actions[opens] - FIRST_NT, len(self.stacks) + opens)
         if len(closes):
             new[closes] = self._closed(below[closes], items[closes], analyses.outputs, sources[closes])
             below = new[:, at.BELOW]
@@ -120,9 +120,7 @@ class Machine:
         top, states = self.stacks.push(below, items, self.constituents.vectors)
         return self._scored(sentence, score, top, history, items, states)
 
-    def _scored(
-        self, sentence: Ints, score: Floats, top: Ints, history: Ints, items: Ints, states: Tensor
-    ) -> Analyses:
+    def _scored(self, sentence: Ints, score: Floats, top: Ints, history: Ints, items: Ints, states: Tensor) -> Analyses:
         outputs = self.weights.output(states).relu_()
         logits = self.weights.actions(outputs)[: len(top)].cpu().numpy()
         return Analyses(

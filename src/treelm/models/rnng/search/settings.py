@@ -47,5 +47,5 @@ class Search:
         if self.compatibility == "released" and (self.action_beam < 2 or self.method != "beam"):
             raise InputError(
                 "compatibility with the released search needs beam search with action_beam of at least 2",
-                remedy='raise action_beam or leave compatibility out',
+                remedy="raise action_beam or leave compatibility out",
             )

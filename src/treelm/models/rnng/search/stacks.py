@@ -9,10 +9,9 @@ from __future__ import annotations
 import copy
 
 import numpy as np
-
 from torch import Tensor
 
-from treelm.models.rnng.search.rows import Bools, Ints, IntRows, Rows, padded, renumbering
+from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, padded, renumbering
 from treelm.models.rnng.search.weights import SearchWeights, lstm_cell_
 from treelm.models.rnng.validity import EMPTY
 
@@ -158,5 +157,3 @@ class Stacks:
             [rows.copy() for rows in group] for group in (self._hidden, self._cell, self._products)
         )
         return new
-
-

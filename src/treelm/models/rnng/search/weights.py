@@ -97,9 +97,9 @@ class SearchWeights:
         return 0
 
 
-def lstm_cell_(gates: Tensor, cell: Tensor, hidden_out: Tensor | None = None, cell_out: Tensor | None = None) -> tuple[
-    Tensor, Tensor
-]:
+def lstm_cell_(
+    gates: Tensor, cell: Tensor, hidden_out: Tensor | None = None, cell_out: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """New hidden and cell state (n, H), written to the given rows if any; ``gates`` (n, 4H: i, f, o, g) are used up."""
     size = cell.shape[1]
     sigmoids = gates[:, : 3 * size].sigmoid_()
