@@ -24,7 +24,7 @@ def test_every_verb_has_help_with_an_example(treelm: Treelm, verb: str) -> None:
     outcome = treelm(verb, "--help")
     assert outcome.code == 0
     assert f"treelm {verb}" in outcome.out
-    assert "Example:" in outcome.out
+    assert "Example" in outcome.out
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -79,7 +79,7 @@ def test_parse_writes_one_tree_a_line_in_input_order(
 def test_a_model_parses_what_it_has_learned(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     assert treelm("parse", project / "run", project / "train.ptb", "--output", tmp_path / "out.ptb").code == 0
     outcome = treelm("evaluate", "--gold", project / "train.ptb", "--predicted", tmp_path / "out.ptb", "--json")
-    assert json.loads(outcome.out)["total"]["f1"] > 90
+    assert json.loads(outcome.out)["all"]["f1"] > 90
 
 
 def test_one_bad_tree_does_not_lose_the_others(treelm: Treelm, project: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.rnng.network import RNNG
-from treelm.models.rnng.search.interface import search_all, encode
+from treelm.models.rnng.search.interface import encode, search_all
 from treelm.models.rnng.search.sentences import SentenceResult
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
