@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
+from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.rnng.network import RNNG
 from treelm.models.rnng.search.interface import encode, search_all
@@ -29,7 +30,6 @@ def run(model: RNNG, sentences: list[list[int]], *, head: WordHead | None = None
     return search_all(weights, head or WordHead(weights, search.heavy_words), search, encoded)
 
 
-VARIANTS = [{}]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
