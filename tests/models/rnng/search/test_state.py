@@ -55,7 +55,7 @@ def test_a_narrow_beam_gives_a_deficient_distribution(variant: dict[str, Any]) -
     for word in WORDS[2]:
         state = model.extend(state, [word])
         total = float(model.next_word_log_probs(state).exp().sum())
-        assert 0.5 < total <= 1 + 1e-12
+        assert 0.3 < total <= 1 + 1e-12
 
 
 def test_within_a_word_only_symbols_can_follow() -> None:
