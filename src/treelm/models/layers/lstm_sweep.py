@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from treelm.models.layers.levels import blocks
 from treelm.models.layers.lstm import LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
-from treelm.models.layers.precision import add_outer, multiply_into, operand
+from treelm.models.layers.precision import SLACK_ROWS, add_outer, multiply_into, operand, padded
 
 # Legend: n rows in schedule order, of which S start; I size of an input, H of a state.
+
+BLOCK_ROWS = 256  # a multiple of SLACK_ROWS
 
 
 class _LSTMSweep(torch.autograd.Function):
@@ -34,12 +36,16 @@ class _LSTMSweep(torch.autograd.Function):
         multiply_into(gates, inputs, weights[0].T, bias=bias)
         hidden, cell, tanh_cell, cell_before = (inputs.new_empty(num_rows, size) for _ in range(4))
         cell_before[:num_starts] = 0
-        for start, end in pairwise(offsets):
-            rows = slice(start, end)
-            if start > 0:
+        hidden_before = inputs.new_zeros(BLOCK_ROWS, size)
+        recurrent = inputs.new_empty(BLOCK_ROWS, 4 * size)
+        for start, end in blocks(offsets, BLOCK_ROWS):
+            rows, num = slice(start, end), padded(end - start)
+            if start >= num_starts:
                 below = before[start - num_starts : end - num_starts]
                 torch.index_select(cell, 0, below, out=cell_before[rows])
-                multiply_into(gates[rows], hidden.index_select(0, below), weights[1].T, bias=gates[rows])
+                torch.index_select(hidden, 0, below, out=hidden_before[: end - start])
+                multiply_into(recurrent[:num], hidden_before[:num], weights[1].T)
+                gates[rows] += recurrent[: end - start]
             lstm_cell_into(gates[rows], cell_before[rows], cell[rows], tanh_cell[rows], hidden[rows])
         ctx.save_for_backward(inputs, gates, tanh_cell, cell_before, hidden, before, *weights)
         ctx.offsets = offsets
@@ -50,16 +56,20 @@ class _LSTMSweep(torch.autograd.Function):
         inputs, gates, tanh_cell, cell_before, hidden, before, weight_input, weight_hidden = ctx.saved_tensors
         size, num_starts = tanh_cell.shape[1], ctx.offsets[1]
         d_hidden = gradients[0].clone()
-        d_cell, d_gates = torch.zeros_like(d_hidden), torch.empty_like(gates)
-        for start, end in reversed(list(pairwise(ctx.offsets))):
-            rows = slice(start, end)
+        d_cell = torch.zeros_like(d_hidden)
+        d_gates_padded = gates.new_empty(len(gates) + SLACK_ROWS, 4 * size)
+        d_gates_padded[len(gates) :] = 0
+        d_gates = d_gates_padded[: len(gates)]
+        d_before_padded = gates.new_empty(BLOCK_ROWS, size)
+        for start, end in reversed(blocks(ctx.offsets, BLOCK_ROWS)):
+            rows, num = slice(start, end), padded(end - start)
             lstm_cell_gradient_into(
                 d_gates[rows], d_cell[rows], d_hidden[rows], gates[rows], cell_before[rows], tanh_cell[rows]
             )
-            if start > 0:
+            if start >= num_starts:
                 below = before[start - num_starts : end - num_starts]
-                d_before = torch.empty_like(d_hidden[rows])
-                multiply_into(d_before, d_gates[rows], weight_hidden)
+                d_before = d_before_padded[: end - start]
+                multiply_into(d_before_padded[:num], d_gates_padded[start : start + num], weight_hidden)
                 d_hidden.index_add_(0, below, d_before)
                 forget = gates[rows, size : 2 * size]
                 d_cell.index_add_(0, below, torch.mul(d_cell[rows], forget, out=d_before))
