@@ -1,1 +1,77 @@
-"""The command line: one module a verb, nothing but argument handling."""
+"""The command line. ``treelm VERB --help`` explains a verb; nothing heavy is imported before a verb needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+VERBS = {
+    "demo": "train a small RNNG on the packaged treebank and show what it can do",
+    "data": "list, show, count and prepare corpora",
+    "train": "train a model by a recipe, or resume a run",
+    "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
+    "parse": "the best tree of every sentence of a file",
+    "surprisal": "surprisal in bits of every word of a file, as TSV",
+    "generate": "draw sentences from a model",
+    "audit": "check a model's contract: causality, normalisation, batch invariance, incremental = batched",
+    "bench": "measure speed and memory on this machine",
+}
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def usage() -> str:
+    """What ``treelm --help`` prints."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {what}" for verb, what in VERBS.items())
+    return (
+        "usage: treelm VERB [options]\n\n"
+        "Language models that know about syntax: train, parse, predict and compare.\n\n"
+        f"verbs:\n{verbs}\n\n"
+        "examples:\n"
+        "  treelm demo --out runs/demo\n"
+        "  echo 'The dog barks .' | treelm surprisal runs/demo -\n\n"
+        "treelm VERB --help explains a verb.\n"
+        "exit codes: 0 done; 1 an audit failed; 2 bad input (one line says what, where, and what to do); 3 done, but\n"
+        "  --on-error skip left sentences out; 70 training stopped at a number that is not finite; 75 stopped by a\n"
+        "  signal after saving (resume with treelm train --resume RUN)\n"
+    )
+
+
+def main() -> None:
+    """Entry point of the ``treelm`` program."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one verb and return the exit code."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage(), end="")
+        return 0
+    if arguments[0] == "--version":
+        from treelm import __version__
+
+        print(f"treelm {__version__}")
+        return 0
+    return _run_verb(arguments[0], arguments[1:])
+
+
+def _run_verb(verb: str, arguments: list[str]) -> int:
+    from treelm.errors import InputError
+
+    try:
+        if verb not in VERBS:
+            raise InputError(f"no verb {verb!r}", remedy=f"choose from: {', '.join(VERBS)}")
+        return int(import_module(f"treelm.cli.{verb}").main(arguments) or 0)
+    except InputError as error:
+        print(f"treelm {verb}: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except BrokenPipeError:
+        # The reader of our output has gone (`treelm ... | head`): not an error, and nothing is left to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print(f"treelm {verb}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED

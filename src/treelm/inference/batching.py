@@ -1,0 +1,59 @@
+"""Feeding a model from a stream: batches of similar length in, results in input order out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
+    """Consecutive tuples of ``size`` items, the last one shorter (``itertools.batched`` of Python 3.12)."""
+    iterator = iter(items)
+    while group := tuple(islice(iterator, size)):
+        yield group
+
+
+def in_batches(
+    sentences: Iterable[Sentence],
+    compute: Callable[[Sequence[Sequence[str]]], Sequence[Result]],
+    *,
+    batch_size: int,
+    window: int = 16,
+    skipped: list[InputError] | None = None,
+) -> Iterator[tuple[Sentence, Result | None]]:
+    """Pair every sentence with its result, in input order.
+
+    ``window`` batches are read ahead and sorted by length, so that batch-mates are alike. An ``InputError`` about a
+    batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected and paired with None,
+    without it the error is raised, naming the sentence.
+    """
+    for group in batched(sentences, batch_size * window):
+        order = sorted(range(len(group)), key=lambda i: len(group[i].words))
+        results: dict[int, Result | None] = {}
+        for indices in batched(order, batch_size):
+            results.update(zip(indices, _compute([group[i] for i in indices], compute, skipped), strict=True))
+        yield from ((sentence, results[i]) for i, sentence in enumerate(group))
+
+
+def _compute(
+    sentences: Sequence[Sentence],
+    compute: Callable[[Sequence[Sequence[str]]], Sequence[Result]],
+    skipped: list[InputError] | None,
+) -> Sequence[Result | None]:
+    try:
+        return compute([sentence.words for sentence in sentences])
+    except InputError as error:
+        if len(sentences) > 1:
+            return [result for one in sentences for result in _compute([one], compute, skipped)]
+        located = InputError(error.found, where=error.where or sentences[0].where, remedy=error.remedy)
+        if skipped is None:
+            raise located from error
+        skipped.append(located)
+        return [None]

@@ -1,0 +1,113 @@
+"""Surprisal tables: one row a word, for reading-time work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.inference.batching import in_batches
+from treelm.models.base import SyntacticLM
+from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
+
+COLUMNS = (
+    "sentence_id",
+    "word_id",
+    "word",
+    "surprisal_bits",
+    "is_unk",
+    "unk_class",
+    "num_pieces",
+    "char_start",
+    "char_end",
+)
+END_OF_SENTENCE = "</s>"
+MISSING = "NA"  # what R and pandas both read as missing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredSentence:
+    """A sentence with its surprisals and the place of each word in its text."""
+
+    sentence: Sentence
+    surprisal: SentenceSurprisal
+    offsets: tuple[tuple[int, int] | None, ...]  # characters, end exclusive; None where the text has no such word
+
+
+def score_sentences(
+    lm: SyntacticLM,
+    sentences: Iterable[Sentence],
+    *,
+    batch_size: int = 16,
+    skipped: list[InputError] | None = None,
+) -> Iterator[ScoredSentence]:
+    """Score a stream of sentences, in input order; ``skipped`` collects those that cannot be (see in_batches)."""
+    for sentence, score in in_batches(sentences, lm.score, batch_size=batch_size, skipped=skipped):
+        if score is not None:
+            surprisal = sentence_surprisal(sentence.words, score, lm.vocabulary)
+            yield ScoredSentence(sentence=sentence, surprisal=surprisal, offsets=word_offsets(sentence))
+
+
+def word_offsets(sentence: Sentence) -> tuple[tuple[int, int] | None, ...]:
+    """Where each word stands in the sentence's text, or in its words joined by blanks if the source gives no text."""
+    text = " ".join(sentence.words) if sentence.text is None else sentence.text
+    offsets: list[tuple[int, int] | None] = []
+    position = 0
+    for word in sentence.words:
+        start = text.find(word, position)
+        if start < 0:
+            offsets.append(None)
+        else:
+            position = start + len(word)
+            offsets.append((start, position))
+    return tuple(offsets)
+
+
+def table_rows(
+    scored: ScoredSentence, *, extra: Sequence[str] = (), with_end: bool = False
+) -> Iterator[tuple[str, ...]]:
+    """The cells of a sentence's rows, in the order of ``COLUMNS`` and then ``extra``."""
+    for number, (word, place) in enumerate(zip(scored.surprisal.words, scored.offsets, strict=True), start=1):
+        start, end = (str(place[0]), str(place[1])) if place else (MISSING, MISSING)
+        yield (scored.sentence.identifier, str(number), *_cells(word), start, end, *_extra(word, extra))
+    if with_end:
+        number = len(scored.surprisal.words) + 1
+        bits = f"{scored.surprisal.end_surprisal_bits:.6f}"
+        blanks = (MISSING,) * (2 + len(extra))
+        yield (scored.sentence.identifier, str(number), END_OF_SENTENCE, bits, "0", MISSING, "1", *blanks)
+
+
+def _cells(word: WordSurprisal) -> tuple[str, ...]:
+    unknown = word.unk_class if word.unk_class is not None else MISSING
+    return word.word, f"{word.surprisal_bits:.6f}", str(int(word.is_unk)), unknown, str(word.num_pieces)
+
+
+def _extra(word: WordSurprisal, names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if name not in word.columns:
+            available = ", ".join(sorted(word.columns)) or "none"
+            raise InputError(f"no column {name!r} from this system", remedy=f"choose from: {available}")
+        yield f"{word.columns[name]:.6f}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """What a table adds up to."""
+
+    num_sentences: int = 0
+    num_words: int = 0
+    num_unknown_words: int = 0
+    word_surprisal_bits: float = 0.0
+    end_surprisal_bits: float = 0.0
+
+    def plus(self, scored: ScoredSentence) -> Totals:
+        """The totals with one more sentence."""
+        words = scored.surprisal.words
+        return Totals(
+            num_sentences=self.num_sentences + 1,
+            num_words=self.num_words + len(words),
+            num_unknown_words=self.num_unknown_words + sum(word.is_unk for word in words),
+            word_surprisal_bits=self.word_surprisal_bits + sum(word.surprisal_bits for word in words),
+            end_surprisal_bits=self.end_surprisal_bits + scored.surprisal.end_surprisal_bits,
+        )

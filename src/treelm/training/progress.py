@@ -1,0 +1,86 @@
+"""What a person sees of a training run; separate from the loop, which is silent."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from treelm.training.config import TrainingConfig
+from treelm.training.loop import Step
+from treelm.training.updates import LossSum, perplexity
+
+
+def show_progress(
+    steps: Iterator[Step], config: TrainingConfig, *, steps_per_epoch: int | None = None, stream: TextIO | None = None
+) -> Iterator[Step]:
+    """Pass steps on and show them on ``stream`` (standard error): a bar in a terminal, and one line an evaluation.
+
+    In a file or a pipe there is no bar, only the lines.
+    """
+    stream = stream or sys.stderr
+    console = Console(file=stream)
+    bar = Progress(
+        TextColumn("epoch {task.fields[epoch]}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f}%"),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    since = LossSum()
+    with bar:
+        task = bar.add_task("training", total=1.0, epoch=1, figures="")
+        for step in steps:
+            since.merge(step.loss)
+            done = fraction_done(step, config, steps_per_epoch)
+            bar.update(task, completed=done, epoch=step.epoch + 1, figures=_figures(step))
+            if step.dev is not None:
+                console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
+                since = LossSum()
+            yield step
+
+
+def describe(step: Step, train: LossSum) -> str:
+    """One line about an evaluation; ``train`` is the loss since the one before it."""
+    parts = [
+        f"epoch {step.epoch}",
+        f"step {step.step}",
+        f"{step.seconds:.0f} s",
+        f"train {_loss(train.nats_per_word)}",
+    ]
+    if step.dev is not None:
+        parts.append(f"dev {_loss(step.dev.nats_per_word)}")
+    if step.is_best:
+        parts.append("best so far")
+    if step.stopped_because:
+        parts.append(f"end: {step.stopped_because}")
+    return " · ".join(parts)
+
+
+def _loss(nats_per_word: float) -> str:
+    return f"{nats_per_word:.4f} nats/word (loss perplexity {perplexity(nats_per_word):.1f})"
+
+
+def _figures(step: Step) -> str:
+    return f"step {step.step}, loss {step.loss.nats_per_word:.3f} nats/word, learning rate {step.learning_rate:.2g}"
+
+
+def fraction_done(step: Step, config: TrainingConfig, steps_per_epoch: int | None) -> float:
+    """How much of the run is over, by whichever limit is nearest; early stopping may end it before."""
+    if step.stopped_because:
+        return 1.0
+    done = [0.0]
+    if config.max_steps is not None:
+        done.append(step.step / config.max_steps)
+    if config.max_minutes is not None:
+        done.append(step.seconds / (60 * config.max_minutes))
+    if config.epochs is not None:
+        within = step.step_in_epoch / steps_per_epoch if steps_per_epoch else 0.0
+        done.append((step.epoch + within) / config.epochs)
+    return min(1.0, max(done))
