@@ -12,7 +12,7 @@ import torch
 from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.rnng.network import RNNG
-from treelm.models.rnng.search.interface import search_all, encode
+from treelm.models.rnng.search.interface import encode, search_all
 from treelm.models.rnng.search.sentences import SentenceResult
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
@@ -98,13 +98,15 @@ def test_a_narrow_beam_never_overstates() -> None:
 
 
 def test_an_empty_beam_gives_probability_zero_from_there_on() -> None:
-    model = build_model(Symbols(5), 3, seed=1, max_open=30, max_consecutive=30)
+    model = build_model(Symbols(5), 3, seed=1, max_open=3, max_consecutive=3)
     with torch.no_grad():
-        model.action_head.bias[0] = -50.0  # SHIFT never comes near the best successor
-    (result,) = run(model, [[1, 2, 3]], action_beam=1, word_beam=1, fast_track=0)
-    assert result.log_probs.tolist() == [-np.inf] * 4
-    assert result.log_prob == -np.inf
-    assert result.derivations == []
+        model.word_bias[2] = -np.inf  # an impossible symbol
+    impossible, possible = run(model, [[1, 2, 3], [1, 3]], action_beam=5, word_beam=2)
+    assert np.isfinite(impossible.log_probs[0])
+    assert impossible.log_probs[1:].tolist() == [-np.inf] * 3
+    assert impossible.log_prob == -np.inf
+    assert impossible.derivations == []
+    assert np.isfinite(possible.log_probs).all()
 
 
 def test_very_long_sentences_and_single_words() -> None:

@@ -133,7 +133,7 @@ class Beam:
         goal = End(self.machine.weights.num_labels, in_order=True)
         arrivals = self._search(goal, self.analyses.take(sentences[self.analyses.sentence]), self.settings.word_beam)
         arrivals = arrivals.first(self.settings.word_beam, self.num_sentences)
-        finish = np.full(len(arrivals), self.machine.weights.actions.bias.shape[0] - 1)
+        finish = np.full(len(arrivals), self.machine.weights.num_actions - 1)
         history = self.machine.histories.append(arrivals.history, finish)
         return _endings([(arrivals.sentence, arrivals.score, history)])
 

@@ -114,15 +114,18 @@ class Constituents:
             return np.full(len(partials), self._reduce_vector)
         if isinstance(composition, AttentionComposition):
             return self._attend(composition, partials, outputs, sources)
-        composed = self._partials.all[partials, COMPOSED]
-        todo = np.unique(partials[composed < 0])
-        if len(todo) == 0:
-            return composed
+        todo = np.unique(partials[self._partials.all[partials, COMPOSED] < 0])
+        if len(todo):
+            self._compose(todo)
+        return self._partials.all[partials, COMPOSED]
+
+    def _compose(self, todo: Ints) -> None:
+        composed = self._weights.composed
+        assert composed is not None
         todo = self._longest_first(todo)
         forward = self._hidden.get(padded(todo))
         ends = torch.cat([forward, self._run_backward(todo)], 1)
-        self._partials.all[todo, COMPOSED] = self._add_vectors(_output(composition)(ends).relu_()[: len(todo)])
-        return self._partials.all[partials, COMPOSED]
+        self._partials.all[todo, COMPOSED] = self._add_vectors(composed(ends).relu_()[: len(todo)])
 
     def _longest_first(self, partials: Ints) -> Ints:
         return partials[np.argsort(-self._partials.all[partials, NUM_CHILDREN], kind="stable")]
@@ -183,10 +186,6 @@ class Constituents:
 def _weight(affine: Affine | None) -> Tensor:
     assert affine is not None  # with composition there are two directions
     return affine.weight
-
-
-def _output(composition: LSTMComposition) -> Affine:
-    return Affine(composition.output.weight.detach().T, composition.output.bias.detach())
 
 
 def _marked(size: int, used: Ints, num_fixed: int) -> Bools:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
@@ -50,9 +50,10 @@ class SearchWeights:
     deeper: tuple[Affine, ...]  # from the hidden state of the layer below, for layers 1, 2, ...; no bias
     hidden: tuple[Affine, ...]  # W_hh h + b of every layer
     output: Affine  # E from H, before its ReLU
-    actions: Affine
+    actions: Affine  # with some columns of zeros after the A of the actions
     words: Affine
     composition: Composition
+    composed: Affine | None  # the composition's output layer
     forward_hidden: Affine | None
     backward_hidden: Affine | None
 
@@ -76,13 +77,19 @@ class SearchWeights:
             vectors=Affine.of(torch.cat(inputs), torch.cat(biases)),
             deeper=tuple(Affine.of(lstm.weight_input) for lstm in layers[1:]),
             hidden=tuple(Affine.of(lstm.weight_hidden, lstm.bias) for lstm in layers),
-            output=Affine.of(model.output.weight, model.output.bias),
-            actions=Affine.of(model.action_head.weight, model.action_head.bias),
+            output=_affine(model.output),
+            actions=Affine.of(_widened(model.action_head.weight), _widened(model.action_head.bias)),
             words=Affine.of(model.word_embedding, model.word_bias),
             composition=composition,
+            composed=None if isinstance(composition, NoComposition) else _affine(composition.output),
             forward_hidden=recurrent[0] if recurrent else None,
             backward_hidden=recurrent[1] if recurrent else None,
         )
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return 2 + self.num_labels + (self.config.order == "in-order")
 
     @property
     def hidden_size(self) -> int:
@@ -95,6 +102,20 @@ class SearchWeights:
         if isinstance(self.composition, (LSTMComposition, AttentionComposition)):
             return self.composition.forward_lstm.hidden_size
         return 0
+
+
+def _affine(layer: nn.Linear) -> Affine:
+    return Affine.of(layer.weight, layer.bias)
+
+
+def _widened(parameter: Tensor) -> Tensor:
+    """With zeros after its rows, to a multiple of 64.
+
+    Torch hands products of fewer than 4097 multiplications to another library, whose sums round differently: a row would
+    depend on how many others there are. The least number of rows is 8 (see ``rows.rounded``).
+    """
+    missing = -len(parameter) % 64
+    return torch.cat([parameter, parameter.new_zeros(missing, *parameter.shape[1:])])
 
 
 def lstm_cell_(gates: Tensor, cell: Tensor, hidden_out: Tensor | None = None, cell_out: Tensor | None = None) -> tuple[

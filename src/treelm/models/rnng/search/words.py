@@ -54,7 +54,7 @@ class WordHead:
     def log_normaliser_bounds(self, outputs: Tensor, symbols: Ints, logits: Floats) -> Floats:
         """A lower bound of each normaliser, from the heavy symbols and the symbol itself: (n,)."""
         if self._heavy is None:
-            return logits
+            return np.maximum(logits, -1e30)  # finite, for an impossible symbol
         heavy = torch.addmm(self._heavy.bias, padded_rows(outputs), self._heavy.weight)[: len(outputs)]
         bound = _floats(heavy.logsumexp(1).double())
         inside = self._heavy.contains[torch.from_numpy(symbols).to(outputs.device)].cpu().numpy()
