@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
+from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.rnng.network import RNNG
 from treelm.models.rnng.search.interface import encode, search_all
@@ -29,12 +30,11 @@ def run(model: RNNG, sentences: list[list[int]], *, head: WordHead | None = None
     return search_all(weights, head or WordHead(weights, search.heavy_words), search, encoded)
 
 
-VARIANTS = [{}]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
-    model, length = build_model(Symbols(3), 2, seed=1, **TINY, **variant), 3
+    model, length = build_model(Symbols(3), 2, seed=1, **TINY, **variant), 2
     everything = enumerate_all(model, length)
     for size in range(1, length + 1):
         sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=size)]

@@ -15,7 +15,11 @@ from treelm.models.rnng.network import RNNG
 from treelm.trees.transitions import to_actions
 
 WORDS = [["0+1+5", "7", "2+6"], ["5"], ["8", "1+9", "5", "5"]]
-VARIANTS: list[dict[str, Any]] = [{}]
+VARIANTS: list[dict[str, Any]] = [
+    {"order": order, "composition": composition}
+    for order in ("top-down", "in-order")
+    for composition in ("lstm", "none", "attention")
+]
 
 
 def subword_model(**config: Any) -> RNNG:
