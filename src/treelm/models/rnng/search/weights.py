@@ -145,9 +145,11 @@ def lstm_cell_(
 ) -> tuple[Tensor, Tensor]:
     """New hidden and cell state (n, H), written to the given rows if any; ``gates`` (n, 4H: i, f, o, g) are used up."""
     size = cell.shape[1]
-    sigmoids = gates[:, : 3 * size].sigmoid_()
-    candidate = gates[:, 3 * size :].tanh_()
+    candidate = gates[:, 3 * size :].mul_(2)
+    gates.sigmoid_()
+    candidate.mul_(2).sub_(1)  # tanh(x) = 2 sigmoid(2x) - 1, several times faster than torch's tanh on a CPU
+    sigmoids = gates[:, : 3 * size]
     new_cell = torch.mul(sigmoids[:, size : 2 * size], cell, out=cell_out)
     new_cell.addcmul_(sigmoids[:, :size], candidate)
-    tanh_cell = torch.tanh(new_cell, out=candidate)
+    tanh_cell = torch.mul(new_cell, 2, out=candidate).sigmoid_().mul_(2).sub_(1)
     return torch.mul(sigmoids[:, 2 * size :], tanh_cell, out=hidden_out), new_cell
