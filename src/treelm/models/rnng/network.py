@@ -187,7 +187,7 @@ class RNNG(SyntacticLM):
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol given the symbols before it: lower bounds, by beam search."""
         encoded, results = self._search(sentences)
-        return [sentence_score(*pair) for pair in zip(encoded, results, strict=True)]
+        return [sentence_score(*pair, self.search) for pair in zip(encoded, results, strict=True)]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` when a search found none."""
@@ -202,7 +202,7 @@ class RNNG(SyntacticLM):
         """Scores and best trees, from one search."""
         encoded, results = self._search(sentences)
         return [
-            Analysis(score=sentence_score(*pair), tree=self._trees(*pair, 1)[0].tree)
+            Analysis(score=sentence_score(*pair, self.search), tree=self._trees(*pair, 1)[0].tree)
             for pair in zip(encoded, results, strict=True)
         ]
 
