@@ -14,7 +14,7 @@ from torch.nn import functional
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import Analysis, IncrementalState, Loss, Losses, ProbabilityMass, SentenceScore, SyntacticLM
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.lstm_sweep import sweep_lstm
 from treelm.models.layers.precision import linear
@@ -24,6 +24,7 @@ from treelm.models.rnng.compose_sweep import compose
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.plan import BatchPlan, plan_batch
+from treelm.models.rnng.search.enumeration import enumerate_mass
 from treelm.models.rnng.search.interface import EncodedSentence, ScoredTree, encode, scored_trees, search_all
 from treelm.models.rnng.search.interface import sentence_score
 from treelm.models.rnng.search.sentences import SentenceResult
@@ -214,6 +215,10 @@ class RNNG(SyntacticLM):
 
     def _trees(self, sentence: EncodedSentence, result: SentenceResult, num_trees: int) -> list[ScoredTree]:
         return scored_trees(sentence, result, self.vocabulary, self.labels, self.config.order)[:num_trees]
+
+    def probability_mass(self) -> ProbabilityMass | None:
+        """The mass of all trees over up to two symbols and of all that needs more; None unless the model is tiny."""
+        return enumerate_mass(SearchWeights.of(self))
 
     def start(self, num_sentences: int = 1) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""
