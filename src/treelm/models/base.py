@@ -20,6 +20,17 @@ from treelm.trees.tree import Tree
 __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "SentenceScore", "SyntacticLM"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityMass:
+    """What an exhaustive enumeration of a tiny model finds: probability of all finished (tree, sentence) pairs up to a
+    length, and of all derivations that are longer or not finished."""
+
+    finished: float
+    unfinished: float
+    num_pairs: int
+    description: str  # such as "sentences of up to 3 words over 4 symbols"
+
+
 class IncrementalState(ABC):
     """What a model knows after reading some words of n sentences. Never changed: ``extend`` gives a new one."""
 
@@ -77,6 +88,10 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         """Scores and trees together; systems whose search gives both at once override this."""
         pairs = zip(self.score(sentences), self.parse(sentences), strict=True)
         return [Analysis(score=score, tree=tree) for score, tree in pairs]
+
+    def probability_mass(self) -> ProbabilityMass | None:
+        """The mass of everything, enumerated, which is 1 together; None where there is too much, or no enumeration."""
+        return None
 
     @abstractmethod
     def start(self, num_sentences: int = 1) -> IncrementalState:

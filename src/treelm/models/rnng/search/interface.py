@@ -78,8 +78,8 @@ def products_in(precision: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def sentence_score(sentence: EncodedSentence, result: SentenceResult) -> SentenceScore:
-    """Log probabilities and statistics as every system reports them."""
+def sentence_score(sentence: EncodedSentence, result: SentenceResult, settings: Search) -> SentenceScore:
+    """Log probabilities and statistics as every system reports them. Beam search gives lower bounds."""
     last = np.append(np.flatnonzero(np.diff(sentence.word_of_symbol)), len(sentence.symbols) - 1)  # of each word
     loss = np.bincount(sentence.word_of_symbol, result.beam_loss_bits)
     columns: dict[str, Floats] = {
@@ -88,7 +88,10 @@ def sentence_score(sentence: EncodedSentence, result: SentenceResult) -> Sentenc
         "beam_loss_bits": loss,
     }
     return SentenceScore(
-        log_probs=result.log_probs, word_of_symbol=sentence.word_of_symbol, is_lower_bound=True, columns=columns
+        log_probs=result.log_probs,
+        word_of_symbol=sentence.word_of_symbol,
+        is_lower_bound=settings.method == "beam",
+        columns=columns,
     )
 
 

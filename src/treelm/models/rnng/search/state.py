@@ -71,7 +71,11 @@ class BeamState(IncrementalState):
 
 
 def start_state(weights: SearchWeights, settings: Search, num_sentences: int) -> BeamState:
-    """The state before the first symbol."""
+    """The state before the first symbol. Raises ``InputError`` for settings that need whole sentences."""
+    if settings.compatibility is not None or settings.method != "beam":
+        setting = "compatibility" if settings.compatibility else "method"
+        found = f"search.{setting} = {getattr(settings, setting)!r} works on whole sentences only"
+        raise InputError(found, remedy="read word by word with the default, or score whole sentences")
     nothing: tuple[tuple[int, ...], ...] = ((),) * num_sentences
     with torch.inference_mode(), products_in(settings.matmul):
         beam = Beam(weights, settings, num_sentences, WordHead(weights, settings.heavy_words))
