@@ -165,8 +165,10 @@ def require_valid(config: RNNGConfig, derivations: Derivations, names: Sequence[
 
 def _invalid_tree(config: RNNGConfig, derivations: Derivations, context: int, names: Sequence[str]) -> InputError:
     state = derivations.state
-    if derivations.actions[context] < FIRST_NT:
-        found, remedy = f"action {context} builds no tree", "prepare the corpus again from bracketed trees"
+    if state.in_word[context]:
+        found, remedy = "a bracket stands between the symbols of a word", "brackets may only stand around whole words"
+    elif derivations.actions[context] < FIRST_NT:
+        found, remedy = "the actions build no tree", "prepare the corpus again from bracketed trees"
     elif state.num_open[context] >= config.max_open:
         found = f"more than {config.max_open} open nonterminals"
         remedy = "raise max_open in [model] or leave this tree out"
