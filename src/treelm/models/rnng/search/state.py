@@ -20,8 +20,7 @@ from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
-from treelm.models.rnng.validity import REDUCE
-from treelm.trees.transitions import Order
+from treelm.trees.transitions import REDUCE, Order
 from treelm.trees.tree import Tree
 
 _END_MARK = "▁"  # at the end of subwords that end a word
