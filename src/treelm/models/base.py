@@ -13,22 +13,11 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.hub import Pretrained
-from treelm.models.scores import Analysis, Loss, Losses, SentenceScore
+from treelm.models.scores import Analysis, Loss, Losses, ProbabilityMass, SentenceScore
 from treelm.models.surprisal import SentenceSurprisal, sentence_surprisal
 from treelm.trees.tree import Tree
 
-__all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "SentenceScore", "SyntacticLM"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbabilityMass:
-    """What an exhaustive enumeration of a tiny model finds: probability of all finished (tree, sentence) pairs up to a
-    length, and of all derivations that are longer or not finished."""
-
-    finished: float
-    unfinished: float
-    num_pairs: int
-    description: str  # such as "sentences of up to 3 words over 4 symbols"
+__all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
 
 
 class IncrementalState(ABC):
@@ -99,7 +88,7 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
 
     @abstractmethod
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
-        """The state after one more symbol in each sentence; None for a sentence that waits. ``state`` stays as it is."""
+        """The state after one more symbol in each sentence; None for a sentence that waits. Changes nothing."""
 
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
         """The state after one more word in each sentence, symbol by symbol."""

@@ -33,8 +33,12 @@ class Arrivals:
 
     def take(self, index: Ints) -> Arrivals:
         """The arrivals at ``index``."""
-        arrays = (self.sentence[index], self.score[index], self.top[index], self.history[index])
-        return Arrivals(**dict(zip(("sentence", "score", "top", "history"), arrays, strict=True)))
+        return Arrivals(
+            sentence=self.sentence[index],
+            score=self.score[index],
+            top=self.top[index],
+            history=self.history[index],
+        )
 
     def ranked(self) -> Arrivals:
         """Ordered by sentence, then by score; equals in their own order."""
@@ -66,7 +70,8 @@ class Advance:
     @property
     def _floor(self) -> Floats:
         """What an arrival must beat, by sentence."""
-        return self._best.min(1)
+        floor: Floats = self._best.min(1)
+        return floor
 
     def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
@@ -77,7 +82,7 @@ class Advance:
         return joined(self._found), waiting
 
     def _collect(self, analyses: Analyses, waiting: Analyses) -> tuple[Analyses, Analyses]:
-        groups = [analyses, waiting, *self._found]
+        groups: list[Analyses | Arrivals] = [analyses, waiting, *self._found]
         rows, histories = self._machine.collect([one.top for one in groups], [one.history for one in groups])
         self._found = [
             replace(one, top=rows[one.top], history=renumbered(histories, one.history)) for one in self._found

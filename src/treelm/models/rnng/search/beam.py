@@ -20,7 +20,7 @@ from treelm.models.rnng.search.selection import log_sums
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
-from treelm.models.rnng.validity import REDUCE
+from treelm.trees.transitions import REDUCE
 
 WAITS = -1  # in place of a symbol: this sentence stays where it is
 
@@ -55,7 +55,7 @@ def symbol_figures(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentenc
         log_mass=total,
         found_log_mass=total,
         entropy_bits=np.bincount(sentence, -share * log_share, num_sentences) / np.log(2),
-        open_nodes=np.bincount(sentence, share * num_open, num_sentences),
+        open_nodes=np.bincount(sentence, share * num_open, num_sentences).astype(np.float64),
     )
 
 
@@ -116,7 +116,7 @@ class Beam:
         return replace(figures, found_log_mass=found)
 
     def next_symbol_log_mass(self) -> Tensor:
-        """log of the mass of every next symbol and, last, of the end here: float64 (sentences, V + 1). Changes the beam."""
+        """log mass of every next symbol and, last, of the end: float64 (sentences, V + 1). Changes the beam."""
         everything = np.ones(self.num_sentences, np.bool_)
         endings = self.endings(everything)
         goal = AnySymbol(self.machine.weights.num_labels, in_order=self._in_order)

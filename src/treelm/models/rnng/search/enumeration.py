@@ -12,7 +12,7 @@ from treelm.models.rnng.search.machine import Machine
 from treelm.models.rnng.search.rows import Ints
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
-from treelm.models.rnng.validity import REDUCE, SHIFT
+from treelm.trees.transitions import REDUCE, SHIFT
 
 MOST_SYMBOLS, MOST_ANALYSES = 50, 50_000
 

@@ -1,8 +1,8 @@
 """A particle filter (Crabbé, Fabre & Pallier 2019): random analyses, an unbiased estimate of prefix probabilities.
 
-Every particle samples actions up to the next SHIFT, is weighted with the probability of the symbol, and the particles are
-drawn again by weight. Particles that are in the same place are kept as one analysis with a count, so the cost is that of
-the distinct ones. An action that cannot reach the next symbol, such as closing the root, is not sampled; the particle's
+Every particle samples actions up to the next SHIFT, is weighted with the probability of the symbol, and the particles
+are drawn again by weight. Particles that are in the same place are kept as one analysis with a count, so the cost is that
+of the distinct ones. An action that cannot reach the next symbol, such as closing the root, is not sampled; the particle's
 weight takes the probability of the others instead, which keeps the estimate unbiased and its variance lower.
 """
 
@@ -22,7 +22,7 @@ from treelm.models.rnng.search.selection import log_sums
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
-from treelm.models.rnng.validity import FIRST_LABEL, REDUCE, SHIFT
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 Reach = Callable[[Analyses], tuple[Bools, Bools]]
 """Which actions of each analysis may be sampled, and which of these arrive: (n, A) each."""
@@ -103,7 +103,7 @@ class ParticleFilter:
         if self._in_order:
             arrives[:, -1] = allowed[:, -1]
         else:
-            allowed[:, FIRST_LABEL:] = False
+            allowed[:, FIRST_NT:] = False
             arrives[:, REDUCE] = allowed[:, REDUCE] & (analyses.items[:, at.NUM_OPEN] == 1)
         return allowed, arrives
 
@@ -162,7 +162,8 @@ class ParticleFilter:
     def _estimate(self, cloud: _Cloud) -> Floats:
         """log of the estimated probability of what was read so far."""
         total = log_sums(cloud.analyses.sentence, cloud.log_mass, self.num_sentences)
-        return self._log_mass + total - np.log(self._num_particles)
+        estimate: Floats = self._log_mass + total - np.log(self._num_particles)
+        return estimate
 
     def _draw(self, cloud: _Cloud) -> _Cloud:
         """Draw the particles again by weight: systematic resampling, one random number a sentence."""

@@ -19,7 +19,8 @@ from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.selection import best
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.validity import FIRST_LABEL, OPEN, REDUCE, SHIFT
+from treelm.models.rnng.validity import OPEN
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class ReleasedRule:
@@ -46,7 +47,7 @@ class ReleasedRule:
         opens = (num_open < self._config.max_open) & (items[:, at.NUM_CONSECUTIVE] < self._config.max_consecutive)
         opens &= (depth < size - 2) & ~in_word
         opens &= self._max_actions[sentence] - items[:, at.NUM_ACTIONS] >= left + num_open + 3
-        mask[:, FIRST_LABEL:] = opens[:, None]
+        mask[:, FIRST_NT:] = opens[:, None]
         return mask
 
 

@@ -66,7 +66,8 @@ class Stacks:
 
     def items(self, rows: Ints) -> Ints:
         """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
-        return self._items.all[rows]
+        items: Ints = self._items.all[rows]
+        return items
 
     def column(self, rows: Ints, column: int) -> Ints:
         """One integer of some rows: (n,)."""

@@ -51,7 +51,7 @@ class BeamState(IncrementalState):
 
     @property
     def word_log_probs(self) -> list[Floats]:
-        """log p of each word given those before it, one array (n,) for every word read; nan where a sentence has fewer."""
+        """log p of each word given those before it, one array (n,) for every word read; nan beyond a sentence."""
         rows = [self._of_words(index) for index in range(self.num_sentences)]
         longest = max(map(len, rows), default=0)
         table = np.full((longest, len(rows)), np.nan)
@@ -164,8 +164,8 @@ def next_log_probs(state: BeamState) -> Tensor:
 def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list[Tree]:
     """The best analysis of each sentence as a tree over the words read so far.
 
-    Top-down, what is open is closed. In-order, where the last words may not have a constituent yet, the tree is the best
-    way to end here. Raises ``InputError`` before the first word, within a word, and where the beam is empty.
+    Top-down, what is open is closed. In-order, where the last words may not have a constituent yet, the tree is the
+    best way to end here. Raises ``InputError`` before the first word, within a word, and where the beam is empty.
     """
     beam = state.beam.copy()
     with products_in(beam.settings.matmul):
