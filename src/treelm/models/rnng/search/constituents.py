@@ -118,7 +118,8 @@ class Constituents:
         todo = np.unique(partials[self._partials.all[partials, COMPOSED] < 0])
         if len(todo):
             self._compose(todo)
-        return self._partials.all[partials, COMPOSED]
+        composed: Ints = self._partials.all[partials, COMPOSED]
+        return composed
 
     def _compose(self, todo: Ints) -> None:
         composed = self._weights.composed

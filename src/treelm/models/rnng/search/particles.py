@@ -1,9 +1,9 @@
 """A particle filter (Crabbé, Fabre & Pallier 2019): random analyses, an unbiased estimate of prefix probabilities.
 
 Every particle samples actions up to the next SHIFT, is weighted with the probability of the symbol, and the particles
-are drawn again by weight. Particles that are in the same place are kept as one analysis with a count, so the cost is that
-of the distinct ones. An action that cannot reach the next symbol, such as closing the root, is not sampled; the particle's
-weight takes the probability of the others instead, which keeps the estimate unbiased and its variance lower.
+are drawn again by weight. Particles that are in the same place are kept as one analysis with a count, so the cost is
+that of the distinct ones. An action that cannot reach the next symbol, such as closing the root, is not sampled; the
+particle's weight takes the probability of the others instead, which keeps the estimate unbiased and its variance lower.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ def best(values: Floats, count: int) -> Bools:
     missing = count - chosen.sum(1, keepdims=True)
     if (ties.sum(1, keepdims=True) > missing).any():
         ties &= np.cumsum(ties, 1) <= missing
-    return chosen | ties
+    either: Bools = chosen | ties
+    return either
 
 
 def nth_best(values: Floats, count: int) -> Floats:

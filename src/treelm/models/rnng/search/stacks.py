@@ -71,7 +71,8 @@ class Stacks:
 
     def column(self, rows: Ints, column: int) -> Ints:
         """One integer of some rows: (n,)."""
-        return self._items.all[rows, column]
+        integers: Ints = self._items.all[rows, column]
+        return integers
 
     def top_states(self, rows: Ints) -> Tensor:
         """Hidden states of the highest layer, in a padded number of rows."""
