@@ -21,7 +21,13 @@ from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.rnng.attention_sweep import Dropped, attention_outputs
 from treelm.models.rnng.compose_sweep import compose
-from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
+from treelm.models.rnng.composition import (
+    EMBEDDING_DEVIATION,
+    AttentionComposition,
+    Composition,
+    LSTMComposition,
+    NoComposition,
+)
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.search.interface import (
@@ -73,7 +79,7 @@ class RNNG(SyntacticLM):
         self.action_head = nn.Linear(embedding_size, self.num_actions)
         self.composition = self._build_composition()
         for table in (self.word_embedding, self.label_embedding, self.initial_embedding):
-            nn.init.normal_(table)
+            nn.init.normal_(table, std=EMBEDDING_DEVIATION)
 
     def _build_composition(self) -> Composition:
         if self.config.composition == "lstm":
