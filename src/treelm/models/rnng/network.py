@@ -22,7 +22,7 @@ from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.rnng.attention_sweep import Dropped, attention_outputs
 from treelm.models.rnng.compose_sweep import compose
 from treelm.models.rnng.composition import (
-    EMBEDDING_STD,
+    EMBEDDING_DEVIATION,
     AttentionComposition,
     Composition,
     LSTMComposition,
@@ -80,7 +80,7 @@ class RNNG(SyntacticLM):
         self.action_head = nn.Linear(embedding_size, self.num_actions)
         self.composition = self._build_composition()
         for table in (self.word_embedding, self.label_embedding, self.initial_embedding):
-            nn.init.normal_(table, std=EMBEDDING_STD)
+            nn.init.normal_(table, std=EMBEDDING_DEVIATION)
 
     def _build_composition(self) -> Composition:
         if self.config.composition == "lstm":
