@@ -99,7 +99,7 @@ class Constituents:
     def _append(self, previous: Ints, children: Ints) -> None:
         before, size = padded(previous), len(previous)
         gates = self.vectors.get(padded(children), self._columns(0))
-        gates.addmm_(self._hidden.get(before), _weight(self._weights.forward_hidden))
+        _present(self._weights.forward_hidden).add_product_(gates, self._hidden.get(before))
         cell = self._cell.get(before)
         rows = (states.reserve(len(before), size) for states in (self._hidden, self._cell))
         lstm_cell_(gates, cell, *rows)
@@ -122,8 +122,7 @@ class Constituents:
         return composed
 
     def _compose(self, todo: Ints) -> None:
-        composed = self._weights.composed
-        assert composed is not None
+        composed = _present(self._weights.composed)
         todo = self._longest_first(todo)
         forward = self._hidden.get(padded(todo))
         ends = torch.cat([forward, self._run_backward(todo)], 1)
@@ -139,12 +138,12 @@ class Constituents:
         index = torch.from_numpy(labels).to(self._weights.initial.device)
         hidden, cell = (state[index] for state in self._backward_start)
         lengths = table[partials, NUM_CHILDREN]
-        weight = _weight(self._weights.backward_hidden)
+        recurrent = _present(self._weights.backward_hidden)
         for step in range(int(lengths[0])):
             live = int(np.searchsorted(-lengths, -step))  # those with more than ``step`` children
             at = table[partials[:live]]
             gates = self.vectors.get(padded(at[:, CHILD]), self._columns(1))
-            gates.addmm_(hidden[: len(gates)], weight)
+            recurrent.add_product_(gates, hidden[: len(gates)])
             new_hidden, new_cell = lstm_cell_(gates, cell[: len(gates)])
             hidden[:live], cell[:live] = new_hidden[:live], new_cell[:live]
             partials = at[:, PREVIOUS]
@@ -163,8 +162,7 @@ class Constituents:
         attended = attend(query, states, padded(place[partials]), padded(lengths))
         t = attention.label_vector[labels]
         gate = attention.gate(torch.cat([t, attended], 1)).sigmoid_()
-        composed = self._weights.composed
-        assert composed is not None
+        composed = _present(self._weights.composed)
         return self._add_vectors(composed(attended.lerp_(t, gate)).relu_()[: len(partials)])
 
     def _run_both(self, partials: Ints) -> Iterator[Tensor]:
@@ -173,12 +171,12 @@ class Constituents:
         hidden = self._weights.initial.new_zeros(rounded(len(partials)), size)
         cell = hidden.clone()
         lengths = table[partials, NUM_CHILDREN]
-        weight = _weight(self._weights.backward_hidden)
+        recurrent = _present(self._weights.backward_hidden)
         for step in range(int(lengths[0])):
             live = int(np.searchsorted(-lengths, -step))
             at = table[partials[:live]]
             gates = self.vectors.get(padded(at[:, CHILD]), self._columns(1))
-            gates.addmm_(hidden[: len(gates)], weight)
+            recurrent.add_product_(gates, hidden[: len(gates)])
             hidden, cell = lstm_cell_(gates, cell[: len(gates)])
             yield torch.cat([self._hidden.get(padded(partials[:live])), hidden], 1)
             partials = at[:, PREVIOUS]
@@ -237,9 +235,9 @@ def as_index(index: Ints, like: Tensor) -> Tensor:
     return torch.from_numpy(index).to(like.device)
 
 
-def _weight(affine: Affine | None) -> Tensor:
-    assert affine is not None  # with composition there are two directions
-    return affine.weight
+def _present(affine: Affine | None) -> Affine:
+    assert affine is not None  # with composition there are two directions and an output layer
+    return affine
 
 
 def _marked(size: int, used: Ints, num_fixed: int) -> Bools:

@@ -6,6 +6,8 @@ that multiplies matrices is in torch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,10 +18,18 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
+BLOCK = 256  # rows of one matrix product; with what is done to them before and after, they fit into a core's cache
+
+
 def rounded(num_rows: int) -> int:
     """Row counts are rounded up before a matrix product: oneDNN builds and caches one kernel for every shape."""
-    step = 8 if num_rows <= 64 else 32 if num_rows <= 256 else 128
+    step = 8 if num_rows <= 64 else 32
     return -(-num_rows // step) * step
+
+
+def blocks(num_rows: int, size: int = BLOCK) -> Iterator[slice]:
+    """Slices of at most ``size`` rows: larger products are no faster, take more memory, and are more shapes."""
+    return (slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size))
 
 
 def padded(index: Ints) -> Ints:

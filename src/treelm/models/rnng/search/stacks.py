@@ -11,7 +11,7 @@ import copy
 import numpy as np
 from torch import Tensor
 
-from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, padded, renumbering
+from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, blocks, padded, renumbering
 from treelm.models.rnng.search.weights import SearchWeights, lstm_cell_
 from treelm.models.rnng.validity import EMPTY
 
@@ -30,6 +30,8 @@ PRODUCT = 10  # row of W_hh h, -1 while nothing was pushed on top
 DEPTH = 11  # number of pushes on the way from the initial item
 NUM_ACTIONS = 12  # of the analysis whose action pushed this row
 NUM_COLUMNS = 13
+
+_Layers = list[Tensor]  # a matrix for every layer
 
 
 class Stacks:
@@ -83,21 +85,28 @@ class Stacks:
 
         ``inputs`` holds W_ih x of the lowest layer in its first columns, by VECTOR.
         """
-        size, num_items = self._weights.hidden_size, len(below)
         self._multiply(below)
-        below_padded = padded(below)
-        products = padded(self.column(below, PRODUCT))
-        state = inputs.get(padded(items[:, VECTOR]), slice(0, 4 * size))
+        columns = padded(below), padded(self.column(below, PRODUCT)), padded(items[:, VECTOR])
+        num_padded = len(columns[0])
+        hidden, cell = (
+            [rows.reserve(num_padded, len(below)) for rows in group] for group in (self._hidden, self._cell)
+        )
+        for block in blocks(num_padded):
+            self._push_block(*(column[block] for column in columns), inputs, hidden=hidden, cell=cell, block=block)
+        return self._items.append(items), hidden[-1]
+
+    def _push_block(
+        self, below: Ints, products: Ints, vectors: Ints, inputs: Rows, *, hidden: _Layers, cell: _Layers, block: slice
+    ) -> None:
+        """The states of some of the new rows, which are ``block`` of ``hidden`` and ``cell``."""
+        state = inputs.get(vectors, slice(0, 4 * self._weights.hidden_size))
         for layer, stored in enumerate(self._products):
             gates = stored.get(products)
             if layer == 0:
                 gates += state
             else:
-                gates.addmm_(state, self._weights.deeper[layer - 1].weight)
-            hidden_rows = self._hidden[layer].reserve(len(below_padded), num_items)
-            cell_rows = self._cell[layer].reserve(len(below_padded), num_items)
-            state, _ = lstm_cell_(gates, self._cell[layer].get(below_padded), hidden_rows, cell_rows)
-        return self._items.append(items), state
+                self._weights.deeper[layer - 1].add_product_(gates, state)
+            state, _ = lstm_cell_(gates, self._cell[layer].get(below), hidden[layer][block], cell[layer][block])
 
     def _multiply(self, rows: Ints) -> None:
         """W_hh h + b of the given rows, once a row."""
@@ -106,7 +115,9 @@ class Stacks:
             return
         index, first = padded(needed), len(self._products[0])
         for affine, hidden, products in zip(self._weights.hidden, self._hidden, self._products, strict=True):
-            affine(hidden.get(index), out=products.reserve(len(index), len(needed)))
+            rows = products.reserve(len(index), len(needed))
+            for block in blocks(len(index)):
+                affine(hidden.get(index[block]), out=rows[block])
         self._items.all[needed, PRODUCT] = np.arange(first, first + len(needed))
 
     def reachable(self, tops: Ints) -> Bools:

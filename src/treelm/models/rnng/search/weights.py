@@ -1,4 +1,4 @@
-"""The parameters of an RNNG laid out for search: transposed, contiguous, and grouped by what they multiply."""
+"""The parameters of an RNNG as search uses them: grouped by what they multiply, and not copied where that is possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.search.rows import Bools
+from treelm.models.rnng.search.rows import Bools, blocks
 
 if TYPE_CHECKING:
     from treelm.models.rnng.network import RNNG
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Affine:
-    """x -> x W^T + b, with W^T (I, O) contiguous."""
+    """x -> x W^T + b, with W^T (I, O)."""
 
     weight: Tensor
     bias: Tensor
@@ -29,11 +29,19 @@ class Affine:
     def of(cls, weight: Tensor, bias: Tensor | None = None) -> Affine:
         """From a weight (O, I) as torch keeps it; no bias is a zero bias."""
         bias = weight.new_zeros(len(weight)) if bias is None else bias
-        return cls(weight.detach().T.contiguous(), bias.detach())
+        return cls(weight.detach().T, bias.detach())
 
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
         """The product for padded rows (see ``rows.rounded``)."""
-        return torch.addmm(self.bias, rows, self.weight, out=out)
+        out = rows.new_empty(len(rows), len(self.bias)) if out is None else out
+        for block in blocks(len(rows)):
+            torch.addmm(self.bias, rows[block], self.weight, out=out[block])
+        return out
+
+    def add_product_(self, to: Tensor, rows: Tensor) -> None:
+        """Add x W^T, without the bias, in place."""
+        for block in blocks(len(rows)):
+            to[block].addmm_(rows[block], self.weight)
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class AttentionWeights:
 
     @classmethod
     def of(cls, composition: AttentionComposition) -> AttentionWeights:
-        """Copy and lay out the parameters."""
+        """Name the parameters."""
         query, gate = Affine.of(composition.query.weight), _affine(composition.gate)
         return cls(composition.label_query.detach(), composition.label_vector.detach(), query, gate)
 
@@ -76,7 +84,7 @@ class SearchWeights:
 
     @classmethod
     def of(cls, model: RNNG) -> SearchWeights:
-        """Copy and lay out a model's parameters."""
+        """Views of a model's parameters, so far as possible: for use while they do not change."""
         layers, composition = model.stack_layers, model.composition
         size = model.config.embedding_size
         directions: list[LSTMWeights] = []
@@ -137,6 +145,8 @@ def _widened(parameter: Tensor, size: int, padding: float = 0.0) -> Tensor:
     depend on how many others there are. The least number of rows is 8 (see ``rows.rounded``). Only tiny models need it.
     """
     missing = max(_LEAST_PRODUCT // size + 1 - len(parameter), 0)
+    if missing == 0:
+        return parameter
     return torch.cat([parameter, parameter.new_full((missing, *parameter.shape[1:]), padding)])
 
 

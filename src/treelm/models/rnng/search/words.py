@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.rnng.search.rows import Floats, Ints, padded_rows
-from treelm.models.rnng.search.weights import SearchWeights
+from treelm.models.rnng.search.rows import Floats, Ints, blocks, padded_rows
+from treelm.models.rnng.search.weights import Affine, SearchWeights
 
 SLACK = 1e-4  # nats that rounding may take from a bound
 _ROWS_TO_LEARN_FROM = 64
+_BLOCK = 64  # rows of logits of all symbols that are held at a time
 
 
 class _Heavy(NamedTuple):
@@ -42,8 +43,11 @@ class WordHead:
 
     def log_normalisers(self, outputs: Tensor) -> Floats:
         """log of the sum over all symbols of exp(logit): (n,)."""
-        num_rows = len(outputs)
-        logits = self._affine(padded_rows(outputs))[:num_rows]
+        parts = [self._log_normalisers(outputs[block]) for block in blocks(len(outputs), _BLOCK)]
+        return np.concatenate(parts)
+
+    def _log_normalisers(self, outputs: Tensor) -> Floats:
+        logits = self._affine(padded_rows(outputs))[: len(outputs)]
         highest = logits.amax(1, keepdim=True)
         exponentials = logits.sub_(highest).exp_()
         if self._heavy is None:
@@ -55,8 +59,9 @@ class WordHead:
         """A lower bound of each normaliser, from the heavy symbols and the symbol itself: (n,)."""
         if self._heavy is None:
             return np.maximum(logits, -1e30)  # finite, for an impossible symbol
-        heavy = torch.addmm(self._heavy.bias, padded_rows(outputs), self._heavy.weight)[: len(outputs)]
-        bound = _floats(heavy.logsumexp(1).double())
+        affine = Affine(self._heavy.weight, self._heavy.bias)
+        parts = [affine(padded_rows(outputs[block])).logsumexp(1) for block in blocks(len(outputs))]
+        bound = _floats(torch.cat(parts)[: len(outputs)].double())
         inside = self._heavy.contains[torch.from_numpy(symbols).to(outputs.device)].cpu().numpy()
         return np.where(inside, bound, np.logaddexp(bound, logits))
 
