@@ -1,0 +1,81 @@
+"""The scheduler: once decisions are known, compute a graph level by level instead of node by node.
+
+A node's level is one more than the highest level among its predecessors, so all nodes of a level can be computed in one
+dense call, and the number of sequential steps is the longest path of the whole batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """Nodes sorted by level, equals in their own order. Level k is ``order[offsets[k]:offsets[k + 1]]``."""
+
+    order: IntArray  # (nodes,) the node at each position
+    position: IntArray  # (nodes,) the position of each node: the inverse of order
+    offsets: IntArray  # (levels + 1,)
+
+    @property
+    def num_levels(self) -> int:
+        """Number of sequential steps."""
+        return len(self.offsets) - 1
+
+    def level_counts(self, nodes: IntArray) -> IntArray:
+        """Offsets, by level, of some of the nodes when these stand in schedule order: (levels + 1,)."""
+        return np.searchsorted(np.sort(self.position[nodes]), self.offsets)
+
+
+def schedule(predecessors: IntArray) -> Schedule:
+    """The earliest schedule of a graph: row i of ``predecessors`` (nodes, width) is what node i waits for, -1 none."""
+    return schedule_levels(earliest_levels(predecessors))
+
+
+def schedule_levels(levels: IntArray) -> Schedule:
+    """The schedule of nodes whose levels (nodes,) are known."""
+    order = np.argsort(levels, kind="stable")
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    num_levels = int(levels.max()) + 1 if len(levels) else 0
+    return Schedule(order=order, position=position, offsets=starts(np.bincount(levels, minlength=num_levels)))
+
+
+def earliest_levels(predecessors: IntArray) -> IntArray:
+    """Level of every node (nodes,): the length of the longest path to it. Raises ``ValueError`` for a cycle.
+
+    Peels the graph: a frontier releases its successors, and those that wait for nothing else are the next frontier. So
+    every edge is looked at once.
+    """
+    is_edge = predecessors >= 0
+    num_waiting = is_edge.sum(1)
+    sources = predecessors[is_edge]
+    successors = np.nonzero(is_edge)[0][np.argsort(sources, kind="stable")]
+    num_successors = np.bincount(sources, minlength=len(predecessors))
+    first_successor = starts(num_successors)
+    levels = np.full(len(predecessors), -1, np.int64)
+    frontier, level = np.flatnonzero(num_waiting == 0), 0
+    while len(frontier):
+        levels[frontier] = level
+        reached = successors[ranges(first_successor[frontier], num_successors[frontier])]
+        np.subtract.at(num_waiting, reached, 1)
+        frontier, level = np.unique(reached[num_waiting[reached] == 0]), level + 1
+    if (levels < 0).any():
+        raise ValueError("the graph has a cycle")
+    return levels
+
+
+def starts(counts: IntArray) -> IntArray:
+    """Where each of some consecutive blocks starts, and where the last one ends: 0, c_0, c_0 + c_1, ..."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def ranges(first: IntArray, counts: IntArray) -> IntArray:
+    """The concatenation of ``first[i], first[i] + 1, ..., first[i] + counts[i] - 1`` over i."""
+    begins = starts(counts)
+    return np.repeat(first - begins[:-1], counts) + np.arange(begins[-1])

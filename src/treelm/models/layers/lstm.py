@@ -1,0 +1,81 @@
+"""The LSTM cell: its weights, its arithmetic, and the gradient of its arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class LSTMWeights(nn.Module):
+    """Weights of one LSTM layer: gates = ``weight_input`` x + ``weight_hidden`` h + ``bias``.
+
+    The 4H rows are the gates i, f, o and the candidate g, in this order: the three sigmoids are contiguous.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        """Draw all weights from U(-1/sqrt(H), 1/sqrt(H)), as is usual for LSTMs."""
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.weight_input = nn.Parameter(torch.empty(4 * hidden_size, input_size))
+        self.weight_hidden = nn.Parameter(torch.empty(4 * hidden_size, hidden_size))
+        self.bias = nn.Parameter(torch.empty(4 * hidden_size))
+        bound = 1 / math.sqrt(hidden_size)
+        for weight in self.parameters():
+            nn.init.uniform_(weight, -bound, bound)
+
+    def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """One step for n rows: inputs (n, I), hidden and cell (n, H) -> new hidden and cell (n, H)."""
+        gates = torch.addmm(inputs @ self.weight_input.T + self.bias, hidden, self.weight_hidden.T)
+        return lstm_cell(gates, cell)
+
+    def first_step(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The step from the zero state: inputs (n, I) -> hidden and cell (n, H)."""
+        gates = inputs @ self.weight_input.T + self.bias
+        return lstm_cell(gates, gates.new_zeros(len(gates), self.hidden_size))
+
+
+def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """New hidden and cell state (n, H) from the gates before their nonlinearity (n, 4H) and the old cell (n, H)."""
+    hidden_size = cell.shape[1]
+    i, f, o = gates[:, : 3 * hidden_size].sigmoid().chunk(3, 1)
+    new_cell = f * cell + i * gates[:, 3 * hidden_size :].tanh()
+    return o * new_cell.tanh(), new_cell
+
+
+def lstm_cell_into(gates: Tensor, cell_before: Tensor, cell: Tensor, tanh_cell: Tensor, hidden: Tensor) -> None:
+    """The cell for hand-written sweeps: fills ``cell``, ``tanh_cell`` and ``hidden`` (n, H) in place.
+
+    ``gates`` (n, 4H) come before their nonlinearity and leave after it. The gradient needs just what is filled here.
+    """
+    size = cell.shape[1]
+    gates[:, : 3 * size].sigmoid_()
+    gates[:, 3 * size :].tanh_()
+    torch.mul(gates[:, :size], gates[:, 3 * size :], out=cell)
+    cell.addcmul_(gates[:, size : 2 * size], cell_before)
+    torch.tanh(cell, out=tanh_cell)
+    torch.mul(gates[:, 2 * size : 3 * size], tanh_cell, out=hidden)
+
+
+def lstm_cell_gradient_into(
+    d_gates: Tensor, d_cell: Tensor, d_hidden: Tensor, gates: Tensor, cell_before: Tensor, tanh_cell: Tensor
+) -> None:
+    """The gradient of ``lstm_cell_into``: fills ``d_gates`` (n, 4H), before the nonlinearity.
+
+    ``d_cell`` (n, H) enters as the gradient that comes from later steps and leaves as the whole gradient of the new
+    cell; that of the old cell is ``d_cell`` times the forget gate.
+    """
+    size = d_cell.shape[1]
+    i, f, o, g = gates[:, :size], slice(size, 2 * size), gates[:, 2 * size : 3 * size], gates[:, 3 * size :]
+    through_tanh = d_hidden * o
+    d_cell.add_(through_tanh).addcmul_(through_tanh.mul_(tanh_cell), tanh_cell, value=-1)
+    torch.mul(d_cell, g, out=d_gates[:, :size])
+    torch.mul(d_cell, cell_before, out=d_gates[:, f])
+    torch.mul(d_hidden, tanh_cell, out=d_gates[:, 2 * size : 3 * size])
+    sigmoids = gates[:, : 3 * size]
+    d_gates[:, : 3 * size].mul_(sigmoids).mul_(1 - sigmoids)
+    d_candidate = d_gates[:, 3 * size :]
+    torch.mul(d_cell, i, out=d_candidate)
+    d_candidate.addcmul_(d_candidate * g, g, value=-1)

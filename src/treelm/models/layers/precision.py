@@ -1,0 +1,77 @@
+"""In which precision matrices are multiplied. Everything else stays in the precision of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+MatmulPrecision = Literal["fp32", "bf16"]
+
+_precision: ContextVar[MatmulPrecision] = ContextVar("matmul_precision", default="fp32")
+
+
+@contextmanager
+def matmul_precision(precision: MatmulPrecision) -> Iterator[None]:
+    """Within this context, layers that use this module multiply with operands rounded to bf16, or as they are.
+
+    Products are accumulated in fp32. Gradients follow the precision of their forward pass.
+    """
+    token = _precision.set(precision)
+    try:
+        yield
+    finally:
+        _precision.reset(token)
+
+
+def operand(matrix: Tensor) -> Tensor:
+    """The matrix as the current precision multiplies it."""
+    return matrix.bfloat16() if _precision.get() == "bf16" else matrix
+
+
+def multiply_into(out: Tensor, left: Tensor, right: Tensor, *, bias: Tensor | None = None) -> None:
+    """out = left @ right (+ bias). ``right`` comes from ``operand`` and decides the precision."""
+    if right.dtype != left.dtype:
+        product = left.to(right.dtype) @ right
+        out.copy_(product) if bias is None else torch.add(product, bias, out=out)
+    elif bias is None:
+        torch.mm(left, right, out=out)
+    else:
+        torch.addmm(bias, left, right, out=out)
+
+
+def add_outer(total: Tensor, left: Tensor, right: Tensor, *, dtype: torch.dtype) -> None:
+    """total += left^T @ right, multiplied in this precision: the gradient of a weight, summed over rows."""
+    if dtype == total.dtype:
+        total.addmm_(left.T, right)
+    else:
+        total += left.to(dtype).T @ right.to(dtype)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        ctx.dtype = operand(weight[:0]).dtype
+        out = inputs.new_empty(len(inputs), len(weight))
+        multiply_into(out, inputs, operand(weight).T, bias=bias)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (gradient,) = gradients
+        inputs, weight = ctx.saved_tensors
+        d_inputs, d_weight = torch.empty_like(inputs), torch.zeros_like(weight)
+        multiply_into(d_inputs, gradient, weight.to(ctx.dtype))
+        add_outer(d_weight, gradient, inputs, dtype=ctx.dtype)
+        return d_inputs, d_weight, gradient.sum(0)
+
+
+def linear(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """inputs (n, I), weight (O, I), bias (O) -> inputs @ weight^T + bias (n, O), in the current precision."""
+    out: Tensor = _Linear.apply(inputs, weight, bias)  # type: ignore[no-untyped-call]
+    return out

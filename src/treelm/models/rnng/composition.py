@@ -1,0 +1,59 @@
+"""How a closed constituent becomes one vector: the parameters and the plain form of each composition."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from treelm.models.layers.lstm import LSTMWeights
+
+
+class LSTMComposition(nn.Module):
+    """e = ReLU(W drop([f; b]) + b): a bidirectional LSTM over the label and the children (Dyer et al. 2016, Sec. 3.4).
+
+    The forward LSTM reads NT, c_1 ... c_n and f is its last state; the backward LSTM reads NT, c_n ... c_1 and b is its
+    last state.
+    """
+
+    def __init__(self, embedding_size: int) -> None:
+        """Build for vectors of size E."""
+        super().__init__()
+        self.forward_lstm = LSTMWeights(embedding_size, embedding_size)
+        self.backward_lstm = LSTMWeights(embedding_size, embedding_size)
+        self.output = nn.Linear(2 * embedding_size, embedding_size)
+
+
+class AttentionComposition(nn.Module):
+    """Gated attention over the children (Kuncoro et al. 2017, Sec. 4).
+
+    h_i is the state at child i of a bidirectional LSTM over the children, E/2 units a direction; with the stack summary
+    s (the network's output before the REDUCE) and per-label vectors o and t:
+    a = softmax_i(h_i . V^T [o; s]); m = drop(sum_i a_i h_i); g = sigmoid(W_g [drop(t); m] + b_g);
+    e = ReLU(W (g * drop(t) + (1 - g) * m) + b).
+    """
+
+    def __init__(self, embedding_size: int, num_labels: int) -> None:
+        """Build for vectors of (even) size E."""
+        super().__init__()
+        self.forward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
+        self.backward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
+        self.label_query = nn.Parameter(torch.empty(num_labels, embedding_size))  # o
+        self.label_vector = nn.Parameter(torch.empty(num_labels, embedding_size))  # t
+        self.query = nn.Linear(2 * embedding_size, embedding_size, bias=False)  # V^T
+        self.gate = nn.Linear(2 * embedding_size, embedding_size)
+        self.output = nn.Linear(embedding_size, embedding_size)
+        for table in (self.label_query, self.label_vector):
+            nn.init.normal_(table)
+
+
+class NoComposition(nn.Module):
+    """The action LSTM: nothing is composed; REDUCE has an embedding, and below every item lies the previous one."""
+
+    def __init__(self, embedding_size: int) -> None:
+        """Build for vectors of size E."""
+        super().__init__()
+        self.reduce_embedding = nn.Parameter(torch.empty(embedding_size))
+        nn.init.normal_(self.reduce_embedding)
+
+
+Composition = LSTMComposition | AttentionComposition | NoComposition

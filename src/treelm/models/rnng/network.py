@@ -1,0 +1,173 @@
+"""The RNNG: its parameters and its losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.layers.lstm import LSTMWeights
+from treelm.models.layers.lstm_sweep import sweep_lstm
+from treelm.models.layers.precision import linear
+from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.rnng.compose_sweep import compose
+from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
+from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.plan import BatchPlan, plan_batch
+from treelm.trees.tree import Tree
+
+
+class RNNG(SyntacticLM):
+    """A joint model of a sentence and its tree, built action by action (stack-only RNNG, Kuncoro et al. 2017).
+
+    Every action pushes one item: a word vector, a label vector, or the vector of a closed constituent. The stack LSTM
+    steps from the state of the item right below; o = ReLU(W drop(h_top) + b) feeds the softmax over the valid actions
+    and, for SHIFT, the softmax over words, whose weights are the word vectors.
+    """
+
+    system: ClassVar[str] = "rnng"
+
+    def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
+        """Draw the parameters from torch's global generator. V = len(vocabulary), N = len(labels)."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        self._config = config
+        embedding_size, hidden_size = config.embedding_size, config.hidden_size
+        self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), embedding_size))  # (V, E), tied
+        self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
+        self.label_embedding = nn.Parameter(torch.empty(len(labels), embedding_size))  # (N, E)
+        self.initial_embedding = nn.Parameter(torch.empty(embedding_size))
+        sizes = [embedding_size] + [hidden_size] * (config.num_layers - 1)
+        self.stack = nn.ModuleList(LSTMWeights(size, hidden_size) for size in sizes)
+        self.output = nn.Linear(hidden_size, embedding_size)
+        self.action_head = nn.Linear(embedding_size, self.num_actions)
+        self.composition = self._build_composition()
+        for table in (self.word_embedding, self.label_embedding, self.initial_embedding):
+            nn.init.normal_(table)
+
+    def _build_composition(self) -> Composition:
+        if self.config.composition == "lstm":
+            return LSTMComposition(self.config.embedding_size)
+        if self.config.composition == "attention":
+            return AttentionComposition(self.config.embedding_size, len(self.labels))
+        return NoComposition(self.config.embedding_size)
+
+    @property
+    def config(self) -> RNNGConfig:
+        """The sizes and the variant that this network was built from."""
+        return self._config
+
+    @property
+    def num_actions(self) -> int:
+        """SHIFT, REDUCE, NT(X) for every label and, in-order, FINISH."""
+        return 2 + len(self.labels) + (self.config.order == "in-order")
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        """Sums of -log p(action) and -log p(word), nats, of the trees in the batch.
+
+        Raises ``InputError`` for a tree that the model cannot build.
+        """
+        plan = self._plan(batch)
+        outputs = self._outputs(plan)
+        action_loss = -self._action_log_probs(plan, outputs).sum(dtype=torch.float64)
+        word_loss = summed_cross_entropy(
+            outputs.index_select(0, plan.shifts), self.word_embedding, self.word_bias, plan.words
+        )
+        return Losses(
+            terms={
+                "action": Loss(sum=action_loss, count=len(plan.actions)),
+                "word": Loss(sum=word_loss, count=len(plan.words)),
+            },
+            total=action_loss + word_loss,
+            num_words=int(batch.num_words.sum()),
+            num_sentences=len(batch),
+        )
+
+    @torch.no_grad()
+    def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
+        """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
+        was_training = self.training
+        self.eval()
+        try:
+            plan = self._plan(batch)
+            outputs = self._outputs(plan)
+        finally:
+            self.train(was_training)
+        words = target_log_probs(outputs[plan.shifts], self.word_embedding, self.word_bias, plan.words)
+        total = words.new_zeros(len(batch))
+        total.index_add_(0, plan.sentence, self._action_log_probs(plan, outputs).double())
+        return total.index_add_(0, plan.sentence[plan.shifts], words)
+
+    def _plan(self, batch: SentenceBatch) -> BatchPlan:
+        ends_word = self.vocabulary.ends_word
+        return plan_batch(self.config, batch, ends_word, len(self.labels), self.word_embedding.device)
+
+    def _outputs(self, plan: BatchPlan) -> Tensor:
+        """o = ReLU(W drop(h_top) + b) in every context: (T, E)."""
+        hidden = self._vectors(plan).index_select(0, plan.vectors)
+        for layer, lstm in enumerate(self.stack):
+            assert isinstance(lstm, LSTMWeights)
+            inputs = hidden if layer == 0 else self._drop(hidden)
+            projected = linear(inputs, lstm.weight_input, lstm.bias)
+            hidden = sweep_lstm(projected, lstm.weight_hidden, plan.below, plan.offsets)
+        return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
+
+    def _vectors(self, plan: BatchPlan) -> Tensor:
+        """The vector of every item: initial ones, words, labels, then what REDUCE pushes."""
+        given = [
+            self.initial_embedding.expand(plan.num_sentences, -1),
+            self.word_embedding.index_select(0, plan.tokens),
+            self.label_embedding.index_select(0, plan.labels),
+        ]
+        if isinstance(self.composition, NoComposition):
+            given.append(self.composition.reduce_embedding.expand(plan.num_reduce, -1))
+        vectors = self._drop(torch.cat(given))
+        if isinstance(self.composition, LSTMComposition) and plan.composition is not None:
+            kept = self._drop(vectors.new_ones(plan.num_reduce, 2 * vectors.shape[1])) if self._drops else None
+            return compose(vectors, self.composition, kept, plan.composition)
+        return vectors
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.config.dropout > 0
+
+    def _drop(self, units: Tensor) -> Tensor:
+        return functional.dropout(units, self.config.dropout, self.training)
+
+    def _action_log_probs(self, plan: BatchPlan, outputs: Tensor) -> Tensor:
+        """log p(next action) among the valid ones, in every context: (T,)."""
+        logits = linear(outputs, self.action_head.weight, self.action_head.bias)
+        log_probs = logits.masked_fill(~plan.valid, -math.inf).log_softmax(1)
+        return log_probs.gather(1, plan.actions[:, None])[:, 0]
+
+    # The search branch fills in what follows.
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every symbol given the symbols before it."""
+        raise NotImplementedError
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """The best tree of every sentence."""
+        raise NotImplementedError
+
+    def start(self, num_sentences: int = 1) -> IncrementalState:
+        """The state before the first word."""
+        raise NotImplementedError
+
+    def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
+        """The state after one more word in each sentence."""
+        raise NotImplementedError
+
+    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        """log p(next symbol)."""
+        raise NotImplementedError
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """The best tree over the words read so far, what is open closed."""
+        raise NotImplementedError

@@ -1,0 +1,111 @@
+"""What is computed for a batch and in which order, on the model's device: joins ``structure`` and ``chains``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.models.rnng import compose_sweep
+from treelm.models.rnng.chains import Chains, chain_families, select_families
+from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.structure import Derivations, derive, require_valid, stack_contexts
+from treelm.models.rnng.validity import FIRST_LABEL, REDUCE, SHIFT
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchPlan:
+    """A batch, ready for computing. T contexts stand in the stack LSTM's schedule order, B of them start a sentence."""
+
+    num_sentences: int
+    tokens: Tensor  # (W,)
+    labels: Tensor  # (C,) the label of every NT action
+    num_reduce: int  # R, items that REDUCE pushes
+    vectors: Tensor  # (T,) the vector of the top item
+    below: Tensor  # (T - B,) the context right below, of all but the starts
+    offsets: list[int]  # of the levels
+    actions: Tensor  # (T,) what comes next
+    valid: Tensor  # (T, num_actions) what may come next
+    shifts: Tensor  # (W,) contexts in which a word comes next
+    words: Tensor  # (W,) which word it is
+    sentence: Tensor  # (T,)
+    composition: compose_sweep.Plan | None
+
+
+def plan_batch(
+    config: RNNGConfig, batch: SentenceBatch, ends_word: NDArray[np.bool_], num_labels: int, device: torch.device
+) -> BatchPlan:
+    """Plan the losses of a batch. Raises ``InputError`` for a tree that the model cannot build."""
+    derivations = derive(config, batch, ends_word, num_labels)
+    valid = require_valid(config, derivations, batch.names, num_labels)
+    stacks = stack_contexts(derivations, composes=config.composition != "none")
+    is_label = (derivations.actions >= FIRST_LABEL) & (derivations.actions < FIRST_LABEL + num_labels)
+    pushes = ~np.roll(derivations.is_start, -1)
+    pushed_by_reduce = np.flatnonzero(pushes & (derivations.actions == REDUCE))
+    chains = None
+    if config.composition == "lstm":
+        chains = chain_families(select_families(derivations.families, pushes[derivations.families.reduce]), len(pushes))
+        pushed_by_reduce = chains.reduce
+    vector_of_action = _number_vectors(derivations, is_label, pushed_by_reduce)
+    order = stacks.schedule.order
+    vectors = np.where(derivations.is_start, derivations.sentence, np.roll(vector_of_action, 1))[order]
+    actions = derivations.actions[order]
+    shifts = np.flatnonzero(actions == SHIFT)
+    word_index = np.cumsum(derivations.actions == SHIFT) - 1
+
+    def put(array: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    return BatchPlan(
+        num_sentences=len(batch),
+        tokens=put(batch.tokens),
+        labels=put(derivations.actions[is_label] - FIRST_LABEL),
+        num_reduce=len(pushed_by_reduce),
+        vectors=put(vectors),
+        below=put(stacks.below),
+        offsets=stacks.schedule.offsets.tolist(),
+        actions=put(actions),
+        valid=put(valid[order]),
+        shifts=put(shifts),
+        words=put(batch.tokens[word_index[order[shifts]]]),
+        sentence=put(derivations.sentence[order]),
+        composition=_plan_composition(chains, vector_of_action, device) if chains else None,
+    )
+
+
+def _number_vectors(derivations: Derivations, is_label: NDArray[np.bool_], reduces: IntArray) -> IntArray:
+    """The vector that every action (T,) pushes: after B initial ones come words, labels, then REDUCEs as given."""
+    vectors = np.zeros(len(derivations.actions), np.int64)
+    pushing = np.concatenate([np.flatnonzero(derivations.actions == SHIFT), np.flatnonzero(is_label), reduces])
+    vectors[pushing] = derivations.num_sentences + np.arange(len(pushing))
+    return vectors
+
+
+def _plan_composition(chains: Chains, vector_of_action: IntArray, device: torch.device) -> compose_sweep.Plan:
+    def put(array: IntArray) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    num_entries = len(chains.entries)
+    offsets = chains.steps.offsets
+    families = chains.families.offsets
+    forward = chains.steps.order < num_entries
+    return compose_sweep.Plan(
+        inputs=put(
+            vector_of_action[chains.entries][chains.steps.order % num_entries] if num_entries else chains.entries
+        ),
+        previous=put(chains.previous),
+        levels=list(
+            zip(offsets[:-1].tolist(), (offsets[:-1] + chains.num_forward).tolist(), offsets[1:].tolist(), strict=True)
+        ),
+        families=list(zip(families[:-1].tolist(), families[1:].tolist(), strict=True)),
+        last_forward=put(chains.last_forward),
+        last_backward=put(chains.last_backward),
+        forward_steps=put(np.flatnonzero(forward)),
+        backward_steps=put(np.flatnonzero(~forward)),
+    )

@@ -1,0 +1,224 @@
+"""What the actions of a batch determine, before any number of the network is known.
+
+Everything here is found for the whole batch at once, by sorting and cumulative sums over the flat arrays: there is no
+loop over sentences or actions. Three terms:
+
+* Context c is the stack before action c. It starts a sentence, or follows the push of action c - 1, so contexts are
+  numbered like actions (T in all), and "the item of context c" is what action c - 1 has pushed.
+* A family is a nonterminal with its children, left to right.
+* A vector is what an item carries: the initial vector of a sentence, a word, a label, or a composed constituent.
+  Vectors are stored in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.errors import InputError
+from treelm.models.layers.levels import Schedule, schedule_levels
+from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.validity import (
+    CONSTITUENT,
+    EMPTY,
+    FIRST_LABEL,
+    OPEN,
+    REDUCE,
+    SHIFT,
+    WORD,
+    Configuration,
+    spread,
+    valid_actions,
+)
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Families:
+    """Every nonterminal with its children, as consecutive entries: NT, c_1, ..., c_n, NT, c_1, ...
+
+    Sorting actions by the number of nonterminals that are open after them gives just this order, since an NT(X) and the
+    completion of each child of X leave equally many open.
+    """
+
+    entries: IntArray  # (M,) the top-down action that opens X (first of a family) or completes a child of X
+    offsets: IntArray  # (F + 1,) family f is entries[offsets[f]:offsets[f + 1]]
+    reduce: IntArray  # (F,) the top-down action that closes each family
+
+    @property
+    def num_children(self) -> IntArray:
+        """Children of each family: (F,)."""
+        return np.diff(self.offsets) - 1
+
+
+def find_families(actions: IntArray) -> Families:
+    """Match brackets and collect children, from the top-down actions (T,) of whole trees."""
+    num_open = np.cumsum(np.where(actions == REDUCE, -1, actions >= FIRST_LABEL))
+    order = np.argsort(num_open, kind="stable")
+    entries = order[np.searchsorted(num_open[order], 1) :]  # the roots' own REDUCEs leave none open
+    reduces = np.flatnonzero(actions == REDUCE)
+    return Families(
+        entries=entries,
+        offsets=np.append(np.flatnonzero(actions[entries] >= FIRST_LABEL), len(entries)),
+        reduce=reduces[np.argsort(num_open[reduces], kind="stable")],
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Derivations:
+    """The actions of a batch in the model's order, and what the rule of validity looks at before each of them."""
+
+    actions: IntArray  # (T,)
+    sentence: IntArray  # (T,) the sentence of each action
+    is_start: BoolArray  # (T,) whether it is the first action of its sentence
+    position: IntArray  # where each top-down action stands among ``actions``
+    families: Families  # actions by their position
+    state: Configuration  # before each action
+
+    @property
+    def num_sentences(self) -> int:
+        """Sentences in the batch."""
+        return int(self.sentence[-1]) + 1
+
+
+def derive(config: RNNGConfig, batch: SentenceBatch, ends_word: BoolArray, num_labels: int) -> Derivations:
+    """Put a batch's trees in the model's order. Raises ``InputError`` for a tree that the model cannot build."""
+    if batch.actions is None or batch.action_offsets is None:
+        raise InputError("sentence without a tree", where=batch.names[0], remedy="train an RNNG on bracketed trees")
+    top_down, lengths = batch.actions, np.diff(batch.action_offsets)
+    families = find_families(top_down)
+    position = np.arange(len(top_down))
+    actions = top_down
+    if config.order == "in-order":
+        sentence = np.repeat(np.arange(len(lengths)), lengths)
+        position = _in_order_rank(families, top_down, ends_word[batch.tokens]) + sentence
+        lengths = lengths + 1
+        actions = np.full(len(top_down) + len(lengths), FIRST_LABEL + num_labels)  # FINISH where nothing else is put
+        actions[position] = top_down
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    is_start = np.diff(sentence, prepend=-1) > 0
+    return Derivations(
+        actions=actions,
+        sentence=sentence,
+        is_start=is_start,
+        position=position,
+        families=Families(
+            entries=position[families.entries], offsets=families.offsets, reduce=position[families.reduce]
+        ),
+        state=_configurations(config, actions, is_start, ends_word[batch.tokens], num_labels),
+    )
+
+
+def _in_order_rank(families: Families, actions: IntArray, ends_word: BoolArray) -> IntArray:
+    """The rank of every top-down action in-order: NT(X) comes right after what completes the left corner of X.
+
+    The left corner is the first child or, if that is a symbol, the first word, which may have several symbols.
+    """
+    ends = np.flatnonzero(actions == SHIFT)[ends_word]  # the last SHIFT of every word
+    first = families.offsets[:-1]
+    completes = families.entries[first + 1]
+    is_symbol = actions[completes] == SHIFT
+    completes[is_symbol] = np.append(ends, len(actions))[np.searchsorted(ends, completes[is_symbol])]
+    key = 2 * np.arange(len(actions))
+    key[families.entries[first]] = 2 * completes + 1
+    rank = np.empty(len(actions), np.int64)
+    rank[np.argsort(key, kind="stable")] = np.arange(len(actions))
+    return rank
+
+
+def _configurations(
+    config: RNNGConfig, actions: IntArray, is_start: BoolArray, ends_word: BoolArray, num_labels: int
+) -> Configuration:
+    is_label = (actions >= FIRST_LABEL) & (actions < FIRST_LABEL + num_labels)
+    is_shift = actions == SHIFT
+    open_after = np.cumsum(is_label.astype(np.int64) - (actions == REDUCE))
+    interrupts = is_shift if config.order == "in-order" else ~is_label
+    labels_after = np.cumsum(is_label)
+    # NT actions since the last interruption: what was counted there is subtracted; sentences start afresh.
+    counted = np.maximum.accumulate(np.where(interrupts, labels_after, 0))
+    before_start = np.maximum.accumulate(np.where(is_start, labels_after - is_label, 0))
+    consecutive_after = labels_after - np.maximum(counted, before_start)
+    top_after = np.where(is_shift, WORD, np.where(is_label, OPEN, CONSTITUENT))
+    in_word_after = np.zeros(len(actions), np.bool_)
+    in_word_after[is_shift] = ~ends_word
+    return Configuration(
+        num_open=_before(open_after, is_start, 0),
+        num_consecutive=_before(consecutive_after, is_start, 0),
+        top=_before(top_after, is_start, EMPTY),
+        in_word=_before(in_word_after, is_start, False),
+    )
+
+
+def _before(after: NDArray[Any], is_start: BoolArray, at_start: int | bool) -> NDArray[Any]:
+    """What held after the previous action of the sentence."""
+    return np.where(is_start, at_start, np.roll(after, 1))
+
+
+def require_valid(config: RNNGConfig, derivations: Derivations, names: Sequence[str], num_labels: int) -> BoolArray:
+    """The mask of valid actions in every context (T, num_actions).
+
+    Raises ``InputError`` that names the sentence if an action of a tree is not valid.
+    """
+    mask = spread(valid_actions(config, derivations.state), config, num_labels)
+    is_valid = mask[np.arange(len(mask)), derivations.actions]
+    if not is_valid.all():
+        raise _invalid_tree(config, derivations, int(np.argmin(is_valid)), names)
+    return mask
+
+
+def _invalid_tree(config: RNNGConfig, derivations: Derivations, context: int, names: Sequence[str]) -> InputError:
+    state = derivations.state
+    if derivations.actions[context] < FIRST_LABEL:
+        found, remedy = f"action {context} builds no tree", "prepare the corpus again from bracketed trees"
+    elif state.num_open[context] >= config.max_open:
+        found = f"more than {config.max_open} open nonterminals"
+        remedy = "raise max_open in [model] or leave this tree out"
+    else:
+        found = f"more than {config.max_consecutive} consecutive nonterminals"
+        remedy = "raise max_consecutive in [model] or leave this tree out"
+    return InputError(found, where=names[derivations.sentence[context]], remedy=remedy)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stacks:
+    """Where every context's top item stands: the schedule of the stack LSTM, whose level is the height of the stack."""
+
+    schedule: Schedule  # of contexts; level 0 holds the starts, in order of sentences
+    below: IntArray  # (T - B,) for contexts of level 1 and more, in schedule order: position of the context right below
+
+
+def stack_contexts(derivations: Derivations, *, composes: bool) -> Stacks:
+    """Find what lies right below every item.
+
+    The item below an item of height k is the last item of height k - 1 before it. Without composition nothing is ever
+    popped, and the height is the number of actions so far.
+    """
+    height = _heights(derivations) if composes else _steps(derivations)
+    contexts = schedule_levels(height)
+    num_contexts = len(height)
+    key = (height * num_contexts + np.arange(num_contexts))[contexts.order]
+    below = np.searchsorted(key, key[derivations.num_sentences :] - num_contexts) - 1
+    return Stacks(schedule=contexts, below=below)
+
+
+def _heights(derivations: Derivations) -> IntArray:
+    """Items on the stack in every context, the initial one not counted: (T,)."""
+    change = np.ones(len(derivations.actions), np.int64)
+    change[derivations.families.reduce] = -derivations.families.num_children
+    is_last = np.roll(derivations.is_start, -1)
+    is_reduce = derivations.actions == REDUCE
+    change[is_last] = np.where(is_reduce[is_last], change[is_last], 0) - 1  # the end empties the stack
+    return _before(np.cumsum(change), derivations.is_start, 0)
+
+
+def _steps(derivations: Derivations) -> IntArray:
+    """Actions of the sentence before every context: (T,)."""
+    first = np.flatnonzero(derivations.is_start)
+    return np.arange(len(derivations.actions)) - first[derivations.sentence]
