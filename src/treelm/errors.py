@@ -13,3 +13,11 @@ class InputError(ValueError):
         self.remedy = remedy
         self.where = where
         super().__init__(f"{where}: {found}; {remedy}" if where else f"{found}; {remedy}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes: the worker that met the bad input is not the one that reports it."""
+        return _rebuild, (self.found, self.remedy, self.where)
+
+
+def _rebuild(found: str, remedy: str, where: str | None) -> InputError:
+    return InputError(found, remedy=remedy, where=where)

@@ -6,10 +6,13 @@ predict an end of sentence use the id ``len(vocabulary)`` for it. There is no pa
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +26,37 @@ class Pieces:
     offsets: NDArray[np.int64]
 
 
+@dataclass(frozen=True, kw_only=True)
+class FormCounts:
+    """How often the distinct word forms of a corpus occur; forms stand in order of first appearance."""
+
+    forms: Sequence[str]
+    counts: NDArray[np.int64]
+    initial_counts: NDArray[np.int64]  # as the first word of a sentence, part of ``counts``
+
+    @classmethod
+    def of(cls, sentences: Iterable[Sequence[str]]) -> FormCounts:
+        """Count the words of some sentences in memory."""
+        counts: Counter[str] = Counter()
+        initial: Counter[str] = Counter()
+        for words in sentences:
+            counts.update(words)
+            initial.update(words[:1])
+        return cls(
+            forms=list(counts),
+            counts=np.array(list(counts.values()), dtype=np.int64),
+            initial_counts=np.array([initial[form] for form in counts], dtype=np.int64),
+        )
+
+
 class Vocabulary(ABC):
     """A finite set of symbols that every word form can be written in.
 
     Symbols are end-marked: whether a symbol ends a word is a property of the symbol, so a model that has read a prefix
     knows whether the word may go on.
     """
+
+    kind: ClassVar[str]  # its name in configurations and files
 
     @abstractmethod
     def __len__(self) -> int:
@@ -54,3 +82,13 @@ class Vocabulary(ABC):
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Everything needed to build it again, as JSON values, with its ``kind``."""
+
+    @property
+    def position_matters(self) -> bool:
+        """Whether a form may be written otherwise at the start of a sentence."""
+        return False
+
+    def fingerprint(self) -> str:
+        """A hash of the content: two vocabularies with the same one give every form the same ids."""
+        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast, final
+
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from nltk.tree import Tree as NltkTree
+
+Node = TypeVar("Node")
+
+MAX_SVG_HEIGHT = 200
+"""Tallest tree that :meth:`Tree.to_svg` draws: svgling recurses, and a taller drawing is of no use."""
 
 
 class Span(NamedTuple):
@@ -32,11 +42,14 @@ class Tree:
         kept = tuple(children)
         if not kept:
             raise ValueError(f"constituent {label!r} has no children")
-        object.__setattr__(self, "label", label)
-        object.__setattr__(self, "children", kept)
+        _set_label(self, label)
+        _set_children(self, kept)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"trees are immutable; build a new one instead of setting {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"trees are immutable; build a new one instead of deleting {name!r}")
 
     def preorder(self) -> Iterator[Tree | str]:
         """Every constituent and word, parents before children, left to right."""
@@ -50,3 +63,149 @@ class Tree:
     def words(self) -> list[str]:
         """The words, left to right."""
         return [node for node in self.preorder() if isinstance(node, str)]
+
+    def constituents(self) -> list[Tree]:
+        """The constituents, parents before children, left to right; the first is the tree itself."""
+        return [node for node in self.preorder() if isinstance(node, Tree)]
+
+    def spans(self) -> list[Span]:
+        """Label and word positions of every constituent, in the order of :meth:`constituents`."""
+        constituents = self.constituents()
+        num_words = dict.fromkeys(map(id, constituents), 0)
+        for node in reversed(constituents):
+            num_words[id(node)] = sum(1 if isinstance(child, str) else num_words[id(child)] for child in node.children)
+        spans: list[Span] = []
+        position = 0
+        for item in self.preorder():
+            if isinstance(item, str):
+                position += 1
+            else:
+                spans.append(Span(item.label, position, position + num_words[id(item)]))
+        return spans
+
+    @property
+    def height(self) -> int:
+        """Number of constituents on the longest path from the top to a word; 1 for a constituent over words only."""
+        heights: dict[int, int] = {}
+        for node in reversed(self.constituents()):
+            heights[id(node)] = 1 + max(0 if isinstance(child, str) else heights[id(child)] for child in node.children)
+        return heights[id(self)]
+
+    def __eq__(self, other: object) -> bool:
+        """Equal labels over equal children."""
+        if self is other:
+            return True
+        return self._flat() == other._flat() if isinstance(other, Tree) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._flat())
+
+    def __repr__(self) -> str:
+        return f"Tree.parse({str(self)!r})"
+
+    def __str__(self) -> str:
+        """The tree in brackets on one line, words without tags: ``(S (NP dogs) (VP bark))``."""
+        from treelm.trees.brackets import format_tree
+
+        return format_tree(self, with_tags=False)
+
+    @staticmethod
+    def parse(text: str) -> Tree:
+        """The tree that this text draws in brackets, words without tags, as ``str(tree)`` writes it."""
+        from treelm.trees.brackets import parse_tree
+
+        return parse_tree(text)
+
+    def __copy__(self) -> Tree:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tree:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Tree], tuple[tuple[str | tuple[str, int], ...]]]:
+        return _from_flat, (self._flat(),)
+
+    def _flat(self) -> tuple[str | tuple[str, int], ...]:
+        """The preorder with a constituent as (label, number of children): no nesting, and one-to-one with trees."""
+        return tuple(node if isinstance(node, str) else (node.label, len(node.children)) for node in self.preorder())
+
+    @staticmethod
+    def from_nltk(tree: NltkTree) -> Tree:
+        """The same tree from an ``nltk.Tree``; preterminals stay constituents (see ``transforms.drop_tags``)."""
+        flat: list[str | tuple[str, int]] = []
+        todo = [tree]
+        while todo:
+            node = todo.pop()
+            if isinstance(node, str):
+                flat.append(node)
+            else:
+                flat.append((str(node.label()), len(node)))
+                todo.extend(reversed(node))
+        return _from_flat(tuple(flat))
+
+    def to_nltk(self) -> NltkTree:
+        """The same tree as an ``nltk.Tree``; raises :class:`InputError` when nltk is not installed."""
+        try:
+            from nltk.tree import Tree as NltkTree
+        except ImportError as error:
+            raise InputError("nltk is not installed", remedy='pip install "treelm[nltk]"') from error
+        converted: NltkTree = fold(self, NltkTree)
+        return converted
+
+    def to_svg(self) -> str:
+        """The tree as an SVG drawing; raises :class:`InputError` above ``MAX_SVG_HEIGHT``."""
+        if self.height > MAX_SVG_HEIGHT:
+            found = f"a tree of {self.height} levels is too tall for a drawing"
+            raise InputError(found, remedy=f"draw a part of at most {MAX_SVG_HEIGHT} levels")
+        import svgling
+
+        nested = fold(self, _as_nested_tuple)
+        return str(svgling.draw_tree(nested).get_svg().tostring())
+
+    def _repr_svg_(self) -> str | None:
+        """What a notebook shows; None, so that it falls back on text, when the tree is too tall for a drawing."""
+        return self.to_svg() if self.height <= MAX_SVG_HEIGHT else None
+
+
+# Slot descriptors write past the guard in __setattr__, at half the cost of object.__setattr__.
+_set_label: Callable[[Tree, str], None] = Tree.__dict__["label"].__set__
+_set_children: Callable[[Tree, tuple[Tree | str, ...]], None] = Tree.__dict__["children"].__set__
+
+
+def _as_nested_tuple(label: str, children: Sequence[object]) -> tuple[object, ...]:
+    """A node as svgling takes it."""
+    return (label, *children)
+
+
+def fold(tree: Tree, combine: Callable[[str, list[Node | str]], Node]) -> Node:
+    """Rebuild a tree from the words up: ``combine(label, children)`` makes a node of what its children became.
+
+    Words stay themselves. Children come before parents, right to left.
+    """
+    done: list[Node | str] = []
+    for node in reversed(list(tree.preorder())):
+        if isinstance(node, str):
+            done.append(node)
+        else:
+            done.append(combine(node.label, _take(done, len(node.children))))
+    top = done.pop()
+    return cast(Node, top)
+
+
+def _from_flat(flat: Sequence[str | tuple[str, int]]) -> Tree:
+    """The tree whose preorder this is: the inverse of ``Tree._flat``."""
+    done: list[Tree | str] = []
+    for item in reversed(flat):
+        done.append(item if isinstance(item, str) else Tree(item[0], _take(done, item[1])))
+    (top,) = done
+    assert isinstance(top, Tree), "the top of a tree is a constituent"
+    return top
+
+
+def _take(done: list[Node | str], count: int) -> list[Node | str]:
+    """Remove the last ``count`` items, the last first."""
+    if count == 0:
+        return []
+    taken = done[: -count - 1 : -1]
+    del done[-count:]
+    return taken

@@ -1,0 +1,184 @@
+"""From sentences to the flat arrays of a prepared corpus, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.bounds import measure_bounds
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.storage import Sink, Strings, offsets_of
+from treelm.errors import InputError
+from treelm.trees.transitions import FIRST_NT, to_actions
+from treelm.trees.tree import Tree
+
+MAX_LABELS = np.iinfo(np.int16).max - FIRST_NT
+DTYPES: dict[str, str] = {
+    "words": "<i4",  # number of the word form
+    "word_offsets": "<i8",
+    "actions": "<i2",  # top-down, one SHIFT a word, labels of this corpus
+    "action_offsets": "<i8",
+    "lines": "<i4",  # of the first line of a sentence in its source
+    "max_open_top_down": "<i2",
+    "max_consecutive_top_down": "<i2",
+    "max_open_in_order": "<i2",
+    "max_consecutive_in_order": "<i2",
+    "identifiers": "|u1",  # the source's own names of sentences; empty where it has none
+    "identifier_offsets": "<i8",
+    "forms": "|u1",
+    "form_offsets": "<i8",
+    "counts": "<i8",  # of every form
+    "initial_counts": "<i8",  # of every form as the first word of a sentence
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Some sentences of one source as flat arrays; forms and labels are numbered by their first appearance in it."""
+
+    forms: list[str]
+    labels: list[str]
+    words: NDArray[np.int32]
+    num_words: NDArray[np.int64]
+    actions: NDArray[np.int16]
+    num_actions: NDArray[np.int64]
+    lines: NDArray[np.int32]
+    identifiers: list[str]
+    errors: list[InputError] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence], errors: list[InputError]) -> Block:
+        """Flatten sentences."""
+        forms: dict[str, int] = {}
+        labels: dict[str, int] = {}
+        words: list[int] = []
+        actions: list[int] = []
+        num_actions: list[int] = []
+        for sentence in sentences:
+            words.extend([forms.setdefault(word, len(forms)) for word in sentence.words])
+            before = len(actions)
+            if sentence.tree is not None:
+                actions.extend(_actions(sentence.tree, labels))
+            num_actions.append(len(actions) - before)
+        if len(labels) > MAX_LABELS:
+            raise InputError(
+                f"more than {MAX_LABELS} constituent labels",
+                where=sentences[0].where,
+                remedy="strip function tags, or check that the file holds trees",
+            )
+        return cls(
+            forms=list(forms),
+            labels=list(labels),
+            words=np.array(words, dtype=np.int32),
+            num_words=np.array([len(sentence.words) for sentence in sentences], dtype=np.int64),
+            actions=np.array(actions, dtype=np.int16),
+            num_actions=np.array(num_actions, dtype=np.int64),
+            lines=np.array([sentence.line for sentence in sentences], dtype=np.int32),
+            identifiers=["" if s.identifier == str(s.line) else s.identifier for s in sentences],
+            errors=errors,
+        )
+
+    def head(self, num_sentences: int) -> Block:
+        """The first sentences alone."""
+        words = self.words[: self.num_words[:num_sentences].sum()]
+        actions = self.actions[: self.num_actions[:num_sentences].sum()]
+        return Block(
+            # Numbers follow first appearance, so the forms and labels in use are the first ones.
+            forms=self.forms[: words.max(initial=-1) + 1],
+            labels=self.labels[: max(actions.max(initial=0) + 1 - FIRST_NT, 0)],
+            words=words,
+            num_words=self.num_words[:num_sentences],
+            actions=actions,
+            num_actions=self.num_actions[:num_sentences],
+            lines=self.lines[:num_sentences],
+            identifiers=self.identifiers[:num_sentences],
+        )
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.num_words)
+
+
+def _actions(tree: Tree, labels: dict[str, int]) -> list[int]:
+    try:
+        return to_actions(tree, labels)
+    except InputError:  # a new label, which is rare
+        for node in tree.constituents():
+            labels.setdefault(node.label, len(labels))
+        return to_actions(tree, labels)
+
+
+class Builder:
+    """Merges blocks in order; forms and labels are numbered by their first appearance in the whole corpus."""
+
+    def __init__(self, make_sink: Callable[[str, str], Sink]) -> None:
+        """``make_sink(name, dtype)`` opens the place of an array."""
+        self.sinks = {name: make_sink(name, dtype) for name, dtype in DTYPES.items()}
+        self.labels: dict[str, int] = {}
+        self.sources: list[tuple[str, int]] = []  # name, and its first sentence
+        self.errors: list[InputError] = []
+        self.num_sentences = 0
+        self._forms: dict[str, int] = {}
+        self._counts = np.zeros((2, 0), dtype=np.int64)  # rows: everywhere, sentence-initial
+        self._ends = {"word_offsets": 0, "action_offsets": 0, "identifier_offsets": 0}
+        for name in self._ends:
+            self.sinks[name].append(np.zeros(1, dtype=np.int64))
+
+    def begin_source(self, name: str) -> None:
+        """The sentences that follow are from this source."""
+        self.sources.append((name, self.num_sentences))
+
+    def add(self, block: Block) -> None:
+        """Append a block."""
+        self.errors.extend(block.errors)
+        self.num_sentences += len(block)
+        self._add_words(block)
+        self._add_actions(block)
+        self.sinks["lines"].append(block.lines)
+        identifiers = Strings.of(block.identifiers)
+        self.sinks["identifiers"].append(identifiers.content)
+        self._append_offsets("identifier_offsets", np.diff(identifiers.offsets))
+
+    def _add_words(self, block: Block) -> None:
+        numbers = np.array([self._forms.setdefault(form, len(self._forms)) for form in block.forms], dtype=np.int32)
+        missing = len(self._forms) - self._counts.shape[1]
+        if missing > 0:
+            room = max(missing, self._counts.shape[1] // 2)  # grows by halves: few copies
+            self._counts = np.pad(self._counts, ((0, 0), (0, room)))
+        first = offsets_of(block.num_words)[:-1][block.num_words > 0]
+        self._counts[0, numbers] += np.bincount(block.words, minlength=len(numbers))
+        self._counts[1, numbers] += np.bincount(block.words[first], minlength=len(numbers))
+        self.sinks["words"].append(numbers[block.words])
+        self._append_offsets("word_offsets", block.num_words)
+
+    def _add_actions(self, block: Block) -> None:
+        numbers = [self.labels.setdefault(label, len(self.labels)) for label in block.labels]
+        if len(self.labels) > MAX_LABELS:
+            raise InputError(f"more than {MAX_LABELS} constituent labels", remedy="strip function tags")
+        table = np.array([*range(FIRST_NT), *(FIRST_NT + number for number in numbers)], dtype=np.int16)
+        self.sinks["actions"].append(table[block.actions])
+        self._append_offsets("action_offsets", block.num_actions)
+        offsets = offsets_of(block.num_actions)
+        for order in ("top-down", "in-order"):
+            bounds = measure_bounds(block.actions, offsets, num_labels=len(block.labels), order=order)
+            suffix = order.replace("-", "_")
+            self.sinks[f"max_open_{suffix}"].append(bounds.max_open)
+            self.sinks[f"max_consecutive_{suffix}"].append(bounds.max_consecutive)
+
+    def _append_offsets(self, name: str, lengths: NDArray[np.int64]) -> None:
+        ends = self._ends[name] + np.cumsum(lengths)
+        self._ends[name] = int(ends[-1]) if len(ends) else self._ends[name]
+        self.sinks[name].append(ends)
+
+    def finish(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name."""
+        forms = Strings.of(self._forms)
+        self.sinks["forms"].append(forms.content)
+        self.sinks["form_offsets"].append(forms.offsets)
+        self.sinks["counts"].append(self._counts[0, : len(self._forms)])
+        self.sinks["initial_counts"].append(self._counts[1, : len(self._forms)])
+        return {name: sink.close() for name, sink in self.sinks.items()}

@@ -1,0 +1,237 @@
+"""A prepared corpus: sentences as flat arrays, independent of any vocabulary."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.building import DTYPES, Block, Builder
+from treelm.corpora.bounds import Bounds
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array
+from treelm.corpora.vocabulary import FormCounts
+from treelm.errors import InputError
+from treelm.trees.transitions import Order, from_actions
+
+META = "meta.json"
+FORMAT = "treelm-corpus"
+FORMAT_VERSION = 1
+_ALWAYS_HASHED = 1 << 24  # bytes; larger arrays are checked on request, so that a large corpus opens at once
+_REMEDY = "delete the directory and prepare the corpus again"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedCorpus:
+    """Sentences as flat arrays, in memory or memory-mapped.
+
+    Words are numbers of word forms, in order of first appearance; actions are top-down with one SHIFT a word, and
+    labels are those of this corpus. A vocabulary and a model's labels come in with ``EncodedCorpus``.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    labels: tuple[str, ...]
+    sources: tuple[tuple[str, int], ...]  # name of each source, and its first sentence
+    skipped: tuple[InputError, ...] = ()  # sentences that could not be read
+    directory: Path | None = None
+
+    @classmethod
+    def from_sentences(cls, sentences: Iterable[Sentence]) -> PreparedCorpus:
+        """Prepare sentences in memory."""
+        builder = Builder(lambda name, dtype: MemorySink(dtype))
+        for source, group in groupby(sentences, key=lambda sentence: sentence.source):
+            builder.begin_source(source)
+            builder.add(Block.of(list(group), []))
+        return built(builder, None)
+
+    @classmethod
+    def open(cls, directory: str | Path, *, verify: bool = False) -> PreparedCorpus:
+        """Open a prepared corpus; raises InputError if a file is missing, truncated or changed.
+
+        Arrays above 16 MiB are compared with their hash only when asked to ``verify``.
+        """
+        directory = Path(directory)
+        meta = _read_meta(directory)
+        try:
+            arrays = {name: _open_array(directory / f"{name}.npy", meta["arrays"][name], verify) for name in DTYPES}
+            corpus = cls(
+                arrays=arrays,
+                labels=tuple(meta["labels"]),
+                sources=tuple((name, first) for name, first in meta["sources"]),
+                skipped=tuple(InputError(found, remedy=remedy, where=where) for found, remedy, where in meta["skipped"]),
+                directory=directory,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError("prepared corpus with a damaged description", where=str(directory), remedy=_REMEDY) from error
+        corpus._check_offsets()
+        return corpus
+
+    def _check_offsets(self) -> None:
+        """Offsets must fit the arrays that they cut."""
+        for offsets, cut in (("word", "words"), ("action", "actions"), ("identifier", "identifiers"), ("form", "forms")):
+            values = self.arrays[f"{offsets}_offsets"]
+            if values[0] != 0 or values[-1] != len(self.arrays[cut]) or (np.diff(values) < 0).any():
+                raise InputError(f"prepared corpus with damaged {offsets}s", where=str(self.directory), remedy=_REMEDY)
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.word_offsets) - 1
+
+    @property
+    def words(self) -> NDArray[np.int32]:
+        """The number of the form of every word."""
+        return self.arrays["words"]
+
+    @property
+    def word_offsets(self) -> NDArray[np.int64]:
+        """Sentence i is ``words[word_offsets[i]:word_offsets[i + 1]]``."""
+        return self.arrays["word_offsets"]
+
+    @property
+    def actions(self) -> NDArray[np.int16]:
+        """Top-down actions, one SHIFT a word, labels of this corpus."""
+        return self.arrays["actions"]
+
+    @property
+    def action_offsets(self) -> NDArray[np.int64]:
+        """The actions of sentence i are ``actions[action_offsets[i]:action_offsets[i + 1]]``."""
+        return self.arrays["action_offsets"]
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of words."""
+        return len(self.words)
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether the sentences have trees."""
+        return len(self.actions) > 0
+
+    @cached_property
+    def forms(self) -> Strings:
+        """The distinct word forms, in order of first appearance."""
+        return Strings(self.arrays["forms"], self.arrays["form_offsets"])
+
+    @cached_property
+    def _identifiers(self) -> Strings:
+        return Strings(self.arrays["identifiers"], self.arrays["identifier_offsets"])
+
+    def form_counts(self) -> FormCounts:
+        """How often every form occurs: what a vocabulary is built from."""
+        return FormCounts(
+            forms=self.forms.to_list(), counts=self.arrays["counts"], initial_counts=self.arrays["initial_counts"]
+        )
+
+    def bounds(self, order: Order) -> Bounds:
+        """For every sentence, the bounds on open and consecutive nonterminals that its tree needs."""
+        suffix = order.replace("-", "_")
+        return Bounds(self.arrays[f"max_open_{suffix}"], self.arrays[f"max_consecutive_{suffix}"])
+
+    def source(self, index: int) -> str:
+        """The name of the file of sentence ``index``."""
+        return self.sources[bisect_right(self.sources, index, key=lambda source: source[1]) - 1][0]
+
+    def where(self, index: int) -> str:
+        """``file:line`` of sentence ``index``, as messages name it."""
+        return f"{self.source(index)}:{self.arrays['lines'][index]}"
+
+    def sentence(self, index: int) -> Sentence:
+        """Sentence ``index`` as it was read."""
+        index = range(len(self))[index]
+        words = tuple(self.forms[form] for form in self.words[self.word_offsets[index] : self.word_offsets[index + 1]])
+        actions = self.actions[self.action_offsets[index] : self.action_offsets[index + 1]]
+        line = int(self.arrays["lines"][index])
+        return Sentence(
+            words=words,
+            tree=from_actions(actions, words, self.labels) if len(actions) else None,
+            identifier=self._identifiers[index] or str(line),
+            source=self.source(index),
+            line=line,
+        )
+
+    def sentences(self) -> Iterator[Sentence]:
+        """All sentences, one at a time."""
+        return map(self.sentence, range(len(self)))
+
+
+def merge_labels(corpora: Iterable[PreparedCorpus]) -> tuple[str, ...]:
+    """The labels of several corpora (the splits of one), sorted: what a model numbers constituents by."""
+    return tuple(sorted({label for corpus in corpora for label in corpus.labels}))
+
+
+def built(builder: Builder, directory: Path | None) -> PreparedCorpus:
+    """The corpus that a builder has put together; with a directory, its description is written there."""
+    arrays = builder.finish()
+    without_tree = np.flatnonzero((np.diff(arrays["action_offsets"]) == 0) & (np.diff(arrays["word_offsets"]) > 0))
+    corpus = PreparedCorpus(
+        arrays=arrays,
+        labels=tuple(builder.labels),
+        sources=tuple(builder.sources),
+        skipped=tuple(builder.errors),
+        directory=directory,
+    )
+    if corpus.has_trees and len(without_tree):
+        raise InputError(
+            "a sentence without a tree among sentences with trees",
+            where=corpus.where(int(without_tree[0])),
+            remedy="prepare text and treebanks as corpora of their own",
+        )
+    if directory is not None:
+        _write_meta(corpus, builder, directory)
+    return corpus
+
+
+def _write_meta(corpus: PreparedCorpus, builder: Builder, directory: Path) -> None:
+    meta = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "labels": corpus.labels,
+        "sources": corpus.sources,
+        "skipped": [(error.found, error.remedy, error.where) for error in corpus.skipped],
+        "arrays": {name: sink.describe() for name, sink in builder.sinks.items() if isinstance(sink, FileSink)},
+    }
+    (directory / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+
+
+def _read_meta(directory: Path) -> dict[str, Any]:
+    path = directory / META
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"no prepared corpus ({error.strerror})", where=str(path), remedy="check the path") from error
+    except ValueError as error:
+        raise InputError("truncated or damaged description", where=str(path), remedy=_REMEDY) from error
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise InputError("not a prepared corpus", where=str(path), remedy="check the path")
+    if meta.get("format_version") != FORMAT_VERSION:
+        found = f"prepared corpus of format {meta.get('format_version')!r}, known is {FORMAT_VERSION}"
+        raise InputError(found, where=str(path), remedy=_REMEDY)
+    return meta
+
+
+def _open_array(path: Path, description: Mapping[str, Any], verify: bool) -> NDArray[Any]:
+    try:
+        array = map_array(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError("array is missing or truncated", where=str(path), remedy=_REMEDY) from error
+    if array.dtype.str != description["dtype"] or array.shape != (description["length"],):
+        raise InputError("array of another type or length than prepared", where=str(path), remedy=_REMEDY)
+    if (verify or array.nbytes <= _ALWAYS_HASHED) and hash_array(array) != description["hash"]:
+        raise InputError("array was changed after it was prepared", where=str(path), remedy=_REMEDY)
+    return array
+
+
+def nonempty(sources: Sequence[Any]) -> None:
+    """Raise InputError for no sources at all."""
+    if not sources:
+        raise InputError("a corpus of no files", remedy="give at least one file")

@@ -1,0 +1,140 @@
+"""Sentences from files: brackets, CoNLL-U, plain text; streamed, gzip too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal, get_args
+
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.streams import Format, Stretch, cut, format_of, name_of, numbered_lines, open_bytes
+from treelm.errors import InputError
+from treelm.trees.bracket_reader import BracketedTree, BracketReader, Normalisation
+
+Tags = Literal["present", "absent"]
+OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read a file."""
+
+    format: Format | Literal["auto"] = "auto"
+    """What the file holds; by default its name tells."""
+    tags: Tags = "present"
+    """Whether brackets hold a part-of-speech tag over each word."""
+    strip_functions: bool = True
+    """Cut function tags off labels: NP-SBJ is read as NP."""
+    empty_lines: bool = False
+    """Take a blank line of plain text for a sentence without words; else it is left out."""
+
+    def __post_init__(self) -> None:
+        """Raise InputError for a value that cannot be."""
+        formats = ("auto", *get_args(Format))
+        for name, value, choices in (("format", self.format, formats), ("tags", self.tags, get_args(Tags))):
+            if value not in choices:
+                raise InputError(f"{name} = {value!r}", remedy=f"choose one of {', '.join(choices)}")
+
+    def format_for(self, path: str) -> Format:
+        """The format to read a file in."""
+        return format_of(path) if self.format == "auto" else self.format
+
+
+def read_sentences(
+    source: str | Path | IO[bytes],
+    *,
+    format: Format | Literal["auto"] = "auto",
+    tags: Tags = "present",
+    strip_functions: bool = True,
+    empty_lines: bool = False,
+    on_error: OnError = "raise",
+    skipped: list[InputError] | None = None,
+) -> Iterator[Sentence]:
+    """Read the sentences of a file, of ``-`` (standard input) or of a binary stream, one at a time.
+
+    Words are UTF-8, split at ASCII whitespace only: a no-break space is part of a word. A byte order mark, CRLF and
+    gzip are accepted. A bad sentence raises InputError with ``file:line``; with ``on_error="skip"`` it is left out and
+    its error appended to ``skipped``, and no other sentence suffers. A file without sentences raises InputError.
+    """
+    if on_error not in get_args(OnError):
+        raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
+    if on_error == "skip" and skipped is None:
+        raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
+    options = ReadOptions(format=format, tags=tags, strip_functions=strip_functions, empty_lines=empty_lines)
+    return _sentences(source, options, skipped if on_error == "skip" else None)
+
+
+def _sentences(
+    source: str | Path | IO[bytes], options: ReadOptions, skipped: list[InputError] | None
+) -> Iterator[Sentence]:
+    name = name_of(source)
+    format = options.format_for(str(source) if isinstance(source, str | Path) else name)
+    parser = StretchParser(name, format, options)
+    found_any = False
+    with open_bytes(source) as stream:
+        for stretch in cut(numbered_lines(stream, name=name), format):
+            for item in parser.parse(stretch):
+                if isinstance(item, Sentence):
+                    found_any = True
+                    yield item
+                elif skipped is None:
+                    raise item
+                else:
+                    skipped.append(item)
+    if not found_any:
+        raise no_sentences(name, skipped or [])
+
+
+def no_sentences(name: str, skipped: list[InputError]) -> InputError:
+    """The error of a file that gave nothing."""
+    if skipped:
+        first = skipped[0]
+        return InputError(f"none of its {len(skipped)} sentences can be read (the first: {first.found})", where=name,
+                          remedy=first.remedy)
+    return InputError("no sentences", where=name, remedy="give a file with at least one sentence")
+
+
+class StretchParser:
+    """Reads stretches of one source. Each by itself: what it gives does not depend on the stretches before."""
+
+    def __init__(self, name: str, format: Format, options: ReadOptions) -> None:
+        """Messages and sentences name the source ``name``."""
+        self._name = name
+        self._options = options
+        self._parse = {"brackets": self._brackets, "conllu": self._conllu, "text": self._text}[format]
+        self._reader = BracketReader(
+            name,
+            tagged=options.tags == "present",
+            normalisation=Normalisation(strip_functions=options.strip_functions),
+        )
+
+    def parse(self, stretch: Stretch) -> Iterator[Sentence | InputError]:
+        """The sentences of a stretch, with an error in place of each bad one."""
+        try:
+            text = stretch.content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = stretch.line + stretch.content.count(b"\n", 0, error.start)
+            found = f"byte 0x{stretch.content[error.start]:02x} is not UTF-8"
+            yield InputError(found, where=f"{self._name}:{line}", remedy="convert the file to UTF-8")
+        else:
+            yield from self._parse(stretch, text)
+
+    def _text(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
+        # Bytes split at ASCII whitespace alone, text would split at a no-break space as well.
+        words = tuple([word.decode() for word in stretch.content.split()])
+        if words or self._options.empty_lines:
+            yield Sentence(words=words, identifier=str(stretch.line), source=self._name, line=stretch.line)
+
+    def _brackets(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
+        for item in self._reader.read(text.split("\n"), first_line=stretch.line):
+            if isinstance(item, BracketedTree):
+                words = tuple(item.tree.words())
+                yield Sentence(
+                    words=words, tree=item.tree, identifier=str(item.line), source=self._name, line=item.line
+                )
+            else:
+                yield item
+
+    def _conllu(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
+        raise NotImplementedError

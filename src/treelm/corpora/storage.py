@@ -1,0 +1,137 @@
+"""Flat arrays, in memory or appended to files piece by piece; tables of strings as arrays of bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, overload
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import DTypeLike, NDArray
+
+_HEADER_SIZE = 128  # what NumPy writes for one dimension of any length: it leaves room to grow
+
+
+class Sink(Protocol):
+    """Where a one-dimensional array comes together."""
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add values at the end."""
+
+    def close(self) -> NDArray[Any]:
+        """The whole array."""
+
+
+class MemorySink:
+    """Keeps the pieces."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        """Begin an empty array."""
+        self._pieces: list[NDArray[Any]] = [np.zeros(0, dtype=dtype)]
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add values at the end."""
+        self._pieces.append(values.astype(self._pieces[0].dtype, copy=False))
+
+    def close(self) -> NDArray[Any]:
+        """The whole array."""
+        return np.concatenate(self._pieces)
+
+
+class FileSink:
+    """Appends to a ``.npy`` file; the length is filled in at the end."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        """Begin an empty array; the header comes last."""
+        self._path = path
+        self._dtype = np.dtype(dtype)
+        self._length = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._stream = path.open("wb")
+        self._stream.write(bytes(_HEADER_SIZE))
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add values at the end."""
+        data = np.ascontiguousarray(values, dtype=self._dtype).tobytes()
+        self._length += len(values)
+        self._hash.update(data)
+        self._stream.write(data)
+
+    def close(self) -> NDArray[Any]:
+        """The whole array, memory-mapped."""
+        self._stream.seek(0)
+        npy_format.write_array_header_1_0(
+            self._stream, {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)}
+        )
+        assert self._stream.tell() == _HEADER_SIZE, "the header does not fit its place"
+        self._stream.close()
+        return map_array(self._path)
+
+    def describe(self) -> dict[str, Any]:
+        """Type, length and hash of the values, to check the file against."""
+        return {"dtype": self._dtype.str, "length": self._length, "hash": self._hash.hexdigest()}
+
+
+def map_array(path: Path) -> NDArray[Any]:
+    """A ``.npy`` file as a read-only array, memory-mapped unless it is empty."""
+    if path.stat().st_size == _HEADER_SIZE:
+        return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+    # The base class instead of memmap: indexing is as fast as for any array.
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def hash_array(array: NDArray[Any]) -> str:
+    """The hash that ``FileSink.describe`` gives."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+class Strings(Sequence[str]):
+    """Many strings in two arrays: UTF-8 bytes and where each string begins."""
+
+    def __init__(self, content: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
+        """String i is ``content[offsets[i]:offsets[i + 1]]``."""
+        self.content = content
+        self.offsets = offsets
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> Strings:
+        """Pack strings."""
+        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets_of(lengths))
+
+    def __len__(self) -> int:
+        """Number of strings."""
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        """String number ``index``, decoded on demand."""
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        return self.content[self.offsets[place] : self.offsets[place + 1]].tobytes().decode("utf-8", "surrogatepass")
+
+    def to_list(self) -> list[str]:
+        """All strings, decoded."""
+        data, ends = self.content.tobytes(), self.offsets.tolist()
+        return [data[start:end].decode("utf-8", "surrogatepass") for start, end in zip(ends, ends[1:], strict=False)]
+
+
+def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where stretches of these lengths begin, and, last, where all end."""
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)))
+
+
+def gather_indices(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``starts[0], starts[0] + 1, ...`` for ``lengths[0]`` places, then the same for the next, without a loop."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)

@@ -1,0 +1,193 @@
+"""Files as numbered lines of bytes, and lines as the stretches that hold one sentence each.
+
+Cutting a file into stretches is cheap and happens in one process; what a stretch says is found out by itself, in any
+process. So a bad sentence cannot harm its neighbours, and the result does not depend on who read what.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal, NamedTuple, cast
+
+from treelm.errors import InputError
+
+Format = Literal["brackets", "conllu", "text"]
+SUFFIXES: dict[str, Format] = {
+    ".ptb": "brackets",
+    ".mrg": "brackets",
+    ".brackets": "brackets",
+    ".trees": "brackets",
+    ".conllu": "conllu",
+    ".txt": "text",
+    ".tokens": "text",
+}
+STDIN = "-"
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
+_MAX_LINES_OF_FIRST_TREE = 10_000
+
+
+class Stretch(NamedTuple):
+    """The bytes of one sentence (or of what stands in its place), and the number of its first line."""
+
+    line: int
+    content: bytes
+
+
+def format_of(path: str) -> Format:
+    """The format that the name of a file tells; raises InputError when it tells none."""
+    name = path.removesuffix(".gz")
+    suffix = Path(name).suffix.lower()
+    if path == STDIN or suffix not in SUFFIXES:
+        found = "standard input tells no format" if path == STDIN else f"the name of {path} tells no format"
+        raise InputError(
+            found, remedy=f"say format: brackets, conllu or text (names that tell it end in {', '.join(SUFFIXES)})"
+        )
+    return SUFFIXES[suffix]
+
+
+def name_of(source: str | Path | IO[bytes]) -> str:
+    """What messages call a source."""
+    if isinstance(source, str | Path):
+        return "<stdin>" if str(source) == STDIN else str(source)
+    return str(getattr(source, "name", "<stream>"))
+
+
+@contextmanager
+def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
+    """Open a file, ``-`` for standard input, or a binary stream; unpacks gzip, which it knows by its first bytes."""
+    if not isinstance(source, str | Path):
+        yield source if isinstance(source, gzip.GzipFile) else _unpacked(source)
+    elif str(source) == STDIN:
+        yield _unpacked(sys.stdin.buffer)
+    else:
+        try:
+            stream = open(source, "rb")  # noqa: SIM115: closed below
+        except OSError as error:
+            raise InputError(f"cannot read it ({error.strerror})", where=str(source), remedy="check the path") from error
+        with stream:
+            yield _unpacked(stream)
+
+
+def _unpacked(stream: IO[bytes]) -> IO[bytes]:
+    if not hasattr(stream, "peek"):
+        stream = io.BufferedReader(cast(io.RawIOBase, stream))
+    peekable = cast(io.BufferedReader, stream)
+    if peekable.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] == _GZIP_MAGIC:
+        return cast(IO[bytes], gzip.GzipFile(fileobj=peekable))
+    return peekable
+
+
+def numbered_lines(stream: IO[bytes], *, name: str) -> Iterator[tuple[int, bytes]]:
+    """Lines from 1 without their ends (LF or CRLF) and without a byte order mark at the start of the file."""
+    number = 0
+    try:
+        while line := stream.readline(_SHORT_LINE):
+            number += 1
+            if number == 1:
+                line = line.removeprefix(_BYTE_ORDER_MARK)
+            if len(line) == _SHORT_LINE:
+                raise InputError("a line of 64 MiB or more", where=f"{name}:{number}", remedy="is this a text file?")
+            yield number, line.rstrip(b"\r\n")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(
+            "gzip data is truncated or damaged", where=f"{name}:{number + 1}", remedy="fetch or compress the file again"
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot read it ({error.strerror})", where=name, remedy="check the path") from error
+
+
+def cut(lines: Iterable[tuple[int, bytes]], format: Format) -> Iterator[Stretch]:
+    """Cut a file into stretches of one sentence each; blank lines between sentences are left out."""
+    cutters: dict[Format, Callable[[Iterable[tuple[int, bytes]]], Iterator[Stretch]]] = {
+        "brackets": _cut_brackets,
+        "conllu": _cut_conllu,
+        "text": _cut_text,
+    }
+    return cutters[format](lines)
+
+
+def _cut_text(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
+    """Every line, blank ones too: only the reader knows whether they count."""
+    return (Stretch(number, line) for number, line in lines)
+
+
+def _cut_conllu(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
+    """Lines between blank lines."""
+    held: list[bytes] = []
+    first = 0
+    for number, line in lines:
+        if line.strip():
+            first = first if held else number
+            held.append(line)
+        elif held:
+            yield Stretch(first, b"\n".join(held))
+            held = []
+    if held:
+        yield Stretch(first, b"\n".join(held))
+
+
+def _cut_brackets(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
+    """Lines up to the one that closes all brackets; the same rule as in ``treelm.trees.brackets``.
+
+    A line that starts with ``(``, no further right than the file's first tree, begins a new tree, unless the first tree
+    has such lines inside. So one missing bracket costs one tree.
+    """
+    cutter = _BracketCutter()
+    for number, line in lines:
+        yield from cutter.feed(number, line)
+    yield from cutter.finish()
+
+
+class _BracketCutter:
+    def __init__(self) -> None:
+        self.held: list[tuple[int, bytes]] = []
+        self.depth = 0
+        self.margin: int | None = None  # column of the first tree
+        self.free_layout: bool | None = None  # whether trees have lines at the margin inside; None: not known yet
+
+    def feed(self, number: int, line: bytes) -> Iterator[Stretch]:
+        """Take one line; gives the stretches that it ends."""
+        if not self.held and not line.strip():
+            return
+        if self.margin is None and line.lstrip().startswith(b"("):
+            self.margin = len(line) - len(line.lstrip())
+        if self.held and self.free_layout is False and self._at_margin(line):
+            yield self._take()
+        self.held.append((number, line))
+        self.depth += line.count(b"(") - line.count(b")")
+        if self.depth <= 0:
+            if self.free_layout is None and self.margin is not None:
+                self.free_layout = any(self._at_margin(inner) for _, inner in self.held[1:])
+            yield self._take()
+        elif self.free_layout is None and len(self.held) > _MAX_LINES_OF_FIRST_TREE:
+            yield from self._cut_again()
+
+    def finish(self) -> Iterator[Stretch]:
+        """What is left at the end of the file."""
+        if self.held and self.free_layout is None:
+            yield from self._cut_again()
+        if self.held:
+            yield self._take()
+
+    def _at_margin(self, line: bytes) -> bool:
+        start = line.lstrip()
+        return start.startswith(b"(") and len(line) - len(start) <= (self.margin or 0)
+
+    def _cut_again(self) -> Iterator[Stretch]:
+        """The first tree never closed: read on as if every line at the margin began a tree."""
+        held, self.held, self.depth, self.free_layout = self.held, [], 0, False
+        for number, line in held:
+            yield from self.feed(number, line)
+
+    def _take(self) -> Stretch:
+        stretch = Stretch(self.held[0][0], b"\n".join(line for _, line in self.held))
+        self.held, self.depth = [], 0
+        return stretch

@@ -1,0 +1,137 @@
+"""A vocabulary of subwords by SentencePiece, whose pieces mark the end of a word."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary
+from treelm.errors import InputError
+
+SubwordModel = Literal["unigram", "bpe"]
+END_OF_WORD = "▁"  # SentencePiece's sign for whitespace, here a suffix
+_NOT_IN_WORDS = frozenset(f"{END_OF_WORD} \t\r\n\0")  # the trainer takes them for something else
+_NUM_BYTES = 256
+# Sums of the trainer depend on how many threads share the work, so their number is part of the result.
+_NUM_THREADS = 4
+
+
+class SubwordVocabulary(Vocabulary):
+    """Pieces of words: frequent words are one piece, any other form is written in several, at worst byte by byte.
+
+    Each word is segmented by itself and the last piece of a word ends with ``▁``, no other does. So no word is unknown,
+    and a reader knows after each piece whether the word may go on.
+    """
+
+    kind: ClassVar[str] = "subword"
+
+    def __init__(self, model: bytes) -> None:
+        """Load a serialised SentencePiece model that was trained by ``build``."""
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise InputError("a SentencePiece model that does not load", remedy="build the vocabulary again") from error
+        self._model = model
+        self._byte_ids = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(_NUM_BYTES)]
+        self._end_id = self._processor.piece_to_id(END_OF_WORD)
+        if not all(self._processor.is_byte(index) for index in self._byte_ids):
+            raise InputError(
+                "a SentencePiece model without byte fallback", remedy="build the vocabulary with `treelm` itself"
+            )
+
+    @classmethod
+    def build(
+        cls, counts: FormCounts, *, max_size: int, min_count: int = 1, model: SubwordModel = "unigram"
+    ) -> SubwordVocabulary:
+        """Train exactly ``max_size`` symbols (256 of them bytes) on the forms that occur ``min_count`` times."""
+        written = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_weighted_forms(counts, min_count),
+                model_writer=written,
+                input_format="tsv",
+                model_type=model,
+                vocab_size=max_size,
+                byte_fallback=True,
+                treat_whitespace_as_suffix=True,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                unk_id=0,
+                bos_id=-1,
+                eos_id=-1,
+                pad_id=-1,
+                num_threads=_NUM_THREADS,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise _size_error(max_size, str(error)) from error
+        return cls(written.getvalue())
+
+    def __len__(self) -> int:
+        """Number of pieces, with bytes and SentencePiece's own ``<unk>``, which byte fallback never uses."""
+        return int(self._processor.vocab_size())
+
+    def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
+        """Pieces of every form."""
+        pieces: list[list[int]] = self._processor.encode(list(forms)) if len(forms) else []
+        for index, form in enumerate(forms):
+            if not _NOT_IN_WORDS.isdisjoint(form):
+                pieces[index] = self._spell(form)
+        lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        ids = np.fromiter((piece for word in pieces for piece in word), dtype=np.int32, count=int(offsets[-1]))
+        return Pieces(ids=ids, offsets=offsets)
+
+    def _spell(self, form: str) -> list[int]:
+        """Bytes for a form with a character that would pass for the end of a word."""
+        return [*(self._byte_ids[byte] for byte in form.encode()), self._end_id]
+
+    def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
+        """Always None: bytes write every form."""
+        return None
+
+    def symbol(self, index: int) -> str:
+        """The piece, ``▁`` at the end of a word; bytes as ``<0xE6>``."""
+        return str(self._processor.id_to_piece(index))
+
+    @property
+    def ends_word(self) -> NDArray[np.bool_]:
+        """True for pieces with ``▁``."""
+        return np.array([self.symbol(index).endswith(END_OF_WORD) for index in range(len(self))], dtype=np.bool_)
+
+    def to_json(self) -> dict[str, Any]:
+        """The SentencePiece model, base64."""
+        return {"kind": self.kind, "model": base64.b64encode(self._model).decode("ascii")}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> SubwordVocabulary:
+        """The inverse of ``to_json``."""
+        try:
+            return cls(base64.b64decode(content["model"], validate=True))
+        except binascii.Error as error:
+            raise InputError("a SentencePiece model that is not base64", remedy="build the vocabulary again") from error
+
+
+def _weighted_forms(counts: FormCounts, min_count: int) -> Iterator[str]:
+    for form, count in zip(counts.forms, counts.counts.tolist(), strict=True):
+        if count >= min_count and _NOT_IN_WORDS.isdisjoint(form):
+            yield f"{form}\t{count}"
+
+
+def _size_error(max_size: int, message: str) -> InputError:
+    found = f"SentencePiece cannot build {max_size} subwords from this corpus"
+    most = re.search(r"value <= (\d+)", message)
+    if most:
+        return InputError(found, remedy=f"set vocabulary.max_size to {most[1]} or less")
+    least = re.search(r"required_chars=(\d+)|Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", message)
+    if least:
+        return InputError(found, remedy=f"set vocabulary.max_size to more than {least[1] or least[2]}")
+    return InputError(f"{found} ({' '.join(message.split())})", remedy="change vocabulary.max_size or give more text")

@@ -1,0 +1,141 @@
+"""Which vocabulary a recipe asks for, and its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from treelm.corpora.character_vocabulary import CharacterVocabulary
+from treelm.corpora.vocabulary import FormCounts, Vocabulary
+from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
+from treelm.errors import InputError
+
+Kind = Literal["word", "character", "subword"]
+SubwordModel = Literal["unigram", "bpe"]
+FILE_NAME = "vocabulary.json"
+_FORMAT = "treelm-vocabulary"
+_FORMAT_VERSION = 1
+_LEAST_SUBWORDS = 258  # 256 bytes, the end of a word, and SentencePiece's own unknown symbol
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyConfig:
+    """Which symbols a model reads and predicts; built from the training data alone."""
+
+    kind: Kind = "word"
+    """Whole words, characters, or subwords by SentencePiece."""
+    min_count: int = 2
+    """Words (characters, for a character vocabulary) that occur less often are unknown; subwords train without them."""
+    max_size: int | None = None
+    """Keep at most this many words or characters, the most frequent ones; for subwords the exact number of pieces."""
+    unknown: Unknown = "single"
+    """One symbol for all unknown words, or Berkeley-style classes by their surface; for kind = "word"."""
+    subword_model: SubwordModel = "unigram"
+    """How SentencePiece chooses pieces; for kind = "subword"."""
+
+    def __post_init__(self) -> None:
+        """Raise InputError for a value that cannot be."""
+        for field, value, choices in (
+            ("kind", self.kind, get_args(Kind)),
+            ("unknown", self.unknown, get_args(Unknown)),
+            ("subword_model", self.subword_model, get_args(SubwordModel)),
+        ):
+            if value not in choices:
+                raise InputError(f"vocabulary.{field} = {value!r}", remedy=f"choose one of {', '.join(choices)}")
+        if self.min_count < 1:
+            raise InputError(f"vocabulary.min_count = {self.min_count}", remedy="give 1 or more")
+        if self.max_size is not None and self.max_size < 1:
+            raise InputError(f"vocabulary.max_size = {self.max_size}", remedy="give 1 or more, or leave it out")
+        if self.kind == "subword" and (self.max_size is None or self.max_size < _LEAST_SUBWORDS):
+            raise InputError(
+                f"vocabulary.max_size = {self.max_size} with kind = 'subword'",
+                remedy=f"give the number of pieces, at least {_LEAST_SUBWORDS}",
+            )
+        if self.unknown == "berkeley" and self.kind != "word":
+            raise InputError(
+                f"vocabulary.unknown = 'berkeley' with kind = {self.kind!r}",
+                remedy="leave unknown out: classes of unknown words are for kind = 'word'",
+            )
+
+
+def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary:
+    """Build the vocabulary of a corpus (``PreparedCorpus.form_counts()`` of the training split)."""
+    if not len(counts.forms):
+        raise InputError("a vocabulary from no words at all", remedy="give training data with words")
+    if config.kind == "character":
+        return CharacterVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size)
+    if config.kind == "subword":
+        from treelm.corpora.subword_vocabulary import SubwordVocabulary
+
+        assert config.max_size is not None  # checked by the configuration
+        return SubwordVocabulary.build(
+            counts, min_count=config.min_count, max_size=config.max_size, model=config.subword_model
+        )
+    return WordVocabulary.build(
+        counts, min_count=config.min_count, max_size=config.max_size, unknown=config.unknown
+    )
+
+
+def vocabulary_from_json(content: Any, *, where: str | None = None) -> Vocabulary:
+    """The inverse of ``Vocabulary.to_json``; raises InputError for anything else."""
+    readers: dict[str, Callable[[dict[str, Any]], Vocabulary]] = {
+        "word": WordVocabulary.from_json,
+        "character": CharacterVocabulary.from_json,
+        "subword": _read_subwords,
+    }
+    remedy = "give a vocabulary that treelm wrote"
+    try:
+        reader = readers[content["kind"]]
+    except (KeyError, TypeError) as error:
+        raise InputError("not a vocabulary", where=where, remedy=remedy) from error
+    try:
+        return reader(content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        found = error.found if isinstance(error, InputError) else f"{content['kind']} vocabulary with missing parts"
+        raise InputError(found, where=where, remedy=remedy) from error
+
+
+def _read_subwords(content: dict[str, Any]) -> Vocabulary:
+    from treelm.corpora.subword_vocabulary import SubwordVocabulary
+
+    return SubwordVocabulary.from_json(content)
+
+
+def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
+    """Write one JSON file with the content and its fingerprint, atomically."""
+    content = {
+        "format": _FORMAT,
+        "format_version": _FORMAT_VERSION,
+        "fingerprint": vocabulary.fingerprint(),
+        "vocabulary": vocabulary.to_json(),
+    }
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def load_vocabulary(path: Path) -> Vocabulary:
+    """Read what ``save_vocabulary`` wrote; raises InputError for a missing, truncated, changed or foreign file."""
+    where, remedy = str(path), "restore the file from its run, or build the vocabulary again"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"no vocabulary ({error.strerror})", where=where, remedy=remedy) from error
+    except ValueError as error:
+        raise InputError("vocabulary file is truncated or not JSON", where=where, remedy=remedy) from error
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise InputError("not a treelm vocabulary file", where=where, remedy=remedy)
+    if content.get("format_version") != _FORMAT_VERSION:
+        raise InputError(
+            f"vocabulary format {content.get('format_version')!r}, known is {_FORMAT_VERSION}",
+            where=where,
+            remedy="use the version of treelm that wrote it",
+        )
+    vocabulary = vocabulary_from_json(content.get("vocabulary"), where=where)
+    if vocabulary.fingerprint() != content.get("fingerprint"):
+        raise InputError("vocabulary was changed after it was written", where=where, remedy=remedy)
+    return vocabulary

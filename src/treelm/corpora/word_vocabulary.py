@@ -1,0 +1,148 @@
+"""A vocabulary of whole words, with one unknown symbol or one for every class of unknown words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.unknowns import PLAIN, back_off, surface_class
+from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary
+from treelm.errors import InputError
+
+Unknown = Literal["single", "berkeley"]
+SINGLE = "<unk>"
+
+
+class WordVocabulary(Vocabulary):
+    """Known forms, each one symbol. Ids: the plain unknown symbol is 0, then unknown classes, then forms.
+
+    A class of unknown words has an id if it occurs among the unknown words of the training data; any other class backs
+    off to the nearest coarser one that has (``UNK-CAPS-NUM`` to ``UNK-CAPS`` to ``UNK``), so that every symbol has
+    trained parameters. A form that spells a symbol, such as ``<unk>`` in a corpus that was cut before, is that symbol.
+    """
+
+    kind: ClassVar[str] = "word"
+
+    def __init__(self, forms: Iterable[str], *, unknown: Unknown = "single", classes: Iterable[str] = ()) -> None:
+        """Keep known forms in the order of their ids; ``classes`` beside the plain one, for ``unknown="berkeley"``."""
+        if unknown not in get_args(Unknown):
+            raise InputError(f"unknown = {unknown!r}", remedy=f"choose one of {', '.join(get_args(Unknown))}")
+        self.unknown: Unknown = unknown
+        plain = SINGLE if unknown == "single" else PLAIN
+        self._unknowns = (plain, *classes)
+        self._symbols = (*self._unknowns, *forms)
+        self._index = {symbol: index for index, symbol in enumerate(self._symbols)}
+        if len(self._index) < len(self._symbols):
+            twice = next(symbol for symbol, count in Counter(self._symbols).items() if count > 1)
+            raise InputError(f"word vocabulary with {twice!r} twice", remedy="list every form once")
+
+    @classmethod
+    def build(
+        cls, counts: FormCounts, *, min_count: int = 1, max_size: int | None = None, unknown: Unknown = "single"
+    ) -> WordVocabulary:
+        """Keep the ``max_size`` most frequent forms (unknown symbols come on top) that occur ``min_count`` times.
+
+        Equally frequent forms keep the order of their first appearance.
+        """
+        by_frequency = np.argsort(-counts.counts, kind="stable")
+        frequent = by_frequency[counts.counts[by_frequency] >= min_count][:max_size]
+        forms = [counts.forms[index] for index in frequent]
+        if unknown == "single":
+            return cls([form for form in forms if form != SINGLE])
+        rest = np.setdiff1d(np.arange(len(counts.forms)), frequent)
+        classes = _trained_classes(_count_classes(counts, rest, known=frozenset(forms)))
+        taken = {PLAIN, *classes}
+        return cls([form for form in forms if form not in taken], unknown=unknown, classes=classes)
+
+    def __len__(self) -> int:
+        """Number of symbols: unknown symbols and known forms."""
+        return len(self._symbols)
+
+    @property
+    def num_unknowns(self) -> int:
+        """Number of unknown symbols; they have the ids below it."""
+        return len(self._unknowns)
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The known forms, in the order of their ids."""
+        return self._symbols[self.num_unknowns :]
+
+    def index(self, form: str, *, sentence_initial: bool = False) -> int:
+        """The id of a form, or of the class that stands for it."""
+        index = self._index.get(form)
+        if index is not None:
+            return index
+        if self.unknown == "single":
+            return 0
+        name = surface_class(form, sentence_initial=sentence_initial, known=self._index)
+        return next(self._index[coarser] for coarser in back_off(name) if coarser in self._index)
+
+    def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
+        """One symbol a form."""
+        ids = (self.index(form, sentence_initial=sentence_initial) for form in forms)
+        return Pieces(
+            ids=np.fromiter(ids, dtype=np.int32, count=len(forms)), offsets=np.arange(len(forms) + 1, dtype=np.int64)
+        )
+
+    def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
+        """The unknown symbol that stands for the form, or None for a known form."""
+        index = self.index(form, sentence_initial=sentence_initial)
+        return self._symbols[index] if index < self.num_unknowns else None
+
+    def symbol(self, index: int) -> str:
+        """The form, or the name of the unknown class."""
+        return self._symbols[index]
+
+    @property
+    def ends_word(self) -> NDArray[np.bool_]:
+        """All true."""
+        return np.ones(len(self), dtype=np.bool_)
+
+    @property
+    def position_matters(self) -> bool:
+        """True for classes of unknown words: a capital means less at the start of a sentence."""
+        return self.unknown == "berkeley"
+
+    def to_json(self) -> dict[str, Any]:
+        """Known forms and unknown classes."""
+        return {
+            "kind": self.kind,
+            "unknown": self.unknown,
+            "classes": list(self._unknowns[1:]),
+            "forms": list(self.forms),
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> WordVocabulary:
+        """The inverse of ``to_json``."""
+        return cls(content["forms"], unknown=content["unknown"], classes=content["classes"])
+
+
+def _count_classes(counts: FormCounts, unknown: NDArray[np.int64], *, known: frozenset[str]) -> Counter[str]:
+    """Tokens of every class among the forms with these indices, by first appearance."""
+    tokens: Counter[str] = Counter()
+    for index in unknown:
+        form, initial = counts.forms[index], int(counts.initial_counts[index])
+        for sentence_initial, number in ((True, initial), (False, int(counts.counts[index]) - initial)):
+            if number:
+                tokens[surface_class(form, sentence_initial=sentence_initial, known=known)] += number
+    return tokens
+
+
+def _trained_classes(tokens: Counter[str]) -> list[str]:
+    """Classes with an id beside the plain one: by frequency, the rarest given up if nothing else is plain."""
+    classes = sorted((name for name in tokens if name != PLAIN), key=lambda name: (-tokens[name], name))
+    if not tokens[PLAIN] and classes:
+        # Without a token of its own, the plain class takes those of whatever backs off all the way to it.
+        while classes and _nearest(classes.pop(), classes) != PLAIN:
+            pass
+    return classes
+
+
+def _nearest(name: str, classes: Sequence[str]) -> str:
+    return next(coarser for coarser in back_off(name) if coarser in classes or coarser == PLAIN)

@@ -1,0 +1,116 @@
+"""Trees in brackets, in and out: ``(S (NP (NNS dogs)) (VP (VBP bark)) (. .))``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from treelm.errors import InputError
+from treelm.trees.bracket_reader import UNKNOWN_TAG, BracketedTree, BracketReader, Normalisation
+from treelm.trees.tree import Tree
+
+__all__ = [
+    "AS_WRITTEN",
+    "NORMAL_FORM",
+    "UNKNOWN_TAG",
+    "BracketedTree",
+    "Normalisation",
+    "format_tree",
+    "iter_trees",
+    "parse_tree",
+]
+
+NORMAL_FORM = Normalisation()
+"""Every step of the reader's normal form."""
+AS_WRITTEN = Normalisation(strip_functions=False, drop_empties=False, unwrap=False, drop_tags=False)
+"""Changes nothing but escapes of brackets."""
+
+_BRACKET = re.compile(r"[()]")
+_ESCAPE = {"(": "-LRB-", ")": "-RRB-"}
+_NOT_IN_LABEL = re.compile(r"[\s()]", re.ASCII)
+_BLANK = re.compile(r"\s", re.ASCII)
+
+
+def iter_trees(
+    lines: Iterable[str],
+    *,
+    source: str = "<text>",
+    tags: Literal["present", "absent"] = "present",
+    normalisation: Normalisation = NORMAL_FORM,
+    on_error: Literal["raise", "skip"] = "raise",
+    errors: list[InputError] | None = None,
+) -> Iterator[BracketedTree]:
+    """Read trees from lines: one or many lines a tree, one or many trees a line, in linear time and one at a time.
+
+    ``tags`` says whether each word has a part-of-speech tag. Bad trees raise :class:`InputError` with ``source:line``;
+    with ``on_error="skip"`` they are left out and their errors appended to ``errors``. Nothing is read from no lines.
+
+    A line that starts with ``(``, no further right than the file's first tree, begins a new tree (unless the first tree
+    itself has such lines inside), so that a bracket missing in one tree does not damage the next.
+    """
+    if tags not in ("present", "absent"):
+        raise InputError(f"tags={tags!r}", remedy='choose "present" or "absent"')
+    if on_error not in ("raise", "skip"):
+        raise InputError(f"on_error={on_error!r}", remedy='choose "raise" or "skip"')
+    if on_error == "skip" and errors is None:
+        raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
+    for item in BracketReader(source, tagged=tags == "present", normalisation=normalisation).read(lines):
+        if isinstance(item, BracketedTree):
+            yield item
+        elif on_error == "raise" or errors is None:
+            raise item
+        else:
+            errors.append(item)
+
+
+def parse_tree(
+    text: str, *, tags: Literal["present", "absent"] = "absent", normalisation: Normalisation = AS_WRITTEN
+) -> Tree:
+    """The one tree in the text; by default as ``str(tree)`` writes it. Raises :class:`InputError` otherwise."""
+    found = list(iter_trees(text.split("\n"), tags=tags, normalisation=normalisation))
+    if len(found) != 1:
+        raise InputError(f"{len(found)} trees where one was expected", where="<text>", remedy="give exactly one tree")
+    return found[0].tree
+
+
+def format_tree(tree: Tree, tags: Sequence[str] | None = None, *, with_tags: bool = True) -> str:
+    """The tree in brackets on one line, with a tag over each word, ``X`` when ``tags`` is None.
+
+    Round brackets in words are written ``-LRB-`` and ``-RRB-``. ``with_tags=False`` writes words bare. Raises
+    :class:`InputError` for words and labels that cannot be read back: with ASCII whitespace, or empty words; raises
+    ``ValueError`` when there is not one tag a word.
+    """
+    remaining = None if tags is None else iter(tags)
+    parts: list[str] = []
+    todo: list[Tree | str | None] = [tree]
+    while todo:
+        node = todo.pop()
+        if node is None:
+            parts.append(")")
+        elif isinstance(node, Tree):
+            parts.append(f" ({_checked(node.label, _NOT_IN_LABEL)}")
+            todo.append(None)
+            todo.extend(reversed(node.children))
+        elif not with_tags:
+            parts.append(f" {_escape(node)}")
+        else:
+            tag = UNKNOWN_TAG if remaining is None else next(remaining, None)
+            if tag is None:
+                raise ValueError("fewer tags than words")
+            parts.append(f" ({_checked(tag, _NOT_IN_LABEL)} {_escape(node)})")
+    if remaining is not None and next(remaining, None) is not None:
+        raise ValueError("more tags than words")
+    return "".join(parts)[1:]
+
+
+def _escape(word: str) -> str:
+    if not word:
+        raise InputError("an empty word", remedy="brackets cannot hold it: give every word a form")
+    return _BRACKET.sub(lambda match: _ESCAPE[match.group()], _checked(word, _BLANK))
+
+
+def _checked(text: str, forbidden: re.Pattern[str]) -> str:
+    if forbidden.search(text):
+        raise InputError(f"{text!r} cannot be written in brackets", remedy="replace blanks (and brackets in labels)")
+    return text

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treelm.errors import InputError
+from treelm.trees.brackets import BracketedTree
+from treelm.trees.transitions import from_actions, to_actions, top_down_to_in_order
+from treelm.trees.tree import Tree
+
+from .strategies import LABELS, trees
+
+INDEX = {label: i for i, label in enumerate(LABELS)}
+S, NP, VP = 2, 3, 4
+FINISH = 2 + len(LABELS)
+DOGS_BARK = Tree("S", [Tree("NP", ["dogs"]), Tree("VP", ["bark"])])
+
+
+def flat(sequences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    offsets = np.cumsum([0, *map(len, sequences)])
+    return np.array([action for sequence in sequences for action in sequence], dtype=np.int16), offsets
+
+
+def test_top_down_opens_before_the_children() -> None:
+    assert to_actions(DOGS_BARK, INDEX) == [S, NP, 0, 1, VP, 0, 1, 1]
+
+
+def test_in_order_opens_after_the_first_child() -> None:
+    assert to_actions(DOGS_BARK, INDEX, "in-order") == [0, NP, 1, S, 0, VP, 1, 1, FINISH]
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+@given(tree=trees())
+def test_actions_round_trip(order: str, tree: Tree) -> None:
+    assert from_actions(to_actions(tree, INDEX, order), tree.words(), LABELS, order) == tree
+
+
+@given(st.lists(trees(), min_size=1, max_size=5))
+def test_vectorised_in_order_equals_tree_by_tree(forest: list[Tree]) -> None:
+    actions, offsets = top_down_to_in_order(*flat([to_actions(tree, INDEX) for tree in forest]), len(LABELS))
+    expected, expected_offsets = flat([to_actions(tree, INDEX, "in-order") for tree in forest])
+    assert actions.tolist() == expected.tolist()
+    assert actions.dtype == np.int16
+    assert offsets.tolist() == expected_offsets.tolist()
+
+
+def test_pieces_of_a_first_word_stay_together() -> None:
+    actions, offsets = flat([[S, 0, 0, NP, 0, 0, 0, 1, 1]])
+    ends_word = np.array([False, True, False, False, True])
+    in_order, _ = top_down_to_in_order(actions, offsets, len(LABELS), ends_word=ends_word)
+    assert in_order.tolist() == [0, 0, S, 0, 0, 0, NP, 1, 1, FINISH]
+
+
+def test_all_of_the_treebank_round_trips_in_both_orders(gum_open: list[BracketedTree]) -> None:
+    labels = sorted({span.label for item in gum_open for span in item.tree.spans()})
+    index = {label: i for i, label in enumerate(labels)}
+    top_down = [to_actions(item.tree, index) for item in gum_open]
+    in_order, offsets = top_down_to_in_order(*flat(top_down), len(labels))
+    for i, (item, actions) in enumerate(zip(gum_open, top_down, strict=True)):
+        words = item.tree.words()
+        assert from_actions(actions, words, labels) == item.tree
+        assert from_actions(in_order[offsets[i] : offsets[i + 1]], words, labels, "in-order") == item.tree
+
+
+def test_deep_tree_needs_no_recursion() -> None:
+    tree = Tree("S", ["w"])
+    for _ in range(5000):
+        tree = Tree("S", ["w", tree])
+    for order in ("top-down", "in-order"):
+        assert from_actions(to_actions(tree, INDEX, order), tree.words(), LABELS, order) == tree
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ([S, 0, 1, 1], "action 3, REDUCE: no constituent is open"),
+        ([S, NP, 1], "action 2, REDUCE: constituent NP has no children"),
+        ([S, 0, 0, 0, 1], "action 3, SHIFT: no word left of 2"),
+        ([S, 0, 1, NP], r"action 3, NT\(NP\): the tree is complete"),
+        ([S, 0, 0], "1 open constituents, innermost S"),
+        ([S, 0, 1], "1 words left"),
+        ([S, 0, FINISH], "action 2, FINISH: no such action"),
+        ([S, 0, 99], "action 2, action 99: no such action"),
+        ([S, 0, -1], "action 2, action -1: no such action"),
+        ([0], "the actions end without a constituent"),
+        ([], "the actions end without a constituent"),
+        ([0, 0], "action 1, SHIFT: no constituent is open"),
+    ],
+)
+def test_malformed_top_down_actions_say_what_is_wrong_and_where(actions: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_actions(actions, ["a", "b"], LABELS)
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ([S], r"action 0, NT\(S\): no completed first child"),
+        ([0, S, NP], r"action 2, NT\(NP\): no completed first child"),
+        ([0, FINISH], "action 1, FINISH: the tree is not complete"),
+        ([0, S, 0, FINISH], "action 3, FINISH: the tree is not complete"),
+        ([0, S, 0, 1], "the actions end without FINISH"),
+        ([0, S, 0, 1, FINISH, S], "action 5, NT.S.: the sentence has ended"),
+        ([0, 0], "action 1, SHIFT: no constituent is open"),
+    ],
+)
+def test_malformed_in_order_actions_say_what_is_wrong_and_where(actions: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_actions(actions, ["a", "b"], LABELS, "in-order")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "position"),
+    [([S, NP, 1, 0, 1], 2), ([S, 0, 1, 1], 2), ([S, 0], 1), ([0], 0), ([S, 0, 1, S, 0, 1], 2), ([1, S], 0)],
+)
+def test_vectorised_in_order_names_the_malformed_action(sentence: list[int], position: int) -> None:
+    with pytest.raises(ValueError, match=f"sentence 1, action {position}"):
+        top_down_to_in_order(*flat([[S, 0, 1], sentence]), len(LABELS))
+
+
+def test_unknown_label_names_the_labels() -> None:
+    with pytest.raises(InputError, match=r"'ZP'.*S, NP, VP, PP"):
+        to_actions(Tree("ZP", ["a"]), INDEX)

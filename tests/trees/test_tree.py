@@ -1,0 +1,136 @@
+import copy
+import pickle
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from hypothesis import given
+
+from treelm.errors import InputError
+from treelm.trees.tree import MAX_SVG_HEIGHT, Span, Tree
+
+from .strategies import trees
+
+DOGS_BARK = Tree("S", [Tree("NP", ["dogs"]), Tree("VP", ["bark", Tree("ADVP", ["loudly"])])])
+
+
+def right_branching(num_words: int) -> Tree:
+    tree = Tree("X", ["w"])
+    for _ in range(num_words - 1):
+        tree = Tree("X", ["w", tree])
+    return tree
+
+
+def plain_spans(tree: Tree, start: int = 0) -> list[Span]:
+    """The recursive definition."""
+    spans: list[Span] = []
+    end = start
+    for child in tree.children:
+        if isinstance(child, str):
+            end += 1
+        else:
+            spans += plain_spans(child, end)
+            end += len(child.words())
+    return [Span(tree.label, start, end), *spans]
+
+
+def test_a_constituent_has_children() -> None:
+    with pytest.raises(ValueError, match="'NP' has no children"):
+        Tree("NP", [])
+
+
+def test_trees_are_immutable() -> None:
+    with pytest.raises(AttributeError, match="immutable"):
+        DOGS_BARK.label = "NP"
+    with pytest.raises(AttributeError, match="immutable"):
+        del DOGS_BARK.children
+
+
+def test_words_are_in_surface_order() -> None:
+    assert DOGS_BARK.words() == ["dogs", "bark", "loudly"]
+
+
+@given(trees())
+def test_spans_follow_the_recursive_definition(tree: Tree) -> None:
+    assert tree.spans() == plain_spans(tree)
+
+
+def test_height_counts_constituents_above_a_word() -> None:
+    assert DOGS_BARK.height == 3
+    assert Tree("X", ["w"]).height == 1
+
+
+def test_equal_trees_are_equal_and_hash_alike() -> None:
+    again = Tree("S", [Tree("NP", ["dogs"]), Tree("VP", ["bark", Tree("ADVP", ["loudly"])])])
+    assert again == DOGS_BARK
+    assert len({again, DOGS_BARK}) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Tree("S", [Tree("NP", ["dogs"]), Tree("VP", ["bark", "loudly"])]),
+        Tree("S", [Tree("NP", ["dogs"]), Tree("VP", ["bark"]), Tree("ADVP", ["loudly"])]),
+        Tree("S", [Tree("NP", ["cats"]), Tree("VP", ["bark", Tree("ADVP", ["loudly"])])]),
+        "(S (NP dogs) (VP bark (ADVP loudly)))",
+    ],
+)
+def test_a_difference_anywhere_makes_trees_unequal(other: object) -> None:
+    assert other != DOGS_BARK
+
+
+def test_text_is_one_line_of_brackets() -> None:
+    assert str(DOGS_BARK) == "(S (NP dogs) (VP bark (ADVP loudly)))"
+    assert eval(repr(DOGS_BARK)) == DOGS_BARK
+
+
+@given(trees())
+def test_text_parses_back(tree: Tree) -> None:
+    assert Tree.parse(str(tree)) == tree
+
+
+@given(trees())
+def test_pickle_round_trip(tree: Tree) -> None:
+    assert pickle.loads(pickle.dumps(tree)) == tree
+
+
+@given(trees())
+def test_nltk_round_trip(tree: Tree) -> None:
+    pytest.importorskip("nltk")
+    assert Tree.from_nltk(tree.to_nltk()) == tree
+
+
+def test_nltk_reads_the_same_tree() -> None:
+    nltk = pytest.importorskip("nltk")
+    assert nltk.Tree.fromstring(str(DOGS_BARK)) == DOGS_BARK.to_nltk()
+
+
+def test_missing_nltk_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nltk.tree", None)
+    with pytest.raises(InputError, match="nltk is not installed; pip install"):
+        DOGS_BARK.to_nltk()
+
+
+def test_svg_shows_every_label_and_word() -> None:
+    drawing = ElementTree.fromstring(DOGS_BARK.to_svg())
+    texts = {text.strip() for element in drawing.iter() for text in [element.text or ""]}
+    assert {"S", "NP", "VP", "ADVP", "dogs", "bark", "loudly"} <= texts
+    assert DOGS_BARK._repr_svg_() == DOGS_BARK.to_svg()
+
+
+def test_too_tall_a_tree_has_no_drawing() -> None:
+    tall = right_branching(MAX_SVG_HEIGHT + 1)
+    with pytest.raises(InputError, match="too tall"):
+        tall.to_svg()
+    assert tall._repr_svg_() is None
+    assert right_branching(MAX_SVG_HEIGHT).to_svg()
+
+
+def test_a_tree_of_5000_words_needs_no_recursion() -> None:
+    tree = right_branching(5000)
+    assert tree.height == 5000
+    assert len(tree.spans()) == len(tree.words()) == 5000
+    assert Tree.parse(str(tree)) == tree
+    assert hash(pickle.loads(pickle.dumps(tree))) == hash(tree)
+    assert copy.deepcopy(tree) == tree
+    assert Tree.from_nltk(tree.to_nltk()) == tree
