@@ -1,1 +1,32 @@
 """The systems, one folder each, behind one interface."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.models.base import SyntacticLM
+
+SYSTEMS: dict[str, str] = {
+    "rnng": "treelm.models.rnng.network:RNNG",
+}
+"""Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
+
+
+def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
+    """The network class of a system; raises ``InputError`` for a name that is not in ``SYSTEMS``."""
+    if not isinstance(name, str) or name not in SYSTEMS:
+        remedy = f"known systems are {', '.join(sorted(SYSTEMS))}; a newer treelm may know more"
+        raise InputError(f"unknown system {name!r}", where=where, remedy=remedy)
+    module, _, class_name = SYSTEMS[name].partition(":")
+    found: type[SyntacticLM] = getattr(import_module(module), class_name)
+    return found
+
+
+def config_class(system: type[SyntacticLM]) -> type[Any]:
+    """The config dataclass of a system: what its constructor's argument ``config`` is annotated with."""
+    annotation: type[Any] = get_type_hints(system.__init__)["config"]
+    return annotation

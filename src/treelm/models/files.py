@@ -1,0 +1,69 @@
+"""Files and directories that are either there in full or not there at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from treelm.errors import InputError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file: write beside it, flush to disk, rename. A crash leaves the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write_durably(temporary, content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    flush_directory(path.parent)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file and wait until the disk has it."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flush_directory(path: Path) -> None:
+    """Wait until the disk has the names in a directory."""
+    if os.name == "nt":  # Windows cannot open directories
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def encode_json(values: Mapping[str, Any]) -> bytes:
+    """JSON as we write it: UTF-8, indented, order kept."""
+    return (json.dumps(values, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def read_bytes(path: Path, *, remedy: str) -> bytes:
+    """A file's content, or ``InputError`` with the remedy when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path), remedy=remedy) from None
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", where=str(path), remedy=remedy) from None
+
+
+def read_json(path: Path, *, remedy: str) -> dict[str, Any]:
+    """A JSON object from a file, or ``InputError`` with the remedy when it is missing or damaged."""
+    content = read_bytes(path, remedy=remedy)
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON and bad UTF-8
+        reason = str(error) if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        raise InputError(f"not valid JSON ({reason})", where=str(path), remedy=remedy) from None
+    if not isinstance(values, dict):
+        raise InputError("not a JSON object", where=str(path), remedy=remedy)
+    return values

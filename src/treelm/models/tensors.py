@@ -1,0 +1,70 @@
+"""Tensor files: safetensors with a hash of the content, so that damage is found. Reading never runs code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from treelm.errors import InputError
+from treelm.models.files import read_bytes
+
+_HASH = "sha256"
+
+
+def encode_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Tensors as the bytes of a safetensors file; its metadata holds the hash of the content besides ``metadata``."""
+    own = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    labels = dict(metadata or {})
+    content = safetensors.torch.save(own, metadata={"format": "pt", **labels, _HASH: content_hash(own, labels)})
+    return bytes(content)
+
+
+def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file; raises ``InputError`` when it is missing, truncated or altered."""
+    if path.is_dir() or not path.exists():
+        read_bytes(path, remedy=remedy)  # raises with the reason
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"not a complete safetensors file ({error})", where=str(path), remedy=remedy) from None
+    expected = metadata.pop(_HASH, None)
+    metadata.pop("format", None)
+    if expected != content_hash(tensors, metadata):
+        raise InputError("content does not match its hash: damaged or altered", where=str(path), remedy=remedy)
+    return tensors, metadata
+
+
+def content_hash(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 over names, types, shapes and bytes of tensors, and over the metadata."""
+    digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name!r} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def check_same_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, where: str, remedy: str) -> None:
+    """Raise ``InputError`` at the first tensor that is missing, left over, or of another shape or type."""
+    for name in expected:
+        if name not in found:
+            raise InputError(f"tensor {name!r} is missing", where=where, remedy=remedy)
+    for name, tensor in found.items():
+        if name not in expected:
+            raise InputError(f"tensor {name!r} is not part of this model", where=where, remedy=remedy)
+        wanted = expected[name]
+        if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
+            shapes = f"{_form(tensor)} where the config gives {_form(wanted)}"
+            raise InputError(f"tensor {name!r} is {shapes}", where=where, remedy=remedy)
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

@@ -1,0 +1,131 @@
+"""Checkpoints: each a directory of safetensors and JSON that is renamed into place when it is complete.
+
+``checkpoints/step-00000120.0/`` holds ``state.json`` and tensor files. ``state.json`` holds a hash of itself, every
+tensor file one of its content and that of ``state.json``: files that were damaged or exchanged are found. Nothing is
+pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from treelm.errors import InputError
+from treelm.models.files import encode_json, flush_directory, read_json, write_durably
+from treelm.models.tensors import encode_tensors, read_tensors
+
+FORMAT_VERSION = 1
+_STATE = "state.json"
+_NAME = re.compile(r"step-(\d+)\.(\d+)")
+_REMEDY = "remove this checkpoint to go on from the one before it"
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """Tensors by file name (without suffix) and tensor name, and JSON values."""
+
+    tensors: Mapping[str, Mapping[str, Tensor]]
+    values: Mapping[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, directory: Path, *, keep: int) -> None:
+        """Use a directory, made when it is first needed; ``keep`` newest checkpoints survive a save."""
+        self.directory = directory
+        self._keep = keep
+
+    def paths(self) -> list[Path]:
+        """Complete checkpoints, oldest first."""
+        if not self.directory.is_dir():
+            return []
+        return sorted((path for path in self.directory.iterdir() if _NAME.fullmatch(path.name)), key=_order)
+
+    def save(self, step: int, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint; a crash at any moment leaves the ones before it as they were."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._remove_leftovers()
+        temporary = self.directory / f".new-{os.getpid()}"
+        temporary.mkdir()
+        values = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors), **checkpoint.values}
+        identity = _hash(values)
+        for name, tensors in checkpoint.tensors.items():
+            write_durably(temporary / f"{name}.safetensors", encode_tensors(tensors, {"state": identity}))
+        write_durably(temporary / _STATE, encode_json({**values, "sha256": identity}))
+        flush_directory(temporary)
+        temporary.rename(self._free_name(step))
+        flush_directory(self.directory)
+        self._prune()
+
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole; damaged ones are reported and put aside.
+
+        None if there never was one. Raises ``InputError`` if all are damaged.
+        """
+        paths = self.paths()
+        for path in reversed(paths):
+            try:
+                return self._read(path)
+            except InputError as error:
+                reason = error
+                _logger.warning("%s: trying the checkpoint before it", error)
+            path.rename(path.with_name(f"damaged-{path.name}"))
+        if paths:
+            found = f"none of {len(paths)} checkpoints is usable (the last one: {reason.found})"
+            raise InputError(found, where=str(self.directory), remedy="start again in a new run folder")
+        return None
+
+    def _read(self, path: Path) -> Checkpoint:
+        values = read_json(path / _STATE, remedy=_REMEDY)
+        identity = values.pop("sha256", None)
+        if identity != _hash(values):
+            raise InputError("damaged or altered", where=str(path / _STATE), remedy=_REMEDY)
+        if values["format_version"] != FORMAT_VERSION:
+            found = f"format_version = {values['format_version']!r}, this treelm reads {FORMAT_VERSION}"
+            raise InputError(found, where=str(path / _STATE), remedy="resume with the treelm that wrote it")
+        tensors = {}
+        for name in values["tensors"]:
+            file = path / f"{name}.safetensors"
+            tensors[name], metadata = read_tensors(file, remedy=_REMEDY)
+            if metadata.get("state") != identity:
+                raise InputError("belongs to another checkpoint", where=str(file), remedy=_REMEDY)
+        return Checkpoint(tensors=tensors, values=values)
+
+    def _free_name(self, step: int) -> Path:
+        number = 0
+        while (path := self.directory / f"step-{step:08d}.{number}").exists():
+            number += 1
+        return path
+
+    def _prune(self) -> None:
+        for path in self.paths()[: -self._keep]:
+            doomed = path.with_name(f".old-{path.name}")
+            path.rename(doomed)  # so that half of it is never taken for a checkpoint
+            shutil.rmtree(doomed)
+
+    def _remove_leftovers(self) -> None:
+        for path in self.directory.iterdir():
+            if path.name.startswith((".new-", ".old-")):
+                shutil.rmtree(path)
+
+
+def _order(path: Path) -> tuple[int, int]:
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1]), int(match[2])
+
+
+def _hash(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,142 @@
+"""How a model is trained: everything that is not data, vocabulary or network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from treelm.errors import InputError
+
+Precision = Literal["fp32", "fp32-fast", "bf16"]
+Schedule = Literal["constant", "plateau", "warmup"]
+Decay = Literal["none", "inverse-sqrt", "linear", "cosine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Training ends at whichever of ``epochs``, ``max_steps``, ``max_minutes`` and early stopping comes first.
+
+    One step is one batch and one update of the weights. Raises ``InputError`` for values that make no sense.
+    """
+
+    # How long. These three may grow when a run is resumed.
+    epochs: int | None = 18
+    """Passes over the training data."""
+    max_steps: int | None = None
+    """Updates of the weights."""
+    max_minutes: float | None = None
+    """Minutes of training, over all resumed parts; the only limit that makes a run depend on the machine's speed."""
+    stop_after: int | None = None
+    """Early stopping: end after this many evaluations in a row without a better dev loss."""
+
+    # Batches.
+    batch_size: int = 16
+    """Sentences in a step, at most."""
+    max_actions: int | None = 26_000
+    """Parser actions in a step, at most (26,000 in Noji & Oseki 2021)."""
+    micro_batch_size: int | None = None
+    """Gradient accumulation: compute a step in parts of this many sentences, to save memory. Same gradient."""
+
+    # Objective and optimiser.
+    normalise_loss: Literal["word", "sentence"] = "sentence"
+    """The loss is the step's negative log likelihood in nats divided by its number of words or of sentences."""
+    learning_rate: float = 1e-3
+    """Peak learning rate of Adam."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Adam's decay of the two moments."""
+    epsilon: float = 1e-8
+    """Adam's term for numerical stability."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay (AdamW); with 0, plain Adam."""
+    gradient_clip: float | None = 5.0
+    """Largest norm of the gradient; larger ones are scaled down."""
+
+    # Schedule of the learning rate.
+    schedule: Schedule = "constant"
+    """``plateau`` multiplies by ``plateau_factor`` when dev does not improve; ``warmup`` rises, then decays."""
+    plateau_factor: float = 0.5
+    """Multiplier at a plateau."""
+    plateau_patience: int = 0
+    """Evaluations without improvement that are tolerated before the learning rate falls."""
+    warmup_steps: int = 0
+    """Steps of linear rise from 0 (schedule ``warmup``)."""
+    decay: Decay = "none"
+    """What follows the warm-up: ``inverse-sqrt`` of the step, or ``linear`` or ``cosine`` down to 0."""
+    decay_steps: int | None = None
+    """Step at which ``linear`` and ``cosine`` arrive at 0."""
+
+    # Evaluation, records, checkpoints.
+    evaluate_every_steps: int | None = None
+    """Evaluate on dev every so many steps; without it, at the end of every epoch."""
+    log_every_steps: int = 50
+    """Steps that are averaged in one line of ``metrics.jsonl``."""
+    checkpoint_every_steps: int | None = None
+    """Save the state of training every so many steps."""
+    checkpoint_every_minutes: float | None = 10.0
+    """Save the state of training when so many minutes have passed; it is saved at the end of every epoch anyway."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints that are kept; two, so that one damaged file does not lose the run."""
+
+    # Machine.
+    device: Literal["cpu", "cuda", "auto"] = "auto"
+    """Where to compute; ``auto`` takes a GPU if there is one."""
+    precision: Precision = "fp32"
+    """``fp32-fast``: float32 with the faster matrix products of oneDNN or TF32. ``bf16``: mixed, weights in float32."""
+    threads: int | None = None
+    """CPU threads; None leaves torch's number. Results are equal bit for bit only for equal numbers."""
+    deterministic: bool = True
+    """Refuse operations that give other bits in every run."""
+    seed: int = 1
+    """Seed of initial weights, order of batches and dropout."""
+
+    def __post_init__(self) -> None:
+        """Check values and their combinations."""
+        for name in ("epochs", "max_steps", "stop_after", "max_actions", "micro_batch_size", "decay_steps", "threads"):
+            _at_least(self, name, 1)
+        for name in ("batch_size", "log_every_steps", "keep_checkpoints"):
+            _at_least(self, name, 1)
+        for name in ("evaluate_every_steps", "checkpoint_every_steps"):
+            _at_least(self, name, 1)
+        for name in ("plateau_patience", "warmup_steps", "seed"):
+            _at_least(self, name, 0)
+        for name in ("max_minutes", "learning_rate", "epsilon", "gradient_clip", "checkpoint_every_minutes"):
+            _positive(self, name)
+        _in_range(self, "weight_decay", self.weight_decay, 0, math.inf)
+        _in_range(self, "plateau_factor", self.plateau_factor, 0, 1)
+        for beta in self.betas:
+            _in_range(self, "betas", beta, 0, 1)
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        if self.epochs is None and self.max_steps is None and self.max_minutes is None:
+            raise InputError("training would never end", remedy="set epochs, max_steps or max_minutes")
+        if self.schedule != "warmup" and (self.decay != "none" or self.warmup_steps):
+            field = "decay" if self.decay != "none" else "warmup_steps"
+            found = f"{field} = {getattr(self, field)!r} with schedule = {self.schedule!r}"
+            raise InputError(found, remedy='set schedule = "warmup"')
+        if self.decay in ("linear", "cosine") and (self.decay_steps is None or self.decay_steps <= self.warmup_steps):
+            found = f"decay = {self.decay!r} with decay_steps = {self.decay_steps!r}"
+            raise InputError(found, remedy=f"set decay_steps above warmup_steps = {self.warmup_steps}")
+
+
+EXTENDABLE = ("epochs", "max_steps", "max_minutes")
+"""Fields that may differ when a run is resumed."""
+
+
+def _at_least(config: Any, name: str, least: int) -> None:
+    value = getattr(config, name)
+    if value is not None and value < least:
+        raise InputError(f"{name} = {value!r}", remedy=f"give a whole number of at least {least}")
+
+
+def _positive(config: Any, name: str) -> None:
+    value = getattr(config, name)
+    if value is not None and not 0 < value < math.inf:
+        raise InputError(f"{name} = {value!r}", remedy="give a number above 0")
+
+
+def _in_range(config: Any, name: str, value: float, low: float, high: float) -> None:
+    if not low <= value < high:
+        end = "" if math.isinf(high) else f" and below {high}"
+        raise InputError(f"{name} = {getattr(config, name)!r}", remedy=f"give numbers from {low}{end}")

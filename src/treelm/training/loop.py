@@ -1,0 +1,100 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.errors import InputError
+from treelm.models.base import SyntacticLM
+from treelm.training.config import TrainingConfig
+from treelm.training.data import Batches, read_epoch
+from treelm.training.numerics import numerics
+from treelm.training.outcomes import TrainingInterrupted
+from treelm.training.session import Session
+from treelm.training.signals import stop_on_signals
+from treelm.training.updates import LossSum
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What happened in one step."""
+
+    step: int  # updates so far
+    epoch: int  # complete passes so far
+    step_in_epoch: int
+    seconds: float  # of training so far, over all resumed parts
+    loss: LossSum  # of this batch, with dropout
+    gradient_norm: float  # before clipping
+    learning_rate: float
+    dev: LossSum | None  # if dev was evaluated after this step
+    is_best: bool  # whether the model in the run folder is now this one
+    stopped_because: str | None  # if this is the last step
+
+
+def fit(
+    model: SyntacticLM,
+    batches: Batches,
+    dev: Iterable[SentenceBatch] | None,
+    config: TrainingConfig,
+    run_directory: Path | str,
+    *,
+    resume: bool = False,
+) -> Iterator[Step]:
+    """Train a model; a generator that makes one step each time it is asked for one::
+
+        for step in fit(model, batches, dev, config, "runs/first"):
+            if step.is_best:
+                print(step.epoch, step.dev.nats_per_word)
+
+    What is minimised: ``model.losses(batch).total``, a sum in nats, divided by the batch's words or sentences
+    (``config.normalise_loss``). ``dev`` is judged by the same total, per word, without dropout; the model that is best
+    on it is in ``run_directory`` (without dev, the last). A checkpoint is there from the start. With ``resume``, a run
+    goes on from its newest checkpoint as if it had never stopped: the same weights bit for bit, given the same machine
+    and number of threads, and no use of the global random generators by the caller.
+
+    Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update, and
+    ``TrainingInterrupted`` after SIGINT or SIGTERM, when the step is finished and saved.
+    """
+    if dev is None and (config.schedule == "plateau" or config.stop_after is not None):
+        field = "stop_after" if config.stop_after is not None else 'schedule = "plateau"'
+        raise InputError(f"{field} without dev data", remedy="give dev data, or leave it out")
+    with numerics(config), stop_on_signals() as stop:
+        session = Session(model, batches, config, Path(run_directory), resume=resume)
+        reason = session.state.reason_to_stop(config)
+        if reason is not None:
+            _logger.warning("nothing left to do in %s: %s", run_directory, reason)
+        while reason is None:
+            for reading in read_epoch(batches):
+                loss, gradient_norm = session.update(reading)
+                evaluate_by_plan = session.evaluation_is_due(ends_epoch=reading.ends_epoch)
+                reason = session.state.reason_to_stop(config)
+                session.log(force=evaluate_by_plan or reason is not None)
+                dev_loss, is_best = None, False
+                if evaluate_by_plan or reason is not None:
+                    dev_loss, is_best = session.evaluate(dev, by_plan=evaluate_by_plan)
+                    reason = reason or session.state.reason_to_stop(config)
+                interrupted_by = stop.signal_name
+                if reason or interrupted_by or session.checkpoint_is_due(ends_epoch=reading.ends_epoch):
+                    session.save()
+                yield Step(
+                    step=session.state.step,
+                    epoch=session.state.epoch,
+                    step_in_epoch=session.state.step_in_epoch,
+                    seconds=session.state.seconds,
+                    loss=loss,
+                    gradient_norm=gradient_norm,
+                    learning_rate=session.learning_rate,
+                    dev=dev_loss,
+                    is_best=is_best,
+                    stopped_because=reason,
+                )
+                if interrupted_by:
+                    raise TrainingInterrupted(interrupted_by, session.state.step)
+                if reason:
+                    break

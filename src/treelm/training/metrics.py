@@ -1,0 +1,32 @@
+"""``metrics.jsonl``: one JSON object a line, cut back on resume so that no step stands there twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "metrics.jsonl"
+
+
+class MetricsLog:
+    """Appends lines to ``metrics.jsonl``; between lines the file is closed."""
+
+    def __init__(self, path: Path, *, offset: int = 0) -> None:
+        """Drop what stands behind ``offset`` (bytes): it belongs to steps that are made again."""
+        self._path = path
+        path.touch()
+        if path.stat().st_size > offset:
+            os.truncate(path, offset)
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Append one line; readers see it at once."""
+        with self._path.open("ab") as file:
+            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+
+    def flush_to_disk(self) -> int:
+        """Wait until the disk has every line; returns the length in bytes."""
+        with self._path.open("ab") as file:
+            os.fsync(file.fileno())
+            return file.tell()

@@ -1,0 +1,50 @@
+"""Settings of torch that hold for a whole process: set while training runs, put back afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.utils.deterministic
+from lightning_fabric import Fabric
+
+from treelm.errors import InputError
+from treelm.training.config import TrainingConfig
+
+
+@contextmanager
+def numerics(config: TrainingConfig) -> Iterator[None]:
+    """Threads, precision of matrix products and determinism as the config wants them, for the block only."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    settings: Any = torch.utils.deterministic  # its module type hides the property from type checkers
+    fill = settings.fill_uninitialized_memory
+    try:
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        if config.precision == "fp32-fast":
+            torch.set_float32_matmul_precision("medium")
+        if config.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when CUDA starts
+            torch.use_deterministic_algorithms(True)
+            settings.fill_uninitialized_memory = False  # a debugging aid that costs time
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        settings.fill_uninitialized_memory = fill
+
+
+def build_fabric(config: TrainingConfig) -> Fabric:
+    """Fabric on one device, in the precision of the config."""
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError('device = "cuda" but torch finds no GPU', remedy='set device = "cpu" or "auto"')
+    return Fabric(accelerator=device, devices=1, precision="bf16-mixed" if config.precision == "bf16" else "32-true")

@@ -1,0 +1,43 @@
+"""How training ends when it does not end by itself, and the exit codes that the command line gives for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class TrainingInterrupted(Exception):
+    """A signal asked for an end; the step was finished and a checkpoint written. Resuming continues bit for bit.
+
+    Exit code 75 is EX_TEMPFAIL of ``sysexits.h``: "try again", as job schedulers understand it.
+    """
+
+    exit_code: ClassVar[int] = 75
+
+    def __init__(self, signal_name: str, step: int) -> None:
+        """Name the signal and the last finished step."""
+        self.signal_name = signal_name
+        self.step = step
+        super().__init__(f"{signal_name}: stopped after step {step} and saved; resume to continue")
+
+
+class NonFiniteError(Exception):
+    """A loss, gradient or weight is infinite or not a number. The update was not made and nothing was saved.
+
+    Exit code 70 is EX_SOFTWARE of ``sysexits.h``.
+    """
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(self, what: str, *, step: int, names: Sequence[str] = ()) -> None:
+        """Say what is not finite, at which step, and in which sentences (``file:line``)."""
+        self.step = step
+        self.names = tuple(names)
+        batch = f" in a batch of {len(names)} sentences ({_shorten(names)})" if names else ""
+        remedy = "lower learning_rate or gradient_clip, or use precision fp32, and resume from the last checkpoint"
+        super().__init__(f"step {step}: {what}{batch}; no update was made: {remedy}")
+
+
+def _shorten(names: Sequence[str], shown: int = 3) -> str:
+    rest = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,44 @@
+"""The state of every random generator that training may use: torch, NumPy, Python."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch (all devices), NumPy's and Python's global generators."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state of all generators, as tensors and JSON values."""
+    version, internal, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys, dtype=np.int64))}
+    for index in range(torch.cuda.device_count()):
+        tensors[f"cuda.{index}"] = torch.cuda.get_rng_state(index)
+    values = {
+        "python": [version, list(internal), gauss],
+        "numpy": [str(name), int(position), int(has_gauss), float(cached)],
+    }
+    return tensors, values
+
+
+def restore_random_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    """The inverse of ``random_state``."""
+    torch.set_rng_state(tensors["torch"])
+    for index in range(torch.cuda.device_count()):
+        if f"cuda.{index}" in tensors:
+            torch.cuda.set_rng_state(tensors[f"cuda.{index}"], index)
+    name, position, has_gauss, cached = values["numpy"]
+    np.random.set_state((name, tensors["numpy"].numpy().astype(np.uint32), position, has_gauss, cached))
+    version, internal, gauss = values["python"]
+    random.setstate((version, tuple(internal), gauss))

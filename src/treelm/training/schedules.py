@@ -1,0 +1,59 @@
+"""Learning rates over time, and early stopping. Small states of JSON values, so that they resume exactly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from treelm.training.config import TrainingConfig
+
+
+@dataclass
+class Patience:
+    """Counts evaluations in a row that were not better than the best before them."""
+
+    best: float | None = None
+    num_worse: int = 0
+
+    def observe(self, value: float) -> None:
+        """Take in one more dev loss."""
+        if self.best is None or value < self.best:
+            self.best, self.num_worse = value, 0
+        else:
+            self.num_worse += 1
+
+
+@dataclass
+class LearningRate:
+    """The learning rate as a function of the step and of the dev losses seen so far."""
+
+    factor: float = 1.0  # of the plateau schedule
+    plateau: Patience = field(default_factory=Patience)
+
+    def at(self, step: int, config: TrainingConfig) -> float:
+        """The learning rate of an update; the first one is step 1."""
+        if config.schedule == "plateau":
+            return config.learning_rate * self.factor
+        if config.schedule == "warmup":
+            return config.learning_rate * warmup_factor(step, config)
+        return config.learning_rate
+
+    def observe(self, dev_loss: float, config: TrainingConfig) -> None:
+        """Take in one more dev loss; the plateau schedule lowers the learning rate when patience is over."""
+        self.plateau.observe(dev_loss)
+        if config.schedule == "plateau" and self.plateau.num_worse > config.plateau_patience:
+            self.factor *= config.plateau_factor
+            self.plateau.num_worse = 0
+
+
+def warmup_factor(step: int, config: TrainingConfig) -> float:
+    """Linear rise to 1 at ``warmup_steps``; then constant, 1/sqrt(step), or linear or half a cosine to 0."""
+    warmup = config.warmup_steps
+    if step <= warmup:
+        return step / warmup
+    if config.decay == "inverse-sqrt":  # Vaswani et al. 2017, section 5.3, scaled to a peak of 1
+        return math.sqrt(max(warmup, 1) / step)
+    if config.decay in ("linear", "cosine") and config.decay_steps is not None:
+        left = max(0.0, (config.decay_steps - step) / (config.decay_steps - warmup))
+        return left if config.decay == "linear" else 0.5 * (1 - math.cos(math.pi * left))
+    return 1.0

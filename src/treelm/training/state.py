@@ -1,0 +1,117 @@
+"""Where a run stands: what a checkpoint holds besides tensors, as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from treelm.errors import InputError
+from treelm.models.tensors import check_same_tensors
+from treelm.training.config import EXTENDABLE, TrainingConfig
+from treelm.training.schedules import LearningRate, Patience
+from treelm.training.updates import LossSum
+
+
+@dataclass
+class Interval:
+    """What is averaged in the next line of ``metrics.jsonl``."""
+
+    loss: LossSum = field(default_factory=LossSum)
+    gradient_norm: float = 0.0  # sum over steps
+    num_steps: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class TrainingState:
+    """Counters, schedule, best score, position in the data and in the log."""
+
+    step: int = 0
+    epoch: int = 0  # complete ones
+    step_in_epoch: int = 0
+    seconds: float = 0.0
+    best_loss: float | None = None  # dev, nats a word
+    learning_rate: LearningRate = field(default_factory=LearningRate)
+    early_stopping: Patience = field(default_factory=Patience)
+    interval: Interval = field(default_factory=Interval)
+    position: dict[str, Any] = field(default_factory=dict)
+    metrics_bytes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
+        """The inverse of ``to_json``."""
+        rate, interval = values["learning_rate"], values["interval"]
+        rebuilt = {
+            "learning_rate": LearningRate(factor=rate["factor"], plateau=Patience(**rate["plateau"])),
+            "early_stopping": Patience(**values["early_stopping"]),
+            "interval": Interval(**{**interval, "loss": LossSum(**interval["loss"])}),
+        }
+        return cls(**{**values, **rebuilt})
+
+    def reason_to_stop(self, config: TrainingConfig) -> str | None:
+        """Why training is over, or None."""
+        if config.epochs is not None and self.epoch >= config.epochs:
+            return f"epochs = {config.epochs} are done"
+        if config.max_steps is not None and self.step >= config.max_steps:
+            return f"max_steps = {config.max_steps} are done"
+        if config.max_minutes is not None and self.seconds >= 60 * config.max_minutes:
+            return f"max_minutes = {config.max_minutes} are over"
+        if config.stop_after is not None and self.early_stopping.num_worse >= config.stop_after:
+            return f"dev has not improved in {self.early_stopping.num_worse} evaluations"
+        return None
+
+
+def check_unchanged(saved: Mapping[str, Any], present: Mapping[str, Any], *, what: str, where: str) -> None:
+    """Raise ``InputError`` at the first field that differs from the run's own, but for what may be extended."""
+    for name in {**saved, **present}:
+        if what == "training" and name in EXTENDABLE:
+            continue
+        if name == "treelm":
+            continue
+        before, now = saved.get(name), present.get(name)
+        if isinstance(before, dict) and isinstance(now, dict):
+            check_unchanged(before, now, what=f"{what} {name}", where=where)
+        elif before != now:
+            found = f"{what}: {name} = {_shorten(now)} now, but the run was started with {_shorten(before)}"
+            may = f" (only {', '.join(EXTENDABLE)} may change)" if what == "training" else ""
+            raise InputError(found, where=where, remedy=f"resume with the old value{may}, or start a new run")
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state by parameter: ``exp_avg/stack.0.bias`` and so on."""
+    names = [name for name, _ in model.named_parameters()]
+    state = optimizer.state_dict()["state"]
+    return {f"{key}/{names[index]}": value for index, values in state.items() for key, value in values.items()}
+
+
+def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor], *, where: str) -> None:
+    """The inverse of ``optimizer_tensors``; raises ``InputError`` for parameters that the model lacks."""
+    indices = {name: index for index, (name, _) in enumerate(model.named_parameters())}
+    state: dict[int, dict[str, Tensor]] = {}
+    for path, tensor in tensors.items():
+        key, _, name = path.partition("/")
+        if name not in indices:
+            remedy = "resume with the model that was trained"
+            raise InputError(f"optimiser state of {name!r}, which this model lacks", where=where, remedy=remedy)
+        state.setdefault(indices[name], {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, where: str) -> None:
+    """Fill a model; raises ``InputError`` unless names and shapes are the same."""
+    own = model.state_dict()
+    check_same_tensors(tensors, own, where=where, remedy="resume with the model that was trained")
+    model.load_state_dict(tensors)

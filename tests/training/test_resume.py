@@ -1,0 +1,174 @@
+"""Resuming: as if the run had never stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.toys import ToyBatches, ToyLM, toy_model
+from treelm.errors import InputError
+from treelm.models import SYSTEMS
+from treelm.training.config import TrainingConfig
+from treelm.training.loop import Step, fit
+from treelm.training.outcomes import TrainingInterrupted
+
+TIMES = {"elapsed_seconds", "seconds", "words_per_second", "sentences_per_second"}
+
+
+@pytest.fixture(autouse=True)
+def toy_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
+
+
+def config(**changes: object) -> TrainingConfig:
+    settings = {
+        "epochs": 4,
+        "batch_size": 4,
+        "learning_rate": 0.2,
+        "micro_batch_size": 3,
+        "schedule": "plateau",
+        "log_every_steps": 3,
+        "checkpoint_every_steps": 1,
+    }
+    return TrainingConfig(**{**settings, **changes})
+
+
+def start(directory: Path, model: ToyLM, settings: TrainingConfig, *, resume: bool = False) -> Iterator[Step]:
+    dev = list(ToyBatches(num_sentences=8, seed=1, shuffle=False))
+    return fit(model, ToyBatches(), dev, settings, directory, resume=resume)
+
+
+def metrics(directory: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
+
+
+def assert_same_weights(one: ToyLM, other: ToyLM) -> None:
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name]), name
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[ToyLM, list[dict]]:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
+        model = toy_model(dropout=0.5)
+        steps = list(start(directory, model, config()))
+    assert steps[-1].learning_rate < 0.2  # the schedule had something to do
+    return model, metrics(directory)
+
+
+@pytest.mark.parametrize("stop_at", [1, 3, 5, 7, 14])
+def test_a_run_resumed_at_any_step_equals_the_undisturbed_one_bit_for_bit(
+    tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]], stop_at: int
+) -> None:
+    for step in start(tmp_path, toy_model(dropout=0.5), config()):
+        if step.step == stop_at:
+            break
+    torch.manual_seed(99)  # what another process would have
+    np.random.seed(99)
+    resumed = toy_model(dropout=0.5, seed=99)
+    steps = list(start(tmp_path, resumed, config(), resume=True))
+    assert steps[0].step == stop_at + 1
+    assert_same_weights(resumed, undisturbed[0])
+    assert metrics(tmp_path) == undisturbed[1]
+
+
+def test_steps_after_the_last_checkpoint_are_made_again_and_logged_once(
+    tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]]
+) -> None:
+    settings = config(checkpoint_every_steps=4)
+    for step in start(tmp_path, toy_model(dropout=0.5), settings):
+        if step.step == 12:
+            break
+    resumed = toy_model(dropout=0.5)
+    for step in start(tmp_path, resumed, settings, resume=True):
+        if step.step == 15:  # checkpoint at 12, then at the end of epoch 3
+            break
+    list(start(tmp_path, resumed, settings, resume=True))
+    assert_same_weights(resumed, undisturbed[0])
+    assert metrics(tmp_path) == undisturbed[1]
+
+
+def test_killed_before_the_first_step_begins_again(tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]]) -> None:
+    model = toy_model(dropout=0.5)
+    list(start(tmp_path, model, config(), resume=True))
+    assert_same_weights(model, undisturbed[0])
+
+
+def test_resuming_a_finished_run_does_nothing_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    list(start(tmp_path, toy_model(), config()))
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    assert list(start(tmp_path, toy_model(), config(), resume=True)) == []
+    assert "nothing left to do" in caplog.text
+    assert "epochs = 4 are done" in caplog.text
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_finished_run_can_be_extended(tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]]) -> None:
+    list(start(tmp_path, toy_model(dropout=0.5), config(epochs=2)))
+    model = toy_model(dropout=0.5)
+    list(start(tmp_path, model, config(epochs=4), resume=True))
+    assert_same_weights(model, undisturbed[0])
+
+
+def test_extending_max_steps_from_mid_epoch_gives_the_undisturbed_run(
+    tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]]
+) -> None:
+    list(start(tmp_path, toy_model(dropout=0.5), config(max_steps=7)))  # evaluates out of plan at step 7
+    model = toy_model(dropout=0.5)
+    list(start(tmp_path, model, config(), resume=True))
+    assert_same_weights(model, undisturbed[0])
+
+
+@pytest.mark.parametrize(("field", "value"), [("learning_rate", 0.1), ("seed", 2), ("micro_batch_size", None)])
+def test_changed_training_settings_are_refused_by_name(tmp_path: Path, field: str, value: object) -> None:
+    list(start(tmp_path, toy_model(), config(max_steps=2)))
+    with pytest.raises(InputError, match=f"training: {field} = {value} now, but the run was started with"):
+        list(start(tmp_path, toy_model(), config(**{field: value}), resume=True))
+
+
+def test_a_changed_model_is_refused_by_name(tmp_path: Path) -> None:
+    list(start(tmp_path, toy_model(dropout=0.5), config(max_steps=2)))
+    with pytest.raises(InputError, match=r"model config: dropout = 0\.1 now"):
+        list(start(tmp_path, toy_model(dropout=0.1), config(), resume=True))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_step_saves_and_resumes(
+    tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]], number: signal.Signals
+) -> None:
+    seen = []
+    with pytest.raises(TrainingInterrupted, match=f"{number.name}: stopped after step 8 and saved") as caught:
+        for step in start(tmp_path, toy_model(dropout=0.5), config(checkpoint_every_steps=None)):
+            seen.append(step.step)
+            if step.step == 7:
+                signal.raise_signal(number)
+    assert caught.value.exit_code == 75
+    assert seen[-1] == 8
+    model = toy_model(dropout=0.5)
+    steps = list(start(tmp_path, model, config(checkpoint_every_steps=None), resume=True))
+    assert steps[0].step == 9
+    assert_same_weights(model, undisturbed[0])
+
+
+def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    list(start(tmp_path, toy_model(), config(max_steps=1)))
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_trains_outside_the_main_thread(tmp_path: Path) -> None:
+    steps: list[Step] = []
+    thread = threading.Thread(target=lambda: steps.extend(start(tmp_path, toy_model(), config(max_steps=2))))
+    thread.start()
+    thread.join()
+    assert len(steps) == 2
