@@ -138,13 +138,14 @@ def test_metrics_have_one_train_line_an_interval_and_one_dev_line_an_evaluation(
 def test_a_loss_that_is_not_a_number_stops_before_the_update(tmp_path: Path) -> None:
     model = toy_model()
     model.poison = "toy:3"
-    steps = fit(model, ToyBatches(), dev(), TrainingConfig(epochs=2, batch_size=4, micro_batch_size=1), tmp_path)
+    settings = TrainingConfig(epochs=2, batch_size=4, micro_batch_size=1)
+    weights = [model.output.weight.detach().clone()]
+    steps = fit(model, ToyBatches(), dev(), settings, tmp_path)
     with pytest.raises(NonFiniteError, match=r"step \d: the loss is nan in a batch of 1 sentences \(toy:3\)") as caught:
-        for _ in steps:
-            before = model.output.weight.detach().clone()
+        weights.extend(model.output.weight.detach().clone() for _ in steps)
     assert caught.value.names == ("toy:3",)
-    if caught.value.step > 1:
-        assert torch.equal(model.output.weight, before)
+    assert caught.value.step == len(weights)
+    assert torch.equal(model.output.weight, weights[-1])
     assert all(torch.isfinite(weight).all() for weight in model.state_dict().values())
 
 

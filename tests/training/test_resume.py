@@ -146,17 +146,16 @@ def test_a_changed_model_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_signal_finishes_the_step_saves_and_resumes(
     tmp_path: Path, undisturbed: tuple[ToyLM, list[dict]], number: signal.Signals
 ) -> None:
-    seen = []
+    steps = start(tmp_path, toy_model(dropout=0.5), config(checkpoint_every_steps=None))
+    assert [next(steps).step for _ in range(7)][-1] == 7
+    signal.raise_signal(number)
+    assert next(steps).step == 8
     with pytest.raises(TrainingInterrupted, match=f"{number.name}: stopped after step 8 and saved") as caught:
-        for step in start(tmp_path, toy_model(dropout=0.5), config(checkpoint_every_steps=None)):
-            seen.append(step.step)
-            if step.step == 7:
-                signal.raise_signal(number)
+        next(steps)
     assert caught.value.exit_code == 75
-    assert seen[-1] == 8
     model = toy_model(dropout=0.5)
-    steps = list(start(tmp_path, model, config(checkpoint_every_steps=None), resume=True))
-    assert steps[0].step == 9
+    resumed = list(start(tmp_path, model, config(checkpoint_every_steps=None), resume=True))
+    assert resumed[0].step == 9
     assert_same_weights(model, undisturbed[0])
 
 

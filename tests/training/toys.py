@@ -60,9 +60,7 @@ class ToyLM(SyntacticLM):
         if self.poison in batch.names:
             total = total * float("nan")
         loss = Loss(sum=total, count=len(after))
-        return Losses(
-            terms={"word": loss}, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch)
-        )
+        return Losses(terms={"word": loss}, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         raise NotImplementedError

@@ -15,6 +15,7 @@ from treelm.trees.brackets import (
 )
 from treelm.trees.tree import Tree
 
+from .shared_data import shared_lines
 from .strategies import trees
 
 S = "(S (NP (NNS dogs)) (VP (VBP bark)))"
@@ -144,7 +145,7 @@ def test_any_layout_of_blanks_reads_the_same(tree: Tree, data: st.DataObject) ->
 
 
 @given(trees())
-def test_reading_by_steps_equals_reading_at_once(tree: Tree) -> None:
+def test_tags_kept_as_written_are_constituents(tree: Tree) -> None:
     assert parse_tree(format_tree(tree), tags="present", normalisation=AS_WRITTEN) == parse_tree(format_tree(tree))
 
 
@@ -258,3 +259,13 @@ def test_unknown_options_are_refused() -> None:
         read(S, on_error="ignore")
     with pytest.raises(ValueError, match="list for the errors"):
         read(S, on_error="skip")
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_raw_penn_trees_become_their_published_clean_form(split: str) -> None:
+    raw = iter_trees(shared_lines(f"wsj-sample/{split}.raw.ptb.gz"))
+    clean = iter_trees(shared_lines(f"wsj-sample/{split}.clean.ptb.gz"), normalisation=Normalisation(unwrap=False))
+    for normal, published in zip(raw, clean, strict=True):
+        assert normal.tags == published.tags
+        if normal.tree != published.tree:
+            assert published.tree == Tree("ROOT", [normal.tree])

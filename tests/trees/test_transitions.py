@@ -121,3 +121,10 @@ def test_vectorised_in_order_names_the_malformed_action(sentence: list[int], pos
 def test_unknown_label_names_the_labels() -> None:
     with pytest.raises(InputError, match=r"'ZP'.*S, NP, VP, PP"):
         to_actions(Tree("ZP", ["a"]), INDEX)
+
+
+def test_unknown_order_is_refused() -> None:
+    with pytest.raises(InputError, match="order 'bottom-up'"):
+        to_actions(DOGS_BARK, INDEX, "bottom-up")
+    with pytest.raises(InputError, match="order 'bottom-up'"):
+        from_actions([S, 0, 1], ["a"], LABELS, "bottom-up")

@@ -84,6 +84,10 @@ def test_text_is_one_line_of_brackets() -> None:
     assert eval(repr(DOGS_BARK)) == DOGS_BARK
 
 
+def test_words_that_brackets_cannot_hold_are_shown_all_the_same() -> None:
+    assert repr(Tree("S", ["a b", ""])) == "Tree.parse('(S a b )')"
+
+
 @given(trees())
 def test_text_parses_back(tree: Tree) -> None:
     assert Tree.parse(str(tree)) == tree

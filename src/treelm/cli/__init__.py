@@ -33,8 +33,10 @@ def usage() -> str:
         "examples:\n"
         "  treelm demo --out runs/demo\n"
         "  echo 'The dog barks .' | treelm surprisal runs/demo -\n\n"
-        "treelm VERB --help explains a verb. Exit codes: 0 done, 2 bad input (one line says what, where and what to do),\n"
-        "75 stopped by a signal after saving (resume with treelm train --resume RUN).\n"
+        "treelm VERB --help explains a verb.\n"
+        "exit codes: 0 done; 1 an audit failed; 2 bad input (one line says what, where, and what to do); 3 done, but\n"
+        "  --on-error skip left sentences out; 70 training stopped at a number that is not finite; 75 stopped by a\n"
+        "  signal after saving (resume with treelm train --resume RUN)\n"
     )
 
 

@@ -52,8 +52,8 @@ class SentenceBatches:
     """Batches of sentences of similar length, epoch by epoch; the order follows from the seed alone.
 
     Every epoch shuffles the whole corpus, cuts it into groups, sorts each group by the number of actions, cuts it into
-    batches by size and budget, and shuffles the batches (the paper's scheme: Noji & Oseki 2021, section 4.2). A sentence
-    beyond the budget is a batch by itself.
+    batches by size and budget, and shuffles the batches (the scheme of Noji & Oseki 2021). A sentence beyond the budget
+    is a batch by itself.
 
     Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
     last batch that was handed out, and ``restore`` goes there.
@@ -76,7 +76,8 @@ class SentenceBatches:
 
         Of ``world`` processes the one with this ``rank`` gets every ``world``-th batch, all the same number of them.
         """
-        limits = {"batch_size": batch_size, "group_size": group_size, "max_actions": max_actions, "max_tokens": max_tokens}
+        limits = {"batch_size": batch_size, "max_actions": max_actions, "max_tokens": max_tokens}
+        limits["group_size"] = group_size
         for name, value in limits.items():
             if value is not None and value < 1:
                 raise InputError(f"{name} = {value}", remedy="give 1 or more")

@@ -49,9 +49,10 @@ class Block:
     lines: NDArray[np.int32]
     identifiers: list[str]
     errors: list[InputError] = field(default_factory=list)
+    num_good_before_error: int = 0  # sentences that stand before the first error
 
     @classmethod
-    def of(cls, sentences: Sequence[Sentence], errors: list[InputError]) -> Block:
+    def of(cls, sentences: Sequence[Sentence], errors: Sequence[InputError] = (), num_good: int = 0) -> Block:
         """Flatten sentences."""
         forms: dict[str, int] = {}
         labels: dict[str, int] = {}
@@ -79,7 +80,8 @@ class Block:
             num_actions=np.array(num_actions, dtype=np.int64),
             lines=np.array([sentence.line for sentence in sentences], dtype=np.int32),
             identifiers=["" if s.identifier == str(s.line) else s.identifier for s in sentences],
-            errors=errors,
+            errors=list(errors),
+            num_good_before_error=num_good,
         )
 
     def head(self, num_sentences: int) -> Block:

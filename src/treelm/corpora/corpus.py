@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.building import DTYPES, Block, Builder
 from treelm.corpora.bounds import Bounds
+from treelm.corpora.building import DTYPES, Block, Builder
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.vocabulary import FormCounts
@@ -49,7 +49,7 @@ class PreparedCorpus:
         builder = Builder(lambda name, dtype: MemorySink(dtype))
         for source, group in groupby(sentences, key=lambda sentence: sentence.source):
             builder.begin_source(source)
-            builder.add(Block.of(list(group), []))
+            builder.add(Block.of(list(group)))
         return built(builder, None)
 
     @classmethod
@@ -66,22 +66,22 @@ class PreparedCorpus:
                 arrays=arrays,
                 labels=tuple(meta["labels"]),
                 sources=tuple((name, first) for name, first in meta["sources"]),
-                skipped=tuple(InputError(found, remedy=remedy, where=where) for found, remedy, where in meta["skipped"]),
+                skipped=tuple(InputError(found, remedy=todo, where=where) for found, todo, where in meta["skipped"]),
                 directory=directory,
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError("prepared corpus with a damaged description", where=str(directory), remedy=_REMEDY) from error
+            raise InputError("truncated or damaged description", where=str(directory / META), remedy=_REMEDY) from error
         corpus._check_offsets()
         return corpus
 
     def _check_offsets(self) -> None:
         """Offsets must fit the arrays that they cut."""
-        for offsets, cut in (("word", "words"), ("action", "actions"), ("identifier", "identifiers"), ("form", "forms")):
-            values = self.arrays[f"{offsets}_offsets"]
-            if values[0] != 0 or values[-1] != len(self.arrays[cut]) or (np.diff(values) < 0).any():
-                raise InputError(f"prepared corpus with damaged {offsets}s", where=str(self.directory), remedy=_REMEDY)
+        for item in ("word", "action", "identifier", "form"):
+            offsets, end = self.arrays[f"{item}_offsets"], len(self.arrays[f"{item}s"])
+            if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
+                raise InputError(f"prepared corpus with damaged {item}s", where=str(self.directory), remedy=_REMEDY)
 
     def __len__(self) -> int:
         """Number of sentences."""
@@ -229,9 +229,3 @@ def _open_array(path: Path, description: Mapping[str, Any], verify: bool) -> NDA
     if (verify or array.nbytes <= _ALWAYS_HASHED) and hash_array(array) != description["hash"]:
         raise InputError("array was changed after it was prepared", where=str(path), remedy=_REMEDY)
     return array
-
-
-def nonempty(sources: Sequence[Any]) -> None:
-    """Raise InputError for no sources at all."""
-    if not sources:
-        raise InputError("a corpus of no files", remedy="give at least one file")

@@ -10,9 +10,12 @@ from typing import IO, Literal, get_args
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import Format, Stretch, cut, format_of, name_of, numbered_lines, open_bytes
 from treelm.errors import InputError
-from treelm.trees.bracket_reader import BracketedTree, BracketReader, Normalisation
+from treelm.trees.bracket_reader import BracketedTree, BracketReader
+from treelm.trees.dependencies import iter_dependencies, to_constituency
+from treelm.trees.normal_form import Normalisation
 
 Tags = Literal["present", "absent"]
+DependencyLabels = Literal["plain", "upos"]
 OnError = Literal["raise", "skip"]
 
 
@@ -26,13 +29,19 @@ class ReadOptions:
     """Whether brackets hold a part-of-speech tag over each word."""
     strip_functions: bool = True
     """Cut function tags off labels: NP-SBJ is read as NP."""
+    dependency_labels: DependencyLabels = "plain"
+    """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     empty_lines: bool = False
     """Take a blank line of plain text for a sentence without words; else it is left out."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
         formats = ("auto", *get_args(Format))
-        for name, value, choices in (("format", self.format, formats), ("tags", self.tags, get_args(Tags))):
+        for name, value, choices in (
+            ("format", self.format, formats),
+            ("tags", self.tags, get_args(Tags)),
+            ("dependency_labels", self.dependency_labels, get_args(DependencyLabels)),
+        ):
             if value not in choices:
                 raise InputError(f"{name} = {value!r}", remedy=f"choose one of {', '.join(choices)}")
 
@@ -47,6 +56,7 @@ def read_sentences(
     format: Format | Literal["auto"] = "auto",
     tags: Tags = "present",
     strip_functions: bool = True,
+    dependency_labels: DependencyLabels = "plain",
     empty_lines: bool = False,
     on_error: OnError = "raise",
     skipped: list[InputError] | None = None,
@@ -61,7 +71,13 @@ def read_sentences(
         raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
     if on_error == "skip" and skipped is None:
         raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
-    options = ReadOptions(format=format, tags=tags, strip_functions=strip_functions, empty_lines=empty_lines)
+    options = ReadOptions(
+        format=format,
+        tags=tags,
+        strip_functions=strip_functions,
+        dependency_labels=dependency_labels,
+        empty_lines=empty_lines,
+    )
     return _sentences(source, options, skipped if on_error == "skip" else None)
 
 
@@ -90,8 +106,11 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
     """The error of a file that gave nothing."""
     if skipped:
         first = skipped[0]
-        return InputError(f"none of its {len(skipped)} sentences can be read (the first: {first.found})", where=name,
-                          remedy=first.remedy)
+        return InputError(
+            f"none of its {len(skipped)} sentences can be read (the first: {first.found})",
+            where=name,
+            remedy=first.remedy,
+        )
     return InputError("no sentences", where=name, remedy="give a file with at least one sentence")
 
 
@@ -137,4 +156,16 @@ class StretchParser:
                 yield item
 
     def _conllu(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
-        raise NotImplementedError
+        errors: list[InputError] = []
+        lines = text.split("\n")
+        for found in iter_dependencies(
+            lines, source=self._name, first_line=stretch.line, on_error="skip", errors=errors
+        ):
+            yield Sentence(
+                words=found.words,
+                tree=to_constituency(found, labels=self._options.dependency_labels),
+                identifier=found.identifier or str(found.line),
+                source=self._name,
+                line=found.line,
+            )
+        yield from errors

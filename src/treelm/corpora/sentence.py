@@ -11,6 +11,7 @@ class Sentence:
 
     words: tuple[str, ...]
     tree: Tree | None = None
+    tags: tuple[str, ...] | None = None  # part-of-speech tags of the words, if the source has them
     text: str | None = None  # the text that the words were cut from, if the source gives it
     identifier: str  # the source's own sentence id, else the number of its line
     source: str  # file name, or "<stdin>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, overload
 
@@ -122,16 +123,19 @@ class Strings(Sequence[str]):
     def to_list(self) -> list[str]:
         """All strings, decoded."""
         data, ends = self.content.tobytes(), self.offsets.tolist()
-        return [data[start:end].decode("utf-8", "surrogatepass") for start, end in zip(ends, ends[1:], strict=False)]
+        return [data[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
 
 
 def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where stretches of these lengths begin, and, last, where all end."""
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)))
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
 def gather_indices(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """``starts[0], starts[0] + 1, ...`` for ``lengths[0]`` places, then the same for the next, without a loop."""
     ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    indices: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
+    indices += np.arange(len(indices))
+    return indices

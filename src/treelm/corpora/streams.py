@@ -69,11 +69,15 @@ def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         yield _unpacked(sys.stdin.buffer)
     else:
         try:
-            stream = open(source, "rb")  # noqa: SIM115: closed below
+            stream = Path(source).open("rb")  # noqa: SIM115 (errors while opening are told from those while reading)
         except OSError as error:
-            raise InputError(f"cannot read it ({error.strerror})", where=str(source), remedy="check the path") from error
+            raise _unreadable(error, str(source)) from error
         with stream:
             yield _unpacked(stream)
+
+
+def _unreadable(error: OSError, name: str) -> InputError:
+    return InputError(f"cannot read it ({error.strerror or error})", where=name, remedy="check the path")
 
 
 def _unpacked(stream: IO[bytes]) -> IO[bytes]:
@@ -101,7 +105,7 @@ def numbered_lines(stream: IO[bytes], *, name: str) -> Iterator[tuple[int, bytes
             "gzip data is truncated or damaged", where=f"{name}:{number + 1}", remedy="fetch or compress the file again"
         ) from error
     except OSError as error:
-        raise InputError(f"cannot read it ({error.strerror})", where=name, remedy="check the path") from error
+        raise _unreadable(error, name) from error
 
 
 def cut(lines: Iterable[tuple[int, bytes]], format: Format) -> Iterator[Stretch]:
@@ -156,7 +160,7 @@ class _BracketCutter:
     def feed(self, number: int, line: bytes) -> Iterator[Stretch]:
         """Take one line; gives the stretches that it ends."""
         if not self.held and not line.strip():
-            return
+            return  # but a blank line inside a tree counts, so that lines keep their numbers
         if self.margin is None and line.lstrip().startswith(b"("):
             self.margin = len(line) - len(line.lstrip())
         if self.held and self.free_layout is False and self._at_margin(line):

@@ -1,8 +1,9 @@
 """Berkeley-style classes of unknown words: what the surface of a form tells about it.
 
 The class is ``UNK`` with features joined by ``-``: the case of the word (``CAPS``, ``INITC`` for the capital that
-starts a sentence, ``KNOWNLC`` when its lower-case form is known, ``LC``), ``NUM``, ``DASH`` and one English suffix. These
-are the signatures of the Berkeley parser's lexicon (Petrov et al. 2006), which RNNG has used since Dyer et al. 2016.
+starts a sentence, ``KNOWNLC`` when its lower-case form is known, ``LC``), ``NUM``, ``DASH`` and one English suffix.
+These are the signatures of the Berkeley parser's lexicon (Petrov et al. 2006), which RNNG has used since Dyer et al.
+2016.
 """
 
 from __future__ import annotations

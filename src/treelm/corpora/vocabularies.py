@@ -75,9 +75,7 @@ def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary
         return SubwordVocabulary.build(
             counts, min_count=config.min_count, max_size=config.max_size, model=config.subword_model
         )
-    return WordVocabulary.build(
-        counts, min_count=config.min_count, max_size=config.max_size, unknown=config.unknown
-    )
+    return WordVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size, unknown=config.unknown)
 
 
 def vocabulary_from_json(content: Any, *, where: str | None = None) -> Vocabulary:

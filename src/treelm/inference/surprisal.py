@@ -42,7 +42,7 @@ def score_sentences(
     batch_size: int = 16,
     skipped: list[InputError] | None = None,
 ) -> Iterator[ScoredSentence]:
-    """Score a stream of sentences, in input order. Sentences that cannot be scored go to ``skipped`` (see in_batches)."""
+    """Score a stream of sentences, in input order; ``skipped`` collects those that cannot be (see in_batches)."""
     for sentence, score in in_batches(sentences, lm.score, batch_size=batch_size, skipped=skipped):
         if score is not None:
             surprisal = sentence_surprisal(sentence.words, score, lm.vocabulary)
@@ -64,7 +64,9 @@ def word_offsets(sentence: Sentence) -> tuple[tuple[int, int] | None, ...]:
     return tuple(offsets)
 
 
-def table_rows(scored: ScoredSentence, *, extra: Sequence[str] = (), with_end: bool = False) -> Iterator[tuple[str, ...]]:
+def table_rows(
+    scored: ScoredSentence, *, extra: Sequence[str] = (), with_end: bool = False
+) -> Iterator[tuple[str, ...]]:
     """The cells of a sentence's rows, in the order of ``COLUMNS`` and then ``extra``."""
     for number, (word, place) in enumerate(zip(scored.surprisal.words, scored.offsets, strict=True), start=1):
         start, end = (str(place[0]), str(place[1])) if place else (MISSING, MISSING)
@@ -87,3 +89,25 @@ def _extra(word: WordSurprisal, names: Sequence[str]) -> Iterator[str]:
             available = ", ".join(sorted(word.columns)) or "none"
             raise InputError(f"no column {name!r} from this system", remedy=f"choose from: {available}")
         yield f"{word.columns[name]:.6f}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """What a table adds up to."""
+
+    num_sentences: int = 0
+    num_words: int = 0
+    num_unknown_words: int = 0
+    word_surprisal_bits: float = 0.0
+    end_surprisal_bits: float = 0.0
+
+    def plus(self, scored: ScoredSentence) -> Totals:
+        """The totals with one more sentence."""
+        words = scored.surprisal.words
+        return Totals(
+            num_sentences=self.num_sentences + 1,
+            num_words=self.num_words + len(words),
+            num_unknown_words=self.num_unknown_words + sum(word.is_unk for word in words),
+            word_surprisal_bits=self.word_surprisal_bits + sum(word.surprisal_bits for word in words),
+            end_surprisal_bits=self.end_surprisal_bits + scored.surprisal.end_surprisal_bits,
+        )

@@ -48,8 +48,16 @@ class SentenceScore:
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """What one search says of a sentence: how probable it is, word by word, and its best tree."""
+
+    score: SentenceScore
+    tree: Tree
+
+
 class IncrementalState(ABC):
-    """What a model knows after reading some words of n sentences. Never changed in place: ``extend`` gives a new one."""
+    """What a model knows after reading some words of n sentences. Never changed: ``extend`` gives a new one."""
 
     @property
     @abstractmethod
@@ -73,6 +81,9 @@ class SyntacticLM(nn.Module, ABC):
     def config(self) -> Any:
         """The frozen dataclass that this network was built from."""
 
+    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:  # noqa: B027
+        """Widths of the search from now on. Systems that score without a search have nothing to set."""
+
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:
         """Differentiable loss terms of a batch."""
@@ -84,6 +95,11 @@ class SyntacticLM(nn.Module, ABC):
     @abstractmethod
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence."""
+
+    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+        """Scores and trees together; systems whose search gives both at once override this."""
+        pairs = zip(self.score(sentences), self.parse(sentences), strict=True)
+        return [Analysis(score=score, tree=tree) for score, tree in pairs]
 
     @abstractmethod
     def start(self, num_sentences: int = 1) -> IncrementalState:

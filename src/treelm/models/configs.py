@@ -12,12 +12,26 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from treelm.errors import InputError
 
 Config = TypeVar("Config")
+NONE = "none"  # how TOML, which has no null, writes the absence of a value that is there by default
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 
 
 def to_plain(config: Any) -> dict[str, Any]:
     """A config dataclass as a dictionary of plain values; fields that are None are kept."""
     return {field.name: _plain(getattr(config, field.name)) for field in fields(config) if field.init}
+
+
+def to_toml_values(config: Any) -> dict[str, Any]:
+    """As ``to_plain`` for TOML: what is None is left out, or written as "none" where the default is something else."""
+    values = to_plain(config)
+    for field in fields(config):
+        if not field.init or values[field.name] is not None:
+            continue
+        if field.default is None:
+            del values[field.name]
+        else:
+            values[field.name] = NONE
+    return values
 
 
 def from_plain(config_class: type[Config], values: Mapping[str, Any], *, where: str) -> Config:
@@ -38,7 +52,7 @@ def from_plain(config_class: type[Config], values: Mapping[str, Any], *, where: 
     try:
         return config_class(**typed)
     except InputError as error:
-        inner = f"{where}: {error.where}" if error.where and not error.where.startswith(where) else where
+        inner = where if error.where is None or error.where in where else f"{where} {error.where}"
         raise InputError(error.found, where=inner, remedy=error.remedy) from None
     except ValueError as error:
         raise InputError(str(error), where=where, remedy="correct this field") from None
@@ -82,6 +96,8 @@ def _convert(annotation: Any, value: Any, name: str, where: str) -> Any:
 
 
 def _convert_union(annotation: Any, value: Any, name: str, where: str) -> Any:
+    if value == NONE and type(None) in get_args(annotation):
+        return None
     for member in get_args(annotation):
         try:
             return None if member is type(None) and value is None else _convert(member, value, name, where)
@@ -126,4 +142,4 @@ def describe(annotation: Any) -> str:
 
 def _remedy(annotation: Any) -> str:
     optional = type(None) in get_args(annotation)
-    return f"give {describe(annotation)}" + (", or leave it out" if optional else "")
+    return f"give {describe(annotation)}" + (f', or "{NONE}"' if optional else "")

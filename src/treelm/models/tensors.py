@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,15 +15,16 @@ from torch import Tensor
 from treelm.errors import InputError
 from treelm.models.files import read_bytes
 
-_HASH = "sha256"
+_KEY, _HASH = "treelm", "sha256"
 
 
 def encode_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """Tensors as the bytes of a safetensors file; its metadata holds the hash of the content besides ``metadata``."""
     own = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     labels = dict(metadata or {})
-    content = safetensors.torch.save(own, metadata={"format": "pt", **labels, _HASH: content_hash(own, labels)})
-    return bytes(content)
+    note = json.dumps({**labels, _HASH: content_hash(own, labels)})
+    # One entry only: safetensors writes several in an order of its own, and equal models are to give equal files.
+    return bytes(safetensors.torch.save(own, metadata={_KEY: note}))
 
 
 def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -31,12 +33,11 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
         read_bytes(path, remedy=remedy)  # raises with the reason
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
+            metadata = json.loads((file.metadata() or {}).get(_KEY, "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise InputError(f"not a complete safetensors file ({error})", where=str(path), remedy=remedy) from None
     expected = metadata.pop(_HASH, None)
-    metadata.pop("format", None)
     if expected != content_hash(tensors, metadata):
         raise InputError("content does not match its hash: damaged or altered", where=str(path), remedy=remedy)
     return tensors, metadata

@@ -12,6 +12,7 @@ import torch.utils.deterministic
 from lightning_fabric import Fabric
 
 from treelm.errors import InputError
+from treelm.models.layers.precision import matmul_precision
 from treelm.training.config import TrainingConfig
 
 
@@ -38,6 +39,13 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         settings.fill_uninitialized_memory = fill
+
+
+@contextmanager
+def low_precision(fabric: Fabric, config: TrainingConfig) -> Iterator[None]:
+    """The forward pass in the precision of the config: autocast, and its like for hand-written gradients."""
+    with fabric.autocast(), matmul_precision("bf16" if config.precision == "bf16" else "fp32"):
+        yield
 
 
 def build_fabric(config: TrainingConfig) -> Fabric:

@@ -139,7 +139,7 @@ class Session:
         return loss, is_best
 
     def _score(self, dev: Iterable[SentenceBatch]) -> LossSum:
-        loss = evaluate(self._fabric, self.model, dev)
+        loss = evaluate(self._fabric, self.model, dev, self.config)
         if not loss.num_words:
             raise InputError("the dev data gives no words", remedy="check [data]: are all sentences filtered out?")
         if not math.isfinite(loss.nats_per_word):

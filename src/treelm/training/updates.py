@@ -14,6 +14,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Losses, SyntacticLM
 from treelm.training.config import TrainingConfig
 from treelm.training.data import split_batch
+from treelm.training.numerics import low_precision
 from treelm.training.outcomes import NonFiniteError
 
 
@@ -78,7 +79,7 @@ def make_update(
     divisor = int(batch.num_words.sum()) if config.normalise_loss == "word" else len(batch)
     loss = LossSum()
     for part in split_batch(batch, config.micro_batch_size):
-        with fabric.autocast():
+        with low_precision(fabric, config):
             losses = model.losses(part)
         if not torch.isfinite(losses.total):
             raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
@@ -98,12 +99,12 @@ def _clip(fabric: Fabric, model: SyntacticLM, optimizer: Optimizer, config: Trai
 
 
 @torch.no_grad()
-def evaluate(fabric: Fabric, model: SyntacticLM, batches: Iterable[SentenceBatch]) -> LossSum:
+def evaluate(fabric: Fabric, model: SyntacticLM, batches: Iterable[SentenceBatch], config: TrainingConfig) -> LossSum:
     """The model's own loss on dev, without dropout. The model is in training mode again afterwards."""
     loss = LossSum()
     model.eval()
     for batch in batches:
-        with fabric.autocast():
+        with low_precision(fabric, config):
             loss.add(model.losses(batch))
     model.train()
     return loss

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from treelm.errors import InputError
+from treelm.trees.normal_form import (
+    EMPTY_TAG,
+    TOP_LABELS,
+    Normalisation,
+    StrippedLabels,
+    Unchanged,
+    UnescapedWords,
+)
 from treelm.trees.tree import Tree
 
-UNKNOWN_TAG: Final = "X"
-"""Part-of-speech tag that is written when none is known."""
-TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
-"""Labels of outer brackets, which hold a tree and are no constituent."""
-EMPTY_TAG: Final = "-NONE-"
-"""Tag of traces and other words without sound."""
 MAX_PATIENCE: Final = 10_000
 """Lines that the first tree of a file may go on after a line that looks like the start of another tree."""
 
-_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_ESCAPED = re.compile("|".join(_ESCAPES))
 # Possessive quantifiers: nothing is looked at twice. Whitespace is ASCII only: a no-break space is part of a word.
 _TOKEN = re.compile(
     r"\(\s*+([^\s()]*+)(?:\s++([^\s()]++)\s*+\))?+"  # an opening bracket with its label, or a whole ``(label word)``
@@ -29,24 +28,7 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _MARGIN = re.compile(r"[ \t\r\f\v]*+(?=\()")
-_LABEL = re.compile(r"-.*|.[^-=]*|", re.DOTALL)
 _READ_ON = "or leave it out with --on-error skip"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Normalisation:
-    """What the reader does to a tree, in this order; each step can be turned off.
-
-    Cut function tags off labels (``NP-SBJ=1`` becomes ``NP``); drop words tagged ``-NONE-`` and constituents that they
-    leave empty; unwrap the outer bracket (empty, ROOT or TOP) when its only child is a constituent, and else name an
-    empty one ROOT; write ``-LRB-`` and its like as brackets, also inside words; drop part-of-speech tags.
-    """
-
-    strip_functions: bool = True
-    drop_empties: bool = True
-    unwrap: bool = True
-    unescape: bool = True
-    drop_tags: bool = True
 
 
 class BracketedTree(NamedTuple):
@@ -57,49 +39,10 @@ class BracketedTree(NamedTuple):
     line: int
 
 
-def strip_function(label: str) -> str:
-    """The label without function tags and indices: cut at the first ``-`` or ``=`` after the first character.
-
-    Labels that start with ``-`` (``-NONE-``, ``-LRB-``) stay whole.
-    """
-    match = _LABEL.match(label)
-    return match.group() if match else label
-
-
-def unescape(word: str) -> str:
-    """The word with ``-LRB-`` and its like written as brackets, wherever they stand."""
-    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word) if "-" in word else word
-
-
 class _BareWord(str):
     """A word that was not read together with its tag: its bracket is not known to be a tag until it closes."""
 
     __slots__ = ()
-
-
-class _Labels(dict[str, str]):
-    """What labels become; each is worked out once."""
-
-    def __missing__(self, label: str) -> str:
-        self[label] = stripped = strip_function(label)
-        return stripped
-
-
-class _Words(dict[str, str]):
-    """What words become; each is worked out once while the table is small."""
-
-    def __missing__(self, word: str) -> str:
-        if len(self) > 100_000:
-            self.clear()
-        self[word] = unescaped = unescape(word)
-        return unescaped
-
-
-class _Same(dict[str, str]):
-    """Labels or words that stay as they are."""
-
-    def __missing__(self, text: str) -> str:
-        return text
 
 
 _Open: TypeAlias = tuple[str, list[Tree | str]]  # label and the children so far
@@ -114,8 +57,8 @@ class BracketReader:
         self._source = source
         self._tagged = tagged
         self._steps = normalisation
-        self._labels: dict[str, str] = _Labels() if normalisation.strip_functions else _Same()
-        self._words: dict[str, str] = _Words() if normalisation.unescape else _Same()
+        self._labels: dict[str, str] = StrippedLabels() if normalisation.strip_functions else Unchanged()
+        self._words: dict[str, str] = UnescapedWords() if normalisation.unescape else Unchanged()
         self._empty_tag = EMPTY_TAG if normalisation.drop_empties else None
         self._stack: list[_Open] = []
         self._tags: list[str] = []
@@ -128,9 +71,13 @@ class BracketReader:
         self._free_layout: bool | None = None  # whether trees have lines at the margin inside; None: not known yet
         self._doubtful: list[tuple[int, str]] = []  # from a line in the first tree on that may begin another
 
-    def read(self, lines: Iterable[str]) -> Iterator[_Item]:
-        """Trees and errors in the order of the lines."""
-        yield from self._read(enumerate(lines, 1))
+    def read(self, lines: Iterable[str], first_line: int = 1) -> Iterator[_Item]:
+        """Trees and errors in the order of the lines, which are numbered from ``first_line`` on.
+
+        Each call reads by itself: the layout of what was read before plays no part.
+        """
+        self._margin, self._free_layout, self._skipping = None, None, False
+        yield from self._read(enumerate(lines, first_line))
         while self._stack:
             yield from self._close_and_retry("before the end of the file")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from treelm.errors import InputError
-from treelm.trees.bracket_reader import UNKNOWN_TAG, BracketedTree, BracketReader, Normalisation
+from treelm.trees.bracket_reader import BracketedTree, BracketReader
+from treelm.trees.normal_form import UNKNOWN_TAG, Normalisation
 from treelm.trees.tree import Tree
 
 __all__ = [
@@ -81,7 +82,28 @@ def format_tree(tree: Tree, tags: Sequence[str] | None = None, *, with_tags: boo
     :class:`InputError` for words and labels that cannot be read back: with ASCII whitespace, or empty words; raises
     ``ValueError`` when there is not one tag a word.
     """
-    remaining = None if tags is None else iter(tags)
+    remaining = iter(tags) if tags is not None else None
+
+    def preterminal(word: str) -> str:
+        if not with_tags:
+            return _written(word)
+        tag = UNKNOWN_TAG if remaining is None else next(remaining, None)
+        if tag is None:
+            raise ValueError("fewer tags than words")
+        return f"({_checked(tag, _NOT_IN_LABEL)} {_written(word)})"
+
+    text = _bracketed(tree, lambda label: _checked(label, _NOT_IN_LABEL), preterminal)
+    if remaining is not None and next(remaining, None) is not None:
+        raise ValueError("more tags than words")
+    return text
+
+
+def show_tree(tree: Tree) -> str:
+    """The tree in brackets on one line for people to read: words without tags, and anything else as it is."""
+    return _bracketed(tree, str, _escaped)
+
+
+def _bracketed(tree: Tree, write_label: Callable[[str], str], write_word: Callable[[str], str]) -> str:
     parts: list[str] = []
     todo: list[Tree | str | None] = [tree]
     while todo:
@@ -89,25 +111,22 @@ def format_tree(tree: Tree, tags: Sequence[str] | None = None, *, with_tags: boo
         if node is None:
             parts.append(")")
         elif isinstance(node, Tree):
-            parts.append(f" ({_checked(node.label, _NOT_IN_LABEL)}")
+            parts.append(f" ({write_label(node.label)}")
             todo.append(None)
             todo.extend(reversed(node.children))
-        elif not with_tags:
-            parts.append(f" {_escape(node)}")
         else:
-            tag = UNKNOWN_TAG if remaining is None else next(remaining, None)
-            if tag is None:
-                raise ValueError("fewer tags than words")
-            parts.append(f" ({_checked(tag, _NOT_IN_LABEL)} {_escape(node)})")
-    if remaining is not None and next(remaining, None) is not None:
-        raise ValueError("more tags than words")
+            parts.append(f" {write_word(node)}")
     return "".join(parts)[1:]
 
 
-def _escape(word: str) -> str:
+def _written(word: str) -> str:
     if not word:
         raise InputError("an empty word", remedy="brackets cannot hold it: give every word a form")
-    return _BRACKET.sub(lambda match: _ESCAPE[match.group()], _checked(word, _BLANK))
+    return _escaped(_checked(word, _BLANK))
+
+
+def _escaped(word: str) -> str:
+    return _BRACKET.sub(lambda match: _ESCAPE[match.group()], word)
 
 
 def _checked(text: str, forbidden: re.Pattern[str]) -> str:

@@ -39,6 +39,7 @@ def action_name(action: int, labels: Sequence[str]) -> str:
 
 def to_actions(tree: Tree, label_index: Mapping[str, int], order: Order = "top-down") -> list[int]:
     """The actions that build the tree. Raises :class:`InputError` for a label that ``label_index`` does not hold."""
+    _check_order(order)
     actions: list[int] = []
     todo: list[Tree | str | int] = [tree]
     while todo:
@@ -59,6 +60,11 @@ def to_actions(tree: Tree, label_index: Mapping[str, int], order: Order = "top-d
     return [*actions, finish_action(len(label_index))] if order == "in-order" else actions
 
 
+def _check_order(order: str) -> None:
+    if order not in ("top-down", "in-order"):
+        raise InputError(f"order {order!r}", remedy='choose "top-down" or "in-order"')
+
+
 def _open_action(label: str, label_index: Mapping[str, int]) -> int:
     index = label_index.get(label)
     if index is None:
@@ -70,6 +76,7 @@ def from_actions(
     actions: Sequence[int] | NDArray[np.integer], words: Sequence[str], labels: Sequence[str], order: Order = "top-down"
 ) -> Tree:
     """The tree that the actions build over the words; raises ``ValueError`` saying what is wrong at which action."""
+    _check_order(order)
     stack = _Stack(words, labels)
     step = stack.open_after_first_child if order == "in-order" else stack.open_before_children
     for position, action in enumerate(np.asarray(actions, dtype=np.int64).tolist()):

@@ -95,19 +95,19 @@ class Tree:
         """Equal labels over equal children."""
         if self is other:
             return True
-        return self._flat() == other._flat() if isinstance(other, Tree) else NotImplemented
+        return self.flat() == other.flat() if isinstance(other, Tree) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._flat())
+        return hash(self.flat())
 
     def __repr__(self) -> str:
         return f"Tree.parse({str(self)!r})"
 
     def __str__(self) -> str:
         """The tree in brackets on one line, words without tags: ``(S (NP dogs) (VP bark))``."""
-        from treelm.trees.brackets import format_tree
+        from treelm.trees.brackets import show_tree
 
-        return format_tree(self, with_tags=False)
+        return show_tree(self)
 
     @staticmethod
     def parse(text: str) -> Tree:
@@ -123,9 +123,9 @@ class Tree:
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Tree], tuple[tuple[str | tuple[str, int], ...]]]:
-        return _from_flat, (self._flat(),)
+        return from_flat, (self.flat(),)
 
-    def _flat(self) -> tuple[str | tuple[str, int], ...]:
+    def flat(self) -> tuple[str | tuple[str, int], ...]:
         """The preorder with a constituent as (label, number of children): no nesting, and one-to-one with trees."""
         return tuple(node if isinstance(node, str) else (node.label, len(node.children)) for node in self.preorder())
 
@@ -141,7 +141,7 @@ class Tree:
             else:
                 flat.append((str(node.label()), len(node)))
                 todo.extend(reversed(node))
-        return _from_flat(tuple(flat))
+        return from_flat(tuple(flat))
 
     def to_nltk(self) -> NltkTree:
         """The same tree as an ``nltk.Tree``; raises :class:`InputError` when nltk is not installed."""
@@ -192,8 +192,8 @@ def fold(tree: Tree, combine: Callable[[str, list[Node | str]], Node]) -> Node:
     return cast(Node, top)
 
 
-def _from_flat(flat: Sequence[str | tuple[str, int]]) -> Tree:
-    """The tree whose preorder this is: the inverse of ``Tree._flat``."""
+def from_flat(flat: Sequence[str | tuple[str, int]]) -> Tree:
+    """The tree whose preorder this is: the inverse of ``Tree.flat``."""
     done: list[Tree | str] = []
     for item in reversed(flat):
         done.append(item if isinstance(item, str) else Tree(item[0], _take(done, item[1])))

@@ -1,11 +1,13 @@
 """The RNNG straight from its equations: one derivation, one item and one action at a time.
 
 It is the oracle of the fast forms and shares nothing with them but the parameters of a model. States are never changed:
-``apply`` gives a new one, so a search can branch.
+``apply`` gives a new one, so a search can branch. ``drop`` stands where dropout stands: it is the identity, or any
+function of a vector.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,15 +39,16 @@ class State:
 
 
 class PlainRNNG:
-    def __init__(self, model: RNNG) -> None:
+    def __init__(self, model: RNNG, drop: Callable[[Tensor], Tensor] = lambda vector: vector) -> None:
         self.model = model
+        self.drop = drop
         self.config = model.config
         self.num_labels = len(model.labels)
         self.finish = FIRST_LABEL + self.num_labels
         self.ends_word = model.vocabulary.ends_word.tolist()
 
     def initial(self) -> State:
-        vector = self.model.initial_embedding
+        vector = self.drop(self.model.initial_embedding)
         zero = vector.new_zeros(self.config.hidden_size)
         below = Item("none", vector, tuple((zero, zero) for _ in self.model.stack))
         return self._push(State(stack=()), below, Item("initial", vector, ()))
@@ -84,7 +87,7 @@ class PlainRNNG:
         assert action in self.valid(state)
         if action == SHIFT:
             is_unfinished = not self.ends_word[token]
-            item = Item("word", self.model.word_embedding[token], (), is_unfinished=is_unfinished)
+            item = Item("word", self.drop(self.model.word_embedding[token]), (), is_unfinished=is_unfinished)
             return self._push(replace(state, in_word=is_unfinished, num_consecutive=0), state.stack[-1], item)
         if action == REDUCE:
             return self._reduce(state)
@@ -92,7 +95,8 @@ class PlainRNNG:
             return replace(state, is_finished=True)
         state = replace(state, num_open=state.num_open + 1, num_consecutive=state.num_consecutive + 1)
         label = action - FIRST_LABEL
-        return self._push(state, state.stack[-1], Item("open", self.model.label_embedding[label], (), label))
+        item = Item("open", self.drop(self.model.label_embedding[label]), (), label)
+        return self._push(state, state.stack[-1], item)
 
     def _reduce(self, state: State) -> State:
         in_order = self.config.order == "in-order"
@@ -104,7 +108,8 @@ class PlainRNNG:
         stack = list(state.stack)
         children = []
         if self.config.composition == "none":
-            return self._push(state, stack[-1], Item("constituent", self.model.composition.reduce_embedding, ()))
+            vector = self.drop(self.model.composition.reduce_embedding)
+            return self._push(state, stack[-1], Item("constituent", vector, ()))
         while stack[-1].kind != "open":
             children.insert(0, stack.pop())
         opened = stack.pop()
@@ -120,7 +125,7 @@ class PlainRNNG:
         states, x = [], item.vector
         for weights, (h, c) in zip(self.model.stack, below.states, strict=True):
             states.append(lstm_step(weights, x, h, c))
-            x = states[-1][0]
+            x = self.drop(states[-1][0])
         output = (self.model.output.weight @ x + self.model.output.bias).relu()
         return replace(state, stack=(*state.stack, replace(item, states=tuple(states))), output=output)
 
@@ -128,7 +133,7 @@ class PlainRNNG:
         composition = self.model.composition
         forward = run_lstm(composition.forward_lstm, [opened.vector, *children])[-1]
         backward = run_lstm(composition.backward_lstm, [opened.vector, *reversed(children)])[-1]
-        return (composition.output.weight @ torch.cat([forward, backward]) + composition.output.bias).relu()
+        return (composition.output.weight @ self.drop(torch.cat([forward, backward])) + composition.output.bias).relu()
 
     def _compose_attention(self, opened: Item, children: list[Tensor], output: Tensor) -> Tensor:
         composition = self.model.composition
@@ -137,8 +142,8 @@ class PlainRNNG:
         states = [torch.cat(pair) for pair in zip(forward, backward, strict=True)]
         query = composition.query.weight @ torch.cat([composition.label_query[opened.label], output])
         weights = torch.stack([h @ query for h in states]).softmax(0)
-        m = sum(weight * h for weight, h in zip(weights, states, strict=True))
-        t = composition.label_vector[opened.label]
+        m = self.drop(sum(weight * h for weight, h in zip(weights, states, strict=True)))
+        t = self.drop(composition.label_vector[opened.label])
         gate = (composition.gate.weight @ torch.cat([t, m]) + composition.gate.bias).sigmoid()
         return (composition.output.weight @ (gate * t + (1 - gate) * m) + composition.output.bias).relu()
 

@@ -1,18 +1,33 @@
 """The fast form against the plain one: loss and all gradients."""
 
+import math
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from tests.models.rnng.plain import PlainRNNG
-from tests.models.rnng.worlds import Node, Symbols, as_batch, build_model, in_order, random_tree, symbols, top_down
+from tests.models.rnng.plain import SHIFT, PlainRNNG, State
+from tests.models.rnng.worlds import (
+    Node,
+    Symbols,
+    as_batch,
+    build_model,
+    in_order,
+    random_tree,
+    symbols,
+    top_down,
+    tree_of,
+)
+from treelm.errors import InputError
+from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng.network import RNNG
 
 VARIANTS = [
     pytest.param(order, composition, num_layers, num_unfinished, id=f"{order}-{composition}-{num_layers}-{unit}")
     for order in ("top-down", "in-order")
-    for composition in ("lstm", "none")
+    for composition in ("lstm", "attention", "none")
     for num_layers in (1, 2)
     for unit, num_unfinished in (("words", 0), ("subwords", 3))
 ]
@@ -28,8 +43,8 @@ def random_trees(vocabulary: Symbols, count: int, *, seed: int = 1) -> list[Node
     return trees[4 : 5 + 1] if count == 1 else trees[:count]
 
 
-def plain_losses(model: RNNG, trees: list[Node]) -> tuple[torch.Tensor, torch.Tensor]:
-    plain = PlainRNNG(model)
+def plain_losses(model: RNNG, trees: list[Node], **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    plain = PlainRNNG(model, **options)
     pairs = []
     for tree in trees:
         is_top_down = model.config.order == "top-down"
@@ -60,3 +75,183 @@ def test_loss_and_gradients_equal_the_step_by_step_form(
     for name, found in gradients(model, losses.total).items():
         scale = max(float(expected[name].abs().max()), 1e-12)
         assert float((found - expected[name]).abs().max()) <= 1e-10 * scale, name
+
+
+@pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
+def test_dropout_stands_where_the_plain_form_has_it(
+    order: str, composition: str, num_layers: int, num_unfinished: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With every dropout replaced by a factor, the two forms agree only if the factors stand at the same places."""
+    vocabulary = Symbols(9, num_unfinished)
+    model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers, dropout=0.5)
+    monkeypatch.setattr(RNNG, "_drop", lambda self, units: 0.7 * units)
+    trees = random_trees(vocabulary, 7)
+    expected = sum(plain_losses(model, trees, drop=lambda vector: 0.7 * vector))
+    found = model.losses(as_batch(trees, vocabulary)).total
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=0)
+    wanted = gradients(model, expected)
+    for name, gradient in gradients(model, found).items():
+        torch.testing.assert_close(gradient, wanted[name], rtol=1e-8, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+def test_gradient_with_dropout_is_that_of_the_loss_with_the_same_masks(composition: str) -> None:
+    vocabulary = Symbols(9)
+    model = build_model(vocabulary, composition=composition, num_layers=2, dropout=0.4)
+    batch = as_batch(random_trees(vocabulary, 7), vocabulary)
+
+    def loss() -> torch.Tensor:
+        torch.manual_seed(5)
+        return model.losses(batch).total
+
+    found = gradients(model, loss())
+    step = 1e-6
+    for name, parameter in model.named_parameters():
+        direction = torch.randn_like(parameter)
+        with torch.no_grad():
+            parameter += step * direction
+            above = loss()
+            parameter -= 2 * step * direction
+            below = loss()
+            parameter += step * direction
+        torch.testing.assert_close((found[name] * direction).sum(), (above - below) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+def test_dropout_varies_in_training_only(composition: str) -> None:
+    vocabulary = Symbols(9)
+    model = build_model(vocabulary, composition=composition, num_layers=2, dropout=0.4)
+    batch = as_batch(random_trees(vocabulary, 7), vocabulary)
+    assert model.losses(batch).total != model.losses(batch).total
+    model.eval()
+    assert model.losses(batch).total == model.losses(batch).total
+
+
+@pytest.mark.parametrize(("order", "composition", "num_layers", "num_unfinished"), VARIANTS)
+def test_a_sentence_does_not_depend_on_its_batch(
+    order: str, composition: str, num_layers: int, num_unfinished: int
+) -> None:
+    vocabulary = Symbols(9, num_unfinished)
+    model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers)
+    trees = random_trees(vocabulary, 20)
+    together = model.tree_log_probs(as_batch(trees, vocabulary))
+    alone = torch.cat([model.tree_log_probs(as_batch([tree], vocabulary)) for tree in trees])
+    torch.testing.assert_close(together, alone, rtol=1e-12, atol=0)
+    torch.testing.assert_close(-together.sum(), model.losses(as_batch(trees, vocabulary)).total, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+@pytest.mark.parametrize("num_unfinished", [0, 1])
+def test_all_trees_and_the_unfinished_mass_sum_to_one(order: str, composition: str, num_unfinished: int) -> None:
+    """Every derivation of up to 9 actions, over two symbols and one label, in bounds that bind."""
+    bounds = {"max_open": 2, "max_consecutive": 2}
+    model = build_model(Symbols(2, num_unfinished), num_labels=1, order=order, composition=composition, **bounds)
+    plain = PlainRNNG(model)
+    trees, unfinished = [], 0.0
+    todo = [(plain.initial(), 0.0, [], [])]
+    while todo:
+        state, log_p, actions, tokens = todo.pop()
+        if state.is_finished:
+            trees.append(tree_of(actions, tokens, model))
+        elif len(actions) == 9:
+            unfinished += math.exp(log_p)
+        else:
+            todo += successors(plain, state, log_p, actions, tokens)
+    finished = model.tree_log_probs(as_batch(trees, model.vocabulary)).exp().sum()
+    assert len(trees) > 100
+    assert 0.01 < finished < 0.999
+    assert abs(float(finished) + unfinished - 1) < 1e-9
+
+
+@torch.no_grad()
+def successors(plain: PlainRNNG, state: State, log_p: float, actions: list[int], tokens: list[int]) -> list[Any]:
+    found: list[Any] = []
+    for action, log_p_action in plain.action_log_probs(state).items():
+        if action != SHIFT:
+            found.append((plain.apply(state, action), log_p + float(log_p_action), [*actions, action], tokens))
+            continue
+        for token, log_p_word in enumerate(plain.word_log_probs(state).tolist()):
+            log_p_both = log_p + float(log_p_action) + log_p_word
+            found.append((plain.apply(state, SHIFT, token), log_p_both, [*actions, SHIFT], [*tokens, token]))
+    return found
+
+
+def test_counts_of_a_batch() -> None:
+    vocabulary = Symbols(9, 3)
+    trees: list[Node] = [(0, [0, 1, 8]), (1, [7, (0, [8])])]
+    losses = build_model(vocabulary).losses(as_batch(trees, vocabulary))
+    assert (losses.num_words, losses.num_sentences) == (3, 2)
+    assert losses.terms["word"].count == 5
+    assert losses.terms["action"].count == 5 + 6
+    assert losses.total.dtype == torch.float64
+
+
+def test_evaluation_without_gradient_gives_the_same_losses() -> None:
+    vocabulary = Symbols(9)
+    model = build_model(vocabulary)
+    batch = as_batch(random_trees(vocabulary, 7), vocabulary)
+    expected = model.losses(batch).total
+    with torch.no_grad():
+        found = model.losses(batch).total
+    assert not found.requires_grad
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+@pytest.mark.parametrize(
+    ("bounds", "found"),
+    [({"max_open": 2}, "more than 2 open"), ({"max_consecutive": 2}, "more than 2 consecutive")],
+)
+def test_a_tree_beyond_the_bounds_is_named(order: str, bounds: dict[str, int], found: str) -> None:
+    vocabulary = Symbols(9)
+    unary: Node = (0, [(1, [(2, [5])])])
+    model = build_model(vocabulary, order=order, **bounds)
+    if order == "in-order" and "max_open" in bounds:
+        unary = (0, [4, (1, [5, (2, [6, 7])])])
+    with pytest.raises(InputError, match=rf"trees.ptb:2: {found}"):
+        model.losses(as_batch([(0, [1, 2]), unary], vocabulary))
+
+
+def test_a_batch_without_trees_is_refused() -> None:
+    vocabulary = Symbols(9)
+    batch = replace(as_batch([(0, [1])], vocabulary), actions=None, action_offsets=None)
+    with pytest.raises(InputError, match="without a tree"):
+        build_model(vocabulary).losses(batch)
+
+
+def test_a_word_that_a_bracket_splits_is_refused() -> None:
+    vocabulary = Symbols(9, 3)
+    for order in ("top-down", "in-order"):
+        with pytest.raises(InputError, match=r"trees.ptb:1"):
+            build_model(vocabulary, order=order).losses(as_batch([(0, [1, (1, [8])])], vocabulary))
+
+
+@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+def test_a_batch_without_inner_constituents_has_gradients(composition: str) -> None:
+    vocabulary = Symbols(9)
+    model = build_model(vocabulary, composition=composition, dropout=0.1)
+    trees: list[Node] = [(0, [1, 2]), (1, [3])]
+    model.losses(as_batch(trees, vocabulary)).total.backward()
+    assert model.word_embedding.grad is not None
+    assert model.word_embedding.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+def test_bf16_products_change_little(order: str, composition: str) -> None:
+    vocabulary = Symbols(9)
+    sizes = {"embedding_size": 32, "hidden_size": 32, "num_layers": 2}
+    model = build_model(vocabulary, dtype=torch.float32, order=order, composition=composition, **sizes)
+    for parameter in model.parameters():
+        parameter.data *= 0.2
+    batch = as_batch(random_trees(vocabulary, 20), vocabulary)
+    exact = model.losses(batch).total
+    with matmul_precision("bf16"):
+        rounded = model.losses(batch).total
+    assert rounded.item() != exact.item()
+    torch.testing.assert_close(rounded, exact, rtol=1e-3, atol=0)
+    wanted = gradients(model, exact)
+    for name, found in gradients(model, rounded).items():
+        assert found.dtype == torch.float32
+        assert (found - wanted[name]).norm() < 0.05 * wanted[name].norm(), name

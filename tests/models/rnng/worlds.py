@@ -89,6 +89,31 @@ def in_order(node: Node, vocabulary: Vocabulary) -> list[int]:
     return [*before, FIRST_LABEL + label, *after, REDUCE]
 
 
+def tree_of(actions: Sequence[int], tokens: Sequence[int], model: RNNG) -> Node:
+    """The tree that a derivation in the model's own order builds."""
+    ends_word, is_in_order = model.vocabulary.ends_word, model.config.order == "in-order"
+    stack: list[Node | None] = []  # None marks where a constituent begins; its label is kept apart
+    labels: list[int] = []
+    coming = iter(tokens)
+    for action in actions:
+        if action == SHIFT:
+            stack.append(next(coming))
+        elif action == REDUCE:
+            start = len(stack) - 1 - stack[::-1].index(None)
+            stack[start:] = [(labels.pop(), list(stack[start + 1 :]))]
+        elif action < FIRST_LABEL + len(model.labels):
+            corner = len(stack)
+            if is_in_order:
+                corner -= 1
+                while corner and isinstance(stack[corner - 1], int) and not ends_word[stack[corner - 1]]:
+                    corner -= 1
+            stack.insert(corner, None)
+            labels.append(action - FIRST_LABEL)
+    (tree,) = stack
+    assert tree is not None
+    return tree
+
+
 def symbols(node: Node) -> list[int]:
     return [node] if isinstance(node, int) else [token for child in node[1] for token in symbols(child)]
 

@@ -53,8 +53,10 @@ def _softmax_into(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def summed_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """Sum over rows of -log softmax(hidden @ weight^T + bias)[target], a float64 scalar in nats.
 
-    hidden (n, E), weight (V, E), bias (V), targets (n,). Use it only where gradients are wanted: it computes them.
+    hidden (n, E), weight (V, E), bias (V), targets (n,).
     """
+    if not torch.is_grad_enabled():
+        return -target_log_probs(hidden, weight, bias, targets).sum()
     total: Tensor = _SummedCrossEntropy.apply(hidden, weight, bias, targets)  # type: ignore[no-untyped-call]
     return total
 
@@ -63,7 +65,7 @@ def summed_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: 
 def target_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """log softmax(hidden @ weight^T + bias)[target] of every row, without gradient: float64 (n,) in nats."""
     chunks = []
-    for rows, wanted in zip(hidden.split(CHUNK_ROWS), targets.split(CHUNK_ROWS), strict=True):
+    for rows, wanted in zip(torch.split(hidden, CHUNK_ROWS), torch.split(targets, CHUNK_ROWS), strict=True):
         logits = torch.addmm(bias, rows, weight.T)
         chunks.append(logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(1).double())
     return torch.cat(chunks) if chunks else hidden.new_zeros(0, dtype=torch.float64)

@@ -132,7 +132,7 @@ def _weight_gradient(d_gates: Tensor, inputs: Tensor, steps: Tensor, dtype: torc
     """Gradients of a weight (4E, 2E) and bias (4E) from the steps that used them."""
     d_weight = d_gates.new_zeros(d_gates.shape[1], inputs.shape[1])
     d_bias = d_gates.new_zeros(d_gates.shape[1])
-    for some in steps.split(OUTER_ROWS):
+    for some in torch.split(steps, OUTER_ROWS):
         d_some = d_gates.index_select(0, some)
         add_outer(d_weight, d_some, inputs.index_select(0, some), dtype=dtype)
         d_bias += d_some.sum(0)

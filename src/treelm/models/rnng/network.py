@@ -17,6 +17,7 @@ from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.lstm_sweep import sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.rnng.attention_sweep import Dropped, attention_outputs
 from treelm.models.rnng.compose_sweep import compose
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
@@ -62,6 +63,11 @@ class RNNG(SyntacticLM):
     def config(self) -> RNNGConfig:
         """The sizes and the variant that this network was built from."""
         return self._config
+
+    @property
+    def stack_layers(self) -> list[LSTMWeights]:
+        """The layers of the stack LSTM, lowest first."""
+        return [layer for layer in self.stack if isinstance(layer, LSTMWeights)]
 
     @property
     def num_actions(self) -> int:
@@ -110,13 +116,27 @@ class RNNG(SyntacticLM):
 
     def _outputs(self, plan: BatchPlan) -> Tensor:
         """o = ReLU(W drop(h_top) + b) in every context: (T, E)."""
-        hidden = self._vectors(plan).index_select(0, plan.vectors)
-        for layer, lstm in enumerate(self.stack):
-            assert isinstance(lstm, LSTMWeights)
+        vectors = self._vectors(plan)
+        if isinstance(self.composition, AttentionComposition):
+            return self._attention_outputs(plan, vectors)
+        hidden = vectors.index_select(0, plan.vectors)
+        for layer, lstm in enumerate(self.stack_layers):
             inputs = hidden if layer == 0 else self._drop(hidden)
             projected = linear(inputs, lstm.weight_input, lstm.bias)
             hidden = sweep_lstm(projected, lstm.weight_hidden, plan.below, plan.offsets)
         return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
+
+    def _attention_outputs(self, plan: BatchPlan, vectors: Tensor) -> Tensor:
+        assert isinstance(self.composition, AttentionComposition)
+        assert plan.attention is not None
+        label_vectors = self._drop(self.composition.label_vector.index_select(0, plan.attention.labels))
+        dropped = None
+        if self._drops:
+            states = [self._mask(len(plan.actions), self.config.hidden_size) for _ in self.stack]
+            dropped = Dropped(states=states, attended=self._mask(plan.num_reduce, self.config.embedding_size))
+        return attention_outputs(
+            vectors, self.composition, self.stack_layers, self.output, dropped, label_vectors, plan.attention
+        )
 
     def _vectors(self, plan: BatchPlan) -> Tensor:
         """The vector of every item: initial ones, words, labels, then what REDUCE pushes."""
@@ -129,13 +149,16 @@ class RNNG(SyntacticLM):
             given.append(self.composition.reduce_embedding.expand(plan.num_reduce, -1))
         vectors = self._drop(torch.cat(given))
         if isinstance(self.composition, LSTMComposition) and plan.composition is not None:
-            kept = self._drop(vectors.new_ones(plan.num_reduce, 2 * vectors.shape[1])) if self._drops else None
+            kept = self._mask(plan.num_reduce, 2 * self.config.embedding_size) if self._drops else None
             return compose(vectors, self.composition, kept, plan.composition)
         return vectors
 
     @property
     def _drops(self) -> bool:
         return self.training and self.config.dropout > 0
+
+    def _mask(self, rows: int, size: int) -> Tensor:
+        return self._drop(self.word_bias.new_ones(rows, size))
 
     def _drop(self, units: Tensor) -> Tensor:
         return functional.dropout(units, self.config.dropout, self.training)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,18 +11,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.models.rnng import compose_sweep
+from treelm.models.rnng import attention_sweep, compose_sweep
+from treelm.models.rnng.attention_graph import build_graph
+from treelm.models.rnng.attention_sweep import plan_attention
 from treelm.models.rnng.chains import Chains, chain_families, select_families
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.structure import Derivations, derive, require_valid, stack_contexts
-from treelm.models.rnng.validity import FIRST_LABEL, REDUCE, SHIFT
+from treelm.models.rnng.structure import Derivations, Stacks, derive, require_valid, stack_contexts
+from treelm.models.rnng.validity import FIRST_LABEL, SHIFT
 
 IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchPlan:
-    """A batch, ready for computing. T contexts stand in the stack LSTM's schedule order, B of them start a sentence."""
+    """A batch, ready for computing. B of the T contexts start a sentence.
+
+    Contexts stand in the schedule order of the stack LSTM or, with attention composition, in the order of actions.
+    """
 
     num_sentences: int
     tokens: Tensor  # (W,)
@@ -35,7 +41,8 @@ class BatchPlan:
     shifts: Tensor  # (W,) contexts in which a word comes next
     words: Tensor  # (W,) which word it is
     sentence: Tensor  # (T,)
-    composition: compose_sweep.Plan | None
+    composition: compose_sweep.Plan | None = None
+    attention: attention_sweep.Plan | None = None
 
 
 def plan_batch(
@@ -47,27 +54,29 @@ def plan_batch(
     stacks = stack_contexts(derivations, composes=config.composition != "none")
     is_label = (derivations.actions >= FIRST_LABEL) & (derivations.actions < FIRST_LABEL + num_labels)
     pushes = ~np.roll(derivations.is_start, -1)
-    pushed_by_reduce = np.flatnonzero(pushes & (derivations.actions == REDUCE))
-    chains = None
-    if config.composition == "lstm":
-        chains = chain_families(select_families(derivations.families, pushes[derivations.families.reduce]), len(pushes))
-        pushed_by_reduce = chains.reduce
-    vector_of_action = _number_vectors(derivations, is_label, pushed_by_reduce)
-    order = stacks.schedule.order
-    vectors = np.where(derivations.is_start, derivations.sentence, np.roll(vector_of_action, 1))[order]
+    families = select_families(derivations.families, pushes[derivations.families.reduce])
+    chains = chain_families(families, len(pushes)) if config.composition == "lstm" else None
+    vector_of_action = _number_vectors(derivations, is_label, chains.reduce if chains else families.reduce)
+    vector_of_context = np.where(derivations.is_start, derivations.sentence, np.roll(vector_of_action, 1))
+    order, attention = stacks.schedule.order, None
+    if config.composition == "attention":
+        graph = build_graph(derivations, families, _below_contexts(stacks))
+        labels = derivations.actions - FIRST_LABEL
+        attention = plan_attention(graph, vector_of_context, vector_of_action, labels, device)
+        order = np.arange(len(order))
     actions = derivations.actions[order]
     shifts = np.flatnonzero(actions == SHIFT)
     word_index = np.cumsum(derivations.actions == SHIFT) - 1
 
-    def put(array: NDArray[np.generic]) -> Tensor:
+    def put(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(device)
 
     return BatchPlan(
         num_sentences=len(batch),
         tokens=put(batch.tokens),
         labels=put(derivations.actions[is_label] - FIRST_LABEL),
-        num_reduce=len(pushed_by_reduce),
-        vectors=put(vectors),
+        num_reduce=len(families.reduce),
+        vectors=put(vector_of_context[order]),
         below=put(stacks.below),
         offsets=stacks.schedule.offsets.tolist(),
         actions=put(actions),
@@ -76,7 +85,17 @@ def plan_batch(
         words=put(batch.tokens[word_index[order[shifts]]]),
         sentence=put(derivations.sentence[order]),
         composition=_plan_composition(chains, vector_of_action, device) if chains else None,
+        attention=attention,
     )
+
+
+def _below_contexts(stacks: Stacks) -> IntArray:
+    """The context right below every context (T,), -1 for a start."""
+    order = stacks.schedule.order
+    below = np.full(len(order), -1)
+    num_starts = len(order) - len(stacks.below)
+    below[order[num_starts:]] = order[stacks.below]
+    return below
 
 
 def _number_vectors(derivations: Derivations, is_label: NDArray[np.bool_], reduces: IntArray) -> IntArray:

@@ -144,7 +144,7 @@ def _configurations(
     # NT actions since the last interruption: what was counted there is subtracted; sentences start afresh.
     counted = np.maximum.accumulate(np.where(interrupts, labels_after, 0))
     before_start = np.maximum.accumulate(np.where(is_start, labels_after - is_label, 0))
-    consecutive_after = labels_after - np.maximum(counted, before_start)
+    consecutive_after: IntArray = labels_after - np.maximum(counted, before_start)
     top_after = np.where(is_shift, WORD, np.where(is_label, OPEN, CONSTITUENT))
     in_word_after = np.zeros(len(actions), np.bool_)
     in_word_after[is_shift] = ~ends_word

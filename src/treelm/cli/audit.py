@@ -1,0 +1,55 @@
+"""``treelm audit``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import islice
+
+from treelm.cli.arguments import parse
+from treelm.cli.files import InputFile, InputOptions, RunFolder, read_input
+from treelm.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(InputOptions):
+    """Check that a model keeps the contract of a left-to-right language model.
+
+    Causality: log p of a prefix does not change, bit for bit, when later words do. Normalisation: probabilities sum to
+    one. Batch invariance: batch-mates change nothing. Incremental: word by word and all at once agree.
+    Exit code 0 if all checks that apply pass, else 1.
+
+    Example: treelm audit runs/demo
+    """
+
+    run: RunFolder
+    """Folder of a trained model."""
+    file: InputFile = ""
+    """Sentences to check with; without a file, some of the packaged gum-open."""
+    num_sentences: int = 6
+    """How many of them, from the start."""
+    seed: int = 1
+    """Seed of the cuts and changes."""
+    json: bool = False
+    """Write the report as JSON."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(Arguments, "audit", arguments)
+    from treelm.evaluation.audit import audit
+    from treelm.inference.loading import load
+
+    lm = load(options.run)
+    report = audit(lm, _sentences(options), seed=options.seed, enumerate_all=getattr(lm, "probability_mass", None))
+    print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
+    return 0 if report.passed else 1
+
+
+def _sentences(options: Arguments) -> list[tuple[str, ...]]:
+    from treelm.corpora.catalog import find_corpus
+
+    path = options.file or str(find_corpus("gum-open").path("dev"))
+    skipped: list[InputError] = []
+    words = (sentence.words for sentence in read_input(path, options, skipped) if len(sentence.words) <= 20)
+    return list(islice(words, options.num_sentences))

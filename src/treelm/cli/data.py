@@ -1,0 +1,100 @@
+"""``treelm data``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from treelm.cli.arguments import note, parse
+from treelm.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """Corpora: the packaged one, downloads that you name in your catalogue, and your own files.
+
+    list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
+    actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
+
+    Example: treelm data show gum-open
+    Example: treelm data statistics gum-open
+    """
+
+    action: Annotated[tyro.conf.Positional[Literal["list", "show", "statistics", "prepare"]], tyro.conf.arg()] = "list"
+    """What to do."""
+    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME|FILE")] = ()
+    """Names of corpora, or files."""
+    format: Literal["auto", "brackets", "conllu", "text"] = "auto"
+    """What the files hold."""
+    tags: Literal["present", "absent"] = "present"
+    """Whether brackets hold a part-of-speech tag over each word."""
+    on_error: Literal["raise", "skip"] = "raise"
+    """skip: leave bad sentences out and report them."""
+    out: str = ""
+    """Folder of the prepared corpus."""
+    workers: int | None = None
+    """Processes that read in parallel; without it, as many as pay."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(Arguments, "data", arguments)
+    if options.action != "list" and not options.names:
+        raise InputError(f"nothing to {options.action}", remedy=f"treelm data {options.action} NAME, such as gum-open")
+    return {"list": _list, "show": _show, "statistics": _statistics, "prepare": _prepare}[options.action](options)
+
+
+def _list(options: Arguments) -> int:
+    from treelm.corpora.catalog import corpus_entry, corpus_names
+
+    for name in corpus_names():
+        entry = corpus_entry(name)
+        print(name, entry.licence, entry.description, sep="\t")
+    return 0
+
+
+def _show(options: Arguments) -> int:
+    from treelm.corpora.catalog import show
+
+    print("\n".join(show(name) for name in options.names), end="")
+    return 0
+
+
+def _statistics(options: Arguments) -> int:
+    from rich.console import Console
+
+    from treelm.corpora.data_config import DataConfig, prepared_split
+    from treelm.corpora.catalog import corpus_entry, corpus_names
+    from treelm.figures.statistics import statistics_table
+
+    columns = {}
+    for name in options.names:
+        if name in corpus_names() or Path(name).is_dir():
+            config = DataConfig(corpus=name, format=options.format, tags=options.tags, on_error=options.on_error)
+            columns |= {f"{name} {split}": prepared_split(config, split) for split in corpus_entry(name).splits}
+        else:
+            config = DataConfig(train=name, format=options.format, tags=options.tags, on_error=options.on_error)
+            columns[name] = prepared_split(config, "train", workers=options.workers)
+    Console(width=None if sys.stdout.isatty() else 160).print(statistics_table(columns))
+    return 0
+
+
+def _prepare(options: Arguments) -> int:
+    from treelm.corpora.preparing import prepare
+    from treelm.corpora.readers import ReadOptions
+
+    if not options.out:
+        raise InputError("no folder for the prepared corpus", remedy="add --out FOLDER")
+    corpus = prepare(
+        list(options.names),
+        Path(options.out),
+        options=ReadOptions(format=options.format, tags=options.tags),
+        on_error=options.on_error,
+        workers=options.workers,
+    )
+    note(f"{len(corpus):,} sentences, {corpus.num_tokens:,} tokens in {options.out}")
+    return 0

@@ -1,0 +1,121 @@
+"""``treelm evaluate``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from treelm.cli.arguments import note, parse
+from treelm.cli.files import report_skipped
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.evaluation.runs import Judgement
+    from treelm.training.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """Perplexity and F1 of a run, beside trivial baselines; or EVALB scores of one bracket file against another.
+
+    Example: treelm evaluate runs/demo --split test
+    Example: treelm evaluate runs/demo --data my-treebank.ptb other.conllu
+    Example: treelm evaluate --gold gold.ptb --predicted parsed.ptb --params COLLINS.prm
+    """
+
+    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")] = ""
+    """Folder of a trained model."""
+    split: tuple[Literal["train", "dev", "test"], ...] = ()
+    """Splits of the run's own corpus; without it and --data, what the recipe's [evaluation] names."""
+    data: tuple[str, ...] = ()
+    """Treebank files instead of the run's own corpus."""
+    action_beam: int | None = None
+    """Hypotheses kept between actions; without it, as in the recipe (so also the next four)."""
+    word_beam: int | None = None
+    """Hypotheses kept between words."""
+    fast_track: int | None = None
+    """Best SHIFTs that enter the word beam past the action beam."""
+    max_sentences: int | None = None
+    """Only so many sentences of each split, the first ones."""
+    on_error: Literal["raise", "skip"] = "raise"
+    """skip: leave bad sentences out, report them at the end, exit with code 3."""
+    trees: str = ""
+    """Folder to write gold and predicted trees into, as SPLIT.gold.ptb and SPLIT.predicted.ptb."""
+    gold: str = ""
+    """Bracket file with the right trees, one a line."""
+    predicted: str = ""
+    """Bracket file to score against it."""
+    params: str = "collins"
+    """EVALB parameter file, or the name of a built-in one: collins, new."""
+    sentences: bool = False
+    """With --gold: print a row for every sentence too."""
+    json: bool = False
+    """Write the figures as JSON, unrounded."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(Arguments, "evaluate", arguments)
+    if bool(options.gold) != bool(options.predicted) or bool(options.run) == bool(options.gold):
+        raise InputError("cannot tell what to evaluate", remedy="give RUN, or --gold FILE --predicted FILE")
+    return _evaluate_files(options) if options.gold else _evaluate_run(options)
+
+
+def _evaluate_files(options: Arguments) -> int:
+    from treelm.evaluation.bracketing_report import as_json, as_text
+    from treelm.evaluation.evaluate import evaluate_files
+    from treelm.evaluation.parameters import find_parameters
+
+    result = evaluate_files(Path(options.gold), Path(options.predicted), find_parameters(options.params))
+    if options.json:
+        print(json.dumps(as_json(result, sentences=options.sentences), indent=2))
+    else:
+        print(as_text(result, sentences=options.sentences))
+    return 0
+
+
+def _evaluate_run(options: Arguments) -> int:
+    from rich.console import Console
+
+    from treelm.evaluation.report import as_table
+    from treelm.evaluation.runs import evaluate_run
+    from treelm.training.run import load_run_recipe
+
+    recipe = _with_settings(load_run_recipe(options.run), options)
+    skipped: list[InputError] = []
+    judgements = evaluate_run(
+        Path(options.run), recipe, files=options.data, skipped=skipped if options.on_error == "skip" else None
+    )
+    if options.trees:
+        _write_trees(Path(options.trees), judgements)
+    results = [judgement.result for judgement in judgements]
+    if options.json:
+        print(json.dumps([result.to_json() for result in results], indent=2))
+    else:
+        Console().print(as_table(results, title=f"{options.run}: {results[0].system}"))
+    return report_skipped(skipped)
+
+
+def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
+    names = ("action_beam", "word_beam", "fast_track", "max_sentences")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    splits = {"splits": options.split} if options.split else {}
+    return replace(recipe, evaluation=replace(recipe.evaluation, **given, **splits))
+
+
+def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
+    from treelm.trees.brackets import format_tree
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for judgement in judgements:
+        split = Path(judgement.result.split).name
+        gold = [format_tree(one.tree, one.tags) for one in judgement.sentences if one.tree is not None]
+        predicted = [format_tree(analysis.tree) for analysis in judgement.analyses]
+        for kind, trees in (("gold", gold), ("predicted", predicted)):
+            path = folder / f"{split}.{kind}.ptb"
+            path.write_text("\n".join(trees) + "\n", encoding="utf-8")
+            note(f"wrote {path}")

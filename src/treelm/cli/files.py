@@ -1,0 +1,92 @@
+"""Input and output of the verbs that read a file and write a file: streams, bad sentences, metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import tyro
+
+from treelm.cli.arguments import note
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+
+EXIT_OK = 0
+EXIT_SKIPPED = 3
+"""Some sentences were left out by ``--on-error skip``; the rest is complete."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """How the input is read."""
+
+    format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    """What the file holds. auto: by its name; standard input is text."""
+    tags: Literal["present", "absent"] = "present"
+    """Whether brackets hold a part-of-speech tag over each word."""
+    on_error: Literal["raise", "skip"] = "raise"
+    """raise: stop at the first bad sentence. skip: leave it out, report all at the end, exit with code 3."""
+
+
+def read_input(
+    path: str, options: InputOptions, skipped: list[InputError], *, empty_lines: bool = False
+) -> Iterator[Sentence]:
+    """The sentences of a file or of standard input; bad ones go to ``skipped`` if the options say so."""
+    format: Any = "text" if path == "-" and options.format == "auto" else options.format
+    return read_sentences(
+        path,
+        format=format,
+        tags=options.tags,
+        empty_lines=empty_lines,
+        on_error=options.on_error,
+        skipped=skipped if options.on_error == "skip" else None,
+    )
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[IO[str]]:
+    """Standard output for ``-``; else a file that appears under its name only when it is complete."""
+    if path == "-":
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"no folder {target.parent}", remedy="make it first, or write to -")
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_metadata(path: str, metadata: dict[str, Any]) -> None:
+    """Write a JSON file beside an output file (``out.tsv`` -> ``out.tsv.json``); nothing for standard output."""
+    if path != "-":
+        with open_output(f"{path}.json") as stream:
+            json.dump(metadata, stream, indent=2, ensure_ascii=False)
+            stream.write("\n")
+
+
+def report_skipped(skipped: Iterable[InputError]) -> int:
+    """Name every sentence that was left out; the exit code that says whether there was one."""
+    errors = list(skipped)
+    for error in errors:
+        note(f"skipped: {error}")
+    if errors:
+        note(f"{len(errors)} sentence{'s' * (len(errors) > 1)} left out")
+    return EXIT_SKIPPED if errors else EXIT_OK
+
+
+RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
+InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]

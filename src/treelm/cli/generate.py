@@ -1,0 +1,51 @@
+"""``treelm generate``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treelm.cli.arguments import parse
+from treelm.cli.files import RunFolder, open_output
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """Draw sentences from a model, one a line; the same seed gives the same sentences.
+
+    Example: treelm generate runs/demo --num-sentences 5 --seed 7
+    """
+
+    run: RunFolder
+    """Folder of a trained model."""
+    num_sentences: int = 10
+    """How many."""
+    seed: int = 1
+    """Seed of the random choices."""
+    max_words: int = 60
+    """A sentence that has not ended is cut here."""
+    temperature: float = 1.0
+    """Below 1: likelier words only. 1 draws from the model itself."""
+    trees: bool = False
+    """Write the model's tree over each sentence instead of its words."""
+    output: str = "-"
+    """Where to write; - is standard output."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(Arguments, "generate", arguments)
+    from treelm.inference.generation import generate
+    from treelm.inference.loading import load
+    from treelm.trees.brackets import format_tree
+
+    drawn = generate(
+        load(options.run),
+        num_sentences=options.num_sentences,
+        seed=options.seed,
+        max_words=options.max_words,
+        temperature=options.temperature,
+    )
+    with open_output(options.output) as out:
+        for words, tree in drawn:
+            print(format_tree(tree) if options.trees and tree else " ".join(words), file=out, flush=True)
+    return 0

@@ -1,0 +1,78 @@
+"""``treelm parse``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from treelm.cli.arguments import parse
+from treelm.cli.files import InputFile, InputOptions, RunFolder, open_output, read_input, report_skipped
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.models.base import SyntacticLM
+    from treelm.trees.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(InputOptions):
+    """The best tree of every sentence of a file, one a line, in input order.
+
+    Trees have a tag X over each word, so that EVALB and our own reader take them. A blank line of text, and a sentence
+    left out by --on-error skip, gives an empty line: output line n belongs to input sentence n.
+
+    Example: echo 'The dog barks .' | treelm parse runs/demo - --show drawing
+    """
+
+    run: RunFolder
+    """Folder of a trained model."""
+    file: InputFile = "-"
+    """Text, brackets or CoNLL-U; - is standard input."""
+    output: str = "-"
+    """Where to write; - is standard output."""
+    show: Literal["brackets", "drawing"] = "brackets"
+    """brackets: for programs. drawing: for eyes."""
+    batch_size: int = 16
+    """Sentences computed together; changes no tree."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    return write_trees(parse(Arguments, "parse", arguments))
+
+
+def write_trees(arguments: Arguments) -> int:
+    """Parse the file and write its trees."""
+    from treelm.inference.batching import in_batches
+    from treelm.inference.loading import load
+
+    lm = load(arguments.run)
+    skipped: list[InputError] = []
+    sentences = read_input(arguments.file, arguments, skipped, empty_lines=True)
+    collect = skipped if arguments.on_error == "skip" else None
+    draw = _writer(arguments.show)
+    with open_output(arguments.output) as out:
+        for _, tree in in_batches(sentences, _parser(lm), batch_size=arguments.batch_size, skipped=collect):
+            print("" if tree is None else draw(tree), file=out)
+    return report_skipped(skipped)
+
+
+def _writer(show: str) -> Callable[[Tree], str]:
+    if show == "brackets":
+        from treelm.trees.brackets import format_tree
+
+        return format_tree
+    from treelm.figures.terminal import draw_tree
+
+    return lambda tree: draw_tree(tree, None) + "\n"
+
+
+def _parser(lm: SyntacticLM) -> Callable[[Sequence[Sequence[str]]], list[Tree | None]]:
+    """Parse a batch in which some sentences may have no words."""
+
+    def trees(sentences: Sequence[Sequence[str]]) -> list[Tree | None]:
+        parsed = iter(lm.parse([words for words in sentences if words]))
+        return [next(parsed) if words else None for words in sentences]
+
+    return trees

@@ -1,0 +1,191 @@
+"""Named corpora: the packaged treebank, downloads that users name, and users' own files."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from treelm.corpora.downloads import Download, Progress, fetch
+from treelm.corpora.locations import cache_directory, user_catalog
+from treelm.corpora.streams import SUFFIXES, Format
+from treelm.errors import InputError
+
+Split = Literal["train", "dev", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+PACKAGED = "gum-open"
+_FORMATS: tuple[Format, ...] = get_args(Format)  # the first that a corpus has is the one to read by default
+_ATTRIBUTION = "ATTRIBUTION.tsv"
+_TEXT_FIELDS = ("description", "licence", "attribution")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusEntry:
+    """A corpus of the catalogue: for each split the same sentences in one or more formats."""
+
+    name: str
+    description: str = ""
+    licence: str
+    attribution: str = ""
+    splits: Mapping[Split, Mapping[Format, Path | Download]] = field(default_factory=dict)
+
+    def locate(
+        self, split: Split, format: Format | Literal["auto"] = "auto", *, progress: Progress | None = None
+    ) -> tuple[Path, Format]:
+        """The file of a split, downloaded if need be, and its format (brackets before CoNLL-U before text)."""
+        formats = self.splits.get(split)
+        if not formats:
+            has = ", ".join(self.splits) or "nothing"
+            raise InputError(f"corpus {self.name} has no {split} split", remedy=f"it has {has}: name another file")
+        chosen = next((known for known in _FORMATS if known in formats), None) if format == "auto" else format
+        if chosen is None or chosen not in formats:
+            raise InputError(
+                f"{split} of {self.name} is not there as {format}", remedy=f"set format to {' or '.join(formats)}"
+            )
+        file = formats[chosen]
+        if isinstance(file, Download):
+            return fetch(file, cache_directory() / "downloads" / self.name / split, progress=progress), chosen
+        return file, chosen
+
+
+def corpus_names() -> list[str]:
+    """The names that ``corpus_entry`` knows: packaged corpora, then those of the user's catalogue."""
+    return [PACKAGED, *(name for name in _user_entries() if name != PACKAGED)]
+
+
+def corpus_entry(name: str) -> CorpusEntry:
+    """A corpus by its name in the catalogue, or by the path of a directory with ``train.ptb.gz`` and the like."""
+    if name == PACKAGED:
+        return _gum_open()
+    entries = _user_entries()
+    if name in entries:
+        return _parse_entry(name, entries[name])
+    if Path(name).is_dir():
+        return _directory_entry(Path(name))
+    raise InputError(
+        f"no corpus {name!r}",
+        remedy=f"name a directory or one of {', '.join(corpus_names())} ({user_catalog()} can name more)",
+    )
+
+
+def show(name: str) -> str:
+    """What is in a corpus, who made it, and under which licence, as text for people."""
+    entry = corpus_entry(name)
+    lines = [entry.name, f"  {entry.description}" if entry.description else None, f"  licence: {entry.licence}"]
+    lines += [f"  {split}: {_list_files(formats)}" for split, formats in entry.splits.items()]
+    shown = [line for line in lines if line is not None]
+    if name == PACKAGED:
+        shown += ["", *_count_documents()]
+    return "\n".join([*shown, "", entry.attribution.rstrip()]).rstrip() + "\n"
+
+
+def _list_files(formats: Mapping[Format, Path | Download]) -> str:
+    return ", ".join(f"{format} {file.url if isinstance(file, Download) else file}" for format, file in formats.items())
+
+
+def _gum_open() -> CorpusEntry:
+    directory = _packaged_directory()
+    return CorpusEntry(
+        name=PACKAGED,
+        description="English news, interviews, biographies, travel guides, academic texts, speeches, court",
+        licence="CC BY-SA 4.0 (the texts by document: see the attribution)",
+        attribution=(directory / "LICENSE").read_text(encoding="utf-8")
+        + f"\nEvery document with author, title, source and licence: {directory / _ATTRIBUTION}\n",
+        splits=_find_splits(directory),
+    )
+
+
+def _packaged_directory() -> Path:
+    return Path(str(files("treelm"))) / "data" / PACKAGED
+
+
+def _count_documents() -> list[str]:
+    """Sentences and tokens by split, documents by genre and licence."""
+    with (_packaged_directory() / _ATTRIBUTION).open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+    lines = []
+    for split in SPLITS:
+        chosen = [row for row in rows if row["split"] == split]
+        sentences, tokens = (sum(int(row[column]) for row in chosen) for column in ("sentences", "tokens"))
+        lines.append(f"  {split}: {len(chosen)} documents, {sentences:,} sentences, {tokens:,} tokens")
+    kinds = Counter((row["genre"], row["licence"]) for row in rows)
+    return [*lines, *(f"  {genre}: {count} documents, {licence}" for (genre, licence), count in kinds.most_common())]
+
+
+def _directory_entry(directory: Path) -> CorpusEntry:
+    splits = _find_splits(directory)
+    if not splits:
+        names = ", ".join(f"train{suffix}" for suffix in SUFFIXES)
+        raise InputError("no corpus files", where=str(directory), remedy=f"name them {names} (.gz too), dev, test")
+    return CorpusEntry(name=str(directory), licence="not stated", splits=splits)
+
+
+def _find_splits(directory: Path) -> dict[Split, Mapping[Format, Path | Download]]:
+    splits: dict[Split, Mapping[Format, Path | Download]] = {}
+    for split in SPLITS:
+        formats: dict[Format, Path | Download] = {}
+        for suffix, format in SUFFIXES.items():
+            for path in (directory / f"{split}{suffix}", directory / f"{split}{suffix}.gz"):
+                if path.exists() and format in formats:
+                    found = f"{path.name} and {getattr(formats[format], 'name', '')} for the same split"
+                    raise InputError(found, where=str(directory), remedy="keep one, or give the paths themselves")
+                if path.exists():
+                    formats[format] = path
+        if formats:
+            splits[split] = {format: formats[format] for format in _FORMATS if format in formats}
+    return splits
+
+
+def _user_entries() -> dict[str, Any]:
+    path = user_catalog()
+    if not path.exists():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"not a catalogue ({error})", where=str(path), remedy="correct it; it is TOML") from error
+
+
+def _parse_entry(name: str, table: Any) -> CorpusEntry:
+    """``[name]`` with ``licence`` and, for each split, ``train.brackets = {url = "...", sha256 = "..."}`` or a path."""
+    where = f"{user_catalog()} [{name}]"
+    if not isinstance(table, dict) or not isinstance(table.get("licence"), str):
+        raise InputError("a corpus without licence", where=where, remedy='say licence = "..."')
+    unknown = set(table) - {*_TEXT_FIELDS, *SPLITS}
+    if unknown:
+        known = ", ".join((*_TEXT_FIELDS, *SPLITS))
+        raise InputError(f"unknown key {min(unknown)!r}", where=where, remedy=f"the keys are {known}")
+    texts = {key: str(table[key]) for key in _TEXT_FIELDS if key in table}
+    splits: dict[Split, Mapping[Format, Path | Download]] = {}
+    for split in SPLITS:
+        if split in table:
+            splits[split] = _parse_split(table[split], f"{where} {split}")
+    return CorpusEntry(name=name, splits=splits, **texts)
+
+
+def _parse_split(table: Any, where: str) -> dict[Format, Path | Download]:
+    remedy = (
+        'write brackets = {url = "https://...", sha256 = "..."} or brackets = {path = "..."} (conllu and text alike)'
+    )
+    if not isinstance(table, dict) or not table or not set(table) <= set(_FORMATS):
+        raise InputError("a split without files", where=where, remedy=remedy)
+    formats: dict[Format, Path | Download] = {}
+    for format in _FORMATS:
+        match table.get(format):
+            case None:
+                continue
+            case {"path": str(path), **rest} if not rest:
+                formats[format] = user_catalog().parent / Path(path).expanduser()
+            case {"url": str(url), "sha256": str(sha256), **rest} if not rest:
+                try:
+                    formats[format] = Download(url=url, sha256=sha256)
+                except InputError as error:
+                    raise InputError(error.found, where=where, remedy=error.remedy) from error
+            case other:
+                raise InputError(f"{format} = {other!r}", where=where, remedy=remedy)
+    return formats

@@ -1,0 +1,244 @@
+"""Sentences as a model sees them: symbols of its vocabulary, actions over its labels."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.storage import gather_indices, map_array, offsets_of
+from treelm.corpora.vocabulary import Pieces, Vocabulary
+from treelm.errors import InputError
+from treelm.trees.transitions import FIRST_NT, SHIFT
+
+_CHUNK = 1 << 22  # words or actions that are looked at together
+_KEPT_FORMS = 50_000  # as many forms take long enough to encode that the result is kept beside the corpus
+
+
+class EncodedCorpus:
+    """A prepared corpus through a vocabulary and a model's labels.
+
+    Every word *form* is encoded once; sentences are encoded by table look-up when a batch asks for them. Batches are
+    made without a loop over tokens.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedCorpus,
+        vocabulary: Vocabulary,
+        labels: Sequence[str] = (),
+        *,
+        unknown_labels: Literal["raise", "drop"] = "raise",
+    ) -> None:
+        """Encode the forms. ``labels`` are the model's; a corpus without trees needs none.
+
+        A label that the model does not have raises InputError with the label and its first ``file:line``; with
+        ``unknown_labels="drop"`` the sentences that hold one are left out, and ``num_dropped`` counts them.
+        """
+        self.prepared = prepared
+        self.vocabulary = vocabulary
+        self.labels = tuple(labels)
+        self._action_table, unknown = _map_labels(prepared.labels, self.labels)
+        if unknown and unknown_labels == "raise":
+            raise _unknown_label(prepared, unknown)
+        self.sentences = _without_labels(prepared, unknown)
+        """The number in the prepared corpus of every sentence that is kept."""
+        self._pieces = _encode_forms(prepared, vocabulary)
+        self._piece_counts = np.diff(self._pieces.offsets)
+        self._one_piece_words = bool((self._piece_counts == 1).all())
+        self._num_tokens = self._count_tokens()
+
+    @property
+    def num_dropped(self) -> int:
+        """Sentences that were left out for a label that the model does not have."""
+        return len(self.prepared) - len(self.sentences)
+
+    def __len__(self) -> int:
+        """Number of sentences."""
+        return len(self.sentences)
+
+    @property
+    def num_words(self) -> NDArray[np.int64]:
+        """Words of every sentence."""
+        return np.diff(self.prepared.word_offsets)[self.sentences]
+
+    @property
+    def num_tokens(self) -> NDArray[np.int64]:
+        """Symbols of every sentence."""
+        return self._num_tokens
+
+    @property
+    def num_actions(self) -> NDArray[np.int64]:
+        """Top-down actions of every sentence, one SHIFT a symbol; symbols, if the corpus has no trees."""
+        if not self.prepared.has_trees:
+            return self._num_tokens
+        word_level = np.diff(self.prepared.action_offsets)[self.sentences]
+        return word_level + self._num_tokens - self.num_words
+
+    def name(self, index: int) -> str:
+        """``file:line`` of a sentence."""
+        return self.prepared.where(int(self.sentences[index]))
+
+    def batch(self, indices: NDArray[np.int64] | Sequence[int]) -> SentenceBatch:
+        """These sentences in this order, flat; actions if the corpus has trees."""
+        chosen = self.sentences[np.asarray(indices, dtype=np.int64)]
+        starts = self.prepared.word_offsets[chosen]
+        num_words = self.prepared.word_offsets[chosen + 1] - starts
+        rows = self._rows(self.prepared.words[gather_indices(starts, num_words)], offsets_of(num_words))
+        piece_counts = self._piece_counts[rows]
+        tokens = self._pieces.ids[gather_indices(self._pieces.offsets[rows], piece_counts)]
+        actions, action_offsets = self._actions(chosen, piece_counts)
+        return SentenceBatch(
+            tokens=tokens.astype(np.int64),
+            token_offsets=offsets_of(piece_counts)[offsets_of(num_words)],
+            num_words=num_words,
+            actions=actions,
+            action_offsets=action_offsets,
+            names=tuple(self.prepared.where(index) for index in chosen.tolist()),
+        )
+
+    def _rows(self, words: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of the table of pieces for the words of whole sentences; initial words may have a second table."""
+        rows = words.astype(np.int64)
+        if self.vocabulary.position_matters:
+            rows[offsets[:-1][np.diff(offsets) > 0]] += len(self.prepared.forms)
+        return rows
+
+    def _actions(
+        self, chosen: NDArray[np.int64], piece_counts: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:
+        if not self.prepared.has_trees:
+            return None, None
+        starts = self.prepared.action_offsets[chosen]
+        lengths = self.prepared.action_offsets[chosen + 1] - starts
+        actions = self._action_table[self.prepared.actions[gather_indices(starts, lengths)]]
+        if self._one_piece_words:
+            return actions, offsets_of(lengths)
+        repeats = np.ones(len(actions), dtype=np.int64)
+        repeats[actions == SHIFT] = piece_counts  # the SHIFTs stand in the order of the words
+        return np.repeat(actions, repeats), offsets_of(repeats)[offsets_of(lengths)]
+
+    def _count_tokens(self) -> NDArray[np.int64]:
+        offsets = self.prepared.word_offsets
+        if self._one_piece_words:
+            return np.diff(offsets)[self.sentences]
+        counts = np.zeros(len(self.prepared), dtype=np.int64)
+        for start, stop in _chunks(offsets):
+            within = offsets[start : stop + 1] - offsets[start]
+            rows = self._rows(self.prepared.words[offsets[start] : offsets[stop]], within)
+            counts[start:stop] = np.diff(offsets_of(self._piece_counts[rows])[within])
+        return counts[self.sentences]
+
+
+def encode_sentences(
+    sentences: Sequence[Sentence], vocabulary: Vocabulary, labels: Sequence[str] = ()
+) -> SentenceBatch:
+    """A batch of sentences in memory, in their order; with actions if they have trees."""
+    encoded = EncodedCorpus(PreparedCorpus.from_sentences(sentences), vocabulary, labels)
+    return encoded.batch(np.arange(len(encoded)))
+
+
+def encode_words(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> SentenceBatch:
+    """A batch of bare words; messages call the sentences ``<words>:1`` and so on."""
+    return encode_sentences(
+        [
+            Sentence(words=tuple(words), identifier=str(line), source="<words>", line=line)
+            for line, words in enumerate(sentences, 1)
+        ],
+        vocabulary,
+    )
+
+
+def _chunks(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Ranges of sentences with about ``_CHUNK`` items each."""
+    cuts = np.searchsorted(offsets, np.arange(0, int(offsets[-1]) + _CHUNK, _CHUNK))
+    bounds = np.unique(np.minimum(np.append(cuts, len(offsets) - 1), len(offsets) - 1)).tolist()
+    return list(pairwise(bounds))
+
+
+def _map_labels(corpus_labels: Sequence[str], labels: Sequence[str]) -> tuple[NDArray[np.int64], list[int]]:
+    """Actions of the corpus to actions of the model, and the corpus actions that the model does not have."""
+    index = {label: number for number, label in enumerate(labels)}
+    table = np.array(
+        [*range(FIRST_NT), *(FIRST_NT + index[label] if label in index else -1 for label in corpus_labels)],
+        dtype=np.int64,
+    )
+    return table, np.flatnonzero(table < 0).tolist()
+
+
+def _without_labels(prepared: PreparedCorpus, unknown: list[int]) -> NDArray[np.int64]:
+    keep = np.ones(len(prepared), dtype=np.bool_)
+    if unknown:
+        for position in _positions(prepared, unknown):
+            keep[np.searchsorted(prepared.action_offsets, position, side="right") - 1] = False
+    return np.flatnonzero(keep)
+
+
+def _positions(prepared: PreparedCorpus, unknown: list[int]) -> list[NDArray[np.int64]]:
+    """Places of these actions in the corpus, chunk by chunk."""
+    starts = range(0, len(prepared.actions), _CHUNK)
+    return [np.flatnonzero(np.isin(prepared.actions[start : start + _CHUNK], unknown)) + start for start in starts]
+
+
+def _unknown_label(prepared: PreparedCorpus, unknown: list[int]) -> InputError:
+    first = next(int(places[0]) for places in _positions(prepared, unknown) if len(places))
+    sentence = int(np.searchsorted(prepared.action_offsets, first, side="right")) - 1
+    label = prepared.labels[int(prepared.actions[first]) - FIRST_NT]
+    return InputError(
+        f"constituent label {label!r}, which the model does not have",
+        where=prepared.where(sentence),
+        remedy="correct the tree, leave such sentences out (unknown_labels = drop), or train with this label",
+    )
+
+
+def _encode_forms(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
+    """Pieces of all forms; then, where the position matters, of all forms as first words."""
+    directory = prepared.directory
+    if directory is None or len(prepared.forms) < _KEPT_FORMS or not os.access(directory, os.W_OK):
+        return _encode_all(prepared, vocabulary)
+    kept = directory / "encodings" / vocabulary.fingerprint()
+    if not kept.exists():
+        _keep(_encode_all(prepared, vocabulary), kept)
+    pieces = Pieces(ids=map_array(kept / "ids.npy"), offsets=map_array(kept / "offsets.npy"))
+    num_rows = len(prepared.forms) * (2 if vocabulary.position_matters else 1)
+    if len(pieces.offsets) != num_rows + 1 or int(pieces.offsets[-1]) != len(pieces.ids):
+        raise InputError("damaged table of encoded words", where=str(kept), remedy="delete it")
+    return pieces
+
+
+def _encode_all(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
+    forms = prepared.forms.to_list()
+    pieces = vocabulary.encode(forms)
+    if not vocabulary.position_matters:
+        return pieces
+    initial = vocabulary.encode(forms, sentence_initial=True)
+    return Pieces(
+        ids=np.concatenate((pieces.ids, initial.ids)),
+        offsets=np.concatenate((pieces.offsets, pieces.offsets[-1] + initial.offsets[1:])),
+    )
+
+
+def _keep(pieces: Pieces, place: Path) -> None:
+    """Write both arrays in a new directory that appears when it is complete."""
+    place.parent.mkdir(exist_ok=True)
+    writing = Path(tempfile.mkdtemp(prefix=f".{place.name[:8]}.", dir=place.parent))
+    try:
+        np.save(writing / "ids.npy", pieces.ids)
+        np.save(writing / "offsets.npy", pieces.offsets)
+        writing.chmod(0o755)
+        writing.rename(place)
+    except OSError:
+        if not place.exists():  # else another process was faster
+            raise
+    finally:
+        shutil.rmtree(writing, ignore_errors=True)

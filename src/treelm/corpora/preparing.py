@@ -1,0 +1,223 @@
+"""Preparing a corpus: one streaming pass over its files, in parallel processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+from treelm.corpora.building import Block, Builder
+from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
+from treelm.corpora.locations import cache_directory
+from treelm.corpora.readers import OnError, ReadOptions, StretchParser, no_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.storage import FileSink
+from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, open_bytes
+from treelm.errors import InputError
+
+_BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
+_ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer
+_GZIP_RATIO = 8
+_MAX_WORKERS = 16
+_DEFAULT_OPTIONS = ReadOptions()
+_QUEUED_BLOCKS = 2  # for each worker; bounds the memory
+
+
+class _Task(NamedTuple):
+    """A block of stretches and how to read it."""
+
+    name: str
+    format: Format
+    options: ReadOptions
+    stretches: list[Stretch]
+
+
+def prepare(
+    sources: Sequence[str | Path],
+    directory: str | Path,
+    *,
+    options: ReadOptions = _DEFAULT_OPTIONS,
+    on_error: OnError = "raise",
+    max_sentences: int | None = None,
+    workers: int | None = None,
+) -> PreparedCorpus:
+    """Read files into a new directory of flat arrays and open it.
+
+    One pass with bounded memory; the result does not depend on the number of ``workers`` (by default as many as there
+    are cores, and none beside this process for small files). The directory appears when it is complete. Raises
+    InputError for the first bad sentence; with ``on_error="skip"`` bad sentences are left out and ``skipped`` lists
+    them. Raises InputError for a source without sentences.
+    """
+    directory = Path(directory)
+    if directory.exists():
+        raise InputError("the directory exists", where=str(directory), remedy="remove it or choose another one")
+    if not sources:
+        raise InputError("a corpus of no files", remedy="give at least one file")
+    if on_error not in get_args(OnError):
+        raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
+        with _Blocks(_num_workers(sources, workers)) as blocks:
+            for source in sources:
+                _read_source(builder, source, options, on_error, max_sentences, blocks)
+        built(builder, building)
+        _publish(building, directory)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return PreparedCorpus.open(directory)
+
+
+def _publish(building: Path, directory: Path) -> None:
+    building.chmod(0o755)  # temporary directories are private
+    try:
+        building.rename(directory)
+    except OSError:
+        if not directory.exists():  # else another process was faster and prepared the same
+            raise
+
+
+def prepared(
+    sources: Sequence[str | Path],
+    *,
+    options: ReadOptions = _DEFAULT_OPTIONS,
+    on_error: OnError = "raise",
+    max_sentences: int | None = None,
+    workers: int | None = None,
+    cache: Path | None = None,
+) -> PreparedCorpus:
+    """The prepared corpus of these files, from the cache unless a file (path, size, time) or an option has changed."""
+    if any(str(source) == STDIN for source in sources):
+        raise InputError("a prepared corpus from standard input", remedy="save the text in a file first")
+    directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
+    if directory.exists():
+        return PreparedCorpus.open(directory)
+    return prepare(sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers)
+
+
+def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
+    files = [(str(source), str(Path(source).resolve()), *_size_and_time(Path(source))) for source in sources]
+    text = json.dumps([FORMAT_VERSION, files, asdict(options), rest])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError(f"cannot read it ({error.strerror})", where=str(path), remedy="check the path") from error
+    return status.st_size, status.st_mtime_ns
+
+
+def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
+    if workers is not None:
+        if workers < 1:
+            raise InputError(f"workers = {workers}", remedy="give 1 or more")
+        return workers
+    paths = [Path(source) for source in sources if str(source) != STDIN]
+    size = sum(path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1) for path in paths if path.exists())
+    return 1 if size <= _ALONE_BYTES else min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
+
+
+def _read_source(
+    builder: Builder,
+    source: str | Path,
+    options: ReadOptions,
+    on_error: OnError,
+    max_sentences: int | None,
+    blocks: _Blocks,
+) -> None:
+    name, format = name_of(source), options.format_for(str(source))
+    num_before, num_errors = builder.num_sentences, len(builder.errors)
+    builder.begin_source(name)
+    with open_bytes(source) as stream:
+        stretches = cut(numbered_lines(stream, name=name), format)
+        tasks = (_Task(name, format, options, held) for held in _in_blocks(stretches))
+        with closing(blocks.read(tasks)) as parsed:
+            for block in parsed:
+                room = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
+                if on_error == "raise" and block.errors and room > block.num_good_before_error:
+                    raise block.errors[0]
+                builder.add(block.head(room) if room < len(block) else block)
+                if builder.num_sentences == max_sentences:
+                    return
+    if builder.num_sentences == num_before:
+        raise no_sentences(name, builder.errors[num_errors:])
+
+
+def _in_blocks(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:
+    held: list[Stretch] = []
+    size = 0
+    for stretch in stretches:
+        held.append(stretch)
+        size += len(stretch.content)
+        if size >= _BLOCK_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _read_block(task: _Task) -> Block:
+    parser = StretchParser(task.name, task.format, task.options)
+    sentences: list[Sentence] = []
+    errors: list[InputError] = []
+    num_good_before_error = 0
+    for stretch in task.stretches:
+        for item in parser.parse(stretch):
+            if isinstance(item, Sentence):
+                sentences.append(item)
+            else:
+                num_good_before_error = num_good_before_error if errors else len(sentences)
+                errors.append(item)
+    return Block.of(sentences, errors, num_good_before_error)
+
+
+@dataclass
+class _Blocks:
+    """Reads blocks in order: here for one worker, else in that many processes."""
+
+    num_workers: int
+    _pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> _Blocks:
+        if self.num_workers > 1:
+            # Fresh processes: a fork would copy the threads' locks of whatever library is loaded.
+            self._pool = ProcessPoolExecutor(self.num_workers, mp_context=multiprocessing.get_context("spawn"))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def read(self, tasks: Iterable[_Task]) -> Generator[Block, None, None]:
+        """Blocks in the order of their tasks; closing it early gives up what is queued."""
+        if self._pool is None:
+            yield from map(_read_block, tasks)
+            return
+        pending: deque[Future[Block]] = deque()
+        try:
+            for task in tasks:
+                pending.append(self._pool.submit(_read_block, task))
+                if len(pending) > _QUEUED_BLOCKS * self.num_workers:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except BrokenProcessPool as error:
+            remedy = "free memory, or set workers to 1"
+            raise InputError("a process that reads the corpus was killed", remedy=remedy) from error
+        finally:
+            for future in pending:
+                future.cancel()

@@ -1,0 +1,236 @@
+"""Audit of a language model: does it keep the contract that all figures about it stand on?"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+from treelm.errors import InputError
+from treelm.evaluation.audit_differences import Change, compare_prefix, next_symbol_changes, word_changes
+from treelm.models.base import SyntacticLM
+
+Sentences = Sequence[Sequence[str]]
+Outcome = Literal["passed", "failed", "skipped"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One finding: the largest deviation that was seen, what was allowed, and what it means for users."""
+
+    name: str
+    outcome: Outcome
+    figure: float | None  # None when skipped
+    tolerance: float
+    unit: str
+    finding: str  # where the largest deviation was seen, or why the check was skipped
+    explanation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditReport:
+    """All checks of one model."""
+
+    system: str
+    num_sentences: int
+    seed: int
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed (a skipped one did not)."""
+        return all(check.outcome != "failed" for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values; a figure is null when its check was skipped or it is infinite."""
+        checks = [asdict(check) | {"figure": _finite(check.figure)} for check in self.checks]
+        return asdict(self) | {"passed": self.passed, "checks": checks}
+
+    def as_text(self) -> str:
+        """A short paragraph for each check."""
+        lines = [f"audit of {self.system}: {self.num_sentences} sentences, seed {self.seed}"]
+        for check in self.checks:
+            figure = "" if check.figure is None else f" {check.figure:.3g} {check.unit} (allowed {check.tolerance:g})"
+            lines += [f"{check.outcome:7s} {check.name}:{figure}; {check.finding}", f"        {check.explanation}"]
+        return "\n".join(lines) + "\n"
+
+
+def _finite(figure: float | None) -> float | None:
+    return figure if figure is not None and math.isfinite(figure) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityMass:
+    """What an exhaustive enumeration of a tiny model finds: probability of all finished (tree, sentence) pairs up to a
+    length, and of all derivations that are longer or not finished."""
+
+    finished: float
+    unfinished: float
+    num_pairs: int
+    description: str  # such as "sentences of up to 3 words over 4 symbols"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerances:
+    """Largest deviations that pass. Invariance is exact by default: searches that prune can amplify any change."""
+
+    causality_nats: float = 0.0
+    batch_nats: float = 0.0
+    incremental_nats: float = 1e-6
+    probability: float = 1e-6
+
+
+def audit(
+    model: SyntacticLM,
+    sentences: Sentences,
+    *,
+    seed: int = 1,
+    num_cuts: int = 3,
+    tolerances: Tolerances | None = None,
+    enumerate_all: Callable[[], ProbabilityMass] | None = None,
+) -> AuditReport:
+    """Check causality, normalisation, batch invariance, and that word by word and all at once give the same numbers.
+
+    Each sentence is scored about ``2 + 2 * num_cuts`` times, so a handful of sentences is enough. ``enumerate_all`` is
+    what a system offers for tiny models: the total probability of everything, which must be 1.
+
+    Raises ``InputError`` without sentences or with an empty one.
+    """
+    if not sentences or not all(sentences):
+        raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
+    allowed = tolerances or Tolerances()
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            checks = (
+                check_causality(model, sentences, seed=seed, num_cuts=num_cuts, tolerance=allowed.causality_nats),
+                check_next_symbols(model, sentences, tolerance=allowed.probability),
+                check_enumeration(enumerate_all, tolerance=allowed.probability),
+                check_batches(model, sentences, seed=seed, tolerance=allowed.batch_nats),
+                check_incremental(model, sentences, tolerance=allowed.incremental_nats),
+            )
+    finally:
+        model.train(was_training)
+    return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=checks)
+
+
+def check_causality(
+    model: SyntacticLM, sentences: Sentences, *, seed: int = 1, num_cuts: int = 3, tolerance: float = 0.0
+) -> Check:
+    """Whether log p of a prefix stays the same, bit for bit, when the words after it are changed, added or removed."""
+    explanation = "a probability that depends on later words is not a prediction, and surprisals from it mean nothing"
+    generator = random.Random(seed)
+    pool = sorted({word for words in sentences for word in words})
+    changes = []
+    for number, words in enumerate(sentences, start=1):
+        original = model.score([words])[0]
+        cuts = sorted(generator.sample(range(1, len(words) + 1), min(num_cuts, len(words))))
+        for cut in cuts:
+            for suffix in _other_suffixes(words[cut:], pool, generator):
+                changed = model.score([[*words[:cut], *suffix]])[0]
+                label = f"sentence {number} with {' '.join(suffix)!r} after word {cut}"
+                changes.append(compare_prefix(original, changed, num_words=cut, label=label))
+    return _judge("causality", changes, tolerance, "nats", explanation)
+
+
+def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: random.Random) -> list[list[str]]:
+    """Two suffixes unlike this one: other words in the same number, and another number of words."""
+    others = [generator.choice([other for other in pool if other != word] or [word + "x"]) for word in suffix]
+    longer = [generator.choice(pool) for _ in range(len(suffix) + generator.randint(1, 3))]
+    return [others, longer] if others else [longer]
+
+
+def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
+    """Whether the probabilities of all next symbols and of the end sum to 1 after every prefix.
+
+    A search that prunes may lose probability, never invent it: for scores that are lower bounds, sums may be below 1.
+    """
+    explanation = "probabilities that do not sum to 1 make perplexities incomparable with other models'"
+    pruned = model.score([sentences[0]])[0].is_lower_bound
+    changes, smallest = [], 1.0
+    for number, words in enumerate(sentences, start=1):
+        state = model.start()
+        for position in range(len(words) + 1):
+            mass = float(model.next_word_log_probs(state).double().exp().sum(dim=-1)[0])
+            smallest = min(smallest, mass)
+            deviation = max(mass - 1, 0.0) if pruned and mass == mass else abs(mass - 1)
+            changes.append(Change(deviation, f"the sum is {mass:.6g} after word {position} of sentence {number}"))
+            state = model.extend(state, [words[position]]) if position < len(words) else state
+    if pruned:
+        explanation += f"; this model's scores are lower bounds, so sums below 1 pass (smallest {smallest:.6g})"
+    return _judge("normalisation", changes, tolerance, "probability", explanation)
+
+
+def check_enumeration(enumerate_all: Callable[[], ProbabilityMass] | None, *, tolerance: float = 1e-6) -> Check:
+    """Whether all (tree, sentence) pairs up to a length and the unfinished mass have probability 1 together."""
+    explanation = "the model is a distribution over trees and sentences only if everything together has probability 1"
+    if enumerate_all is None:
+        reason = "this model offers no enumeration (only tiny vocabularies can)"
+        return _skipped("enumeration", reason, tolerance, "probability", explanation)
+    mass = enumerate_all()
+    deviation = abs(mass.finished + mass.unfinished - 1)
+    finding = (
+        f"{mass.num_pairs} pairs ({mass.description}) have {mass.finished:.9g}, unfinished ones {mass.unfinished:.9g}"
+    )
+    return _judge("enumeration", [Change(deviation, finding)], tolerance, "probability", explanation)
+
+
+def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, tolerance: float = 0.0) -> Check:
+    """Whether a sentence has the same scores alone as among others, in whatever order."""
+    explanation = "scores that depend on what else is in the batch cannot be reproduced"
+    if len(sentences) < 2:
+        return _skipped("batch invariance", "one sentence makes no batch", tolerance, "nats", explanation)
+    alone = [model.score([words])[0] for words in sentences]
+    order = list(range(len(sentences)))
+    shuffled = random.Random(seed).sample(order, len(order))
+    changes = []
+    for batch in (order, shuffled, shuffled[: (len(order) + 1) // 2]):
+        for index, score in zip(batch, model.score([sentences[i] for i in batch]), strict=True):
+            label = f"sentence {index + 1} in a batch of {len(batch)}"
+            changes.append(compare_prefix(alone[index], score, num_words=None, label=label))
+    return _judge("batch invariance", changes, tolerance, "nats", explanation)
+
+
+def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
+    """Whether reading word by word gives the numbers that scoring whole sentences gives.
+
+    States that report ``word_log_probs`` (one array (num_sentences,) for every word read) are compared by it; others by
+    ``next_word_log_probs`` at the first symbol of each word and at the end.
+    """
+    explanation = "generation and streaming use the model word by word; its reported figures come from whole sentences"
+    changes = []
+    for number, (words, score) in enumerate(zip(sentences, model.score(sentences), strict=True), start=1):
+        reported = hasattr(model.start(), "word_log_probs")
+        compare = word_changes if reported else next_symbol_changes
+        changes += compare(model, words, score, f"sentence {number}")
+    return _judge("incremental", changes, tolerance, "nats", explanation)
+
+
+def _judge(name: str, changes: Sequence[Change], tolerance: float, unit: str, explanation: str) -> Check:
+    largest = max(changes, key=lambda change: change.size)
+    return Check(
+        name=name,
+        outcome="passed" if largest.size <= tolerance else "failed",
+        figure=largest.size,
+        tolerance=tolerance,
+        unit=unit,
+        finding=f"largest of {len(changes)}: {largest.where}",
+        explanation=explanation,
+    )
+
+
+def _skipped(name: str, reason: str, tolerance: float, unit: str, explanation: str) -> Check:
+    return Check(
+        name=name,
+        outcome="skipped",
+        figure=None,
+        tolerance=tolerance,
+        unit=unit,
+        finding=reason,
+        explanation=explanation,
+    )

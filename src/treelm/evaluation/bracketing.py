@@ -1,0 +1,235 @@
+"""Bracketing scores by the rules of EVALB (Sekine & Collins 1997), sentence by sentence and in total."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.errors import InputError
+from treelm.evaluation.bracket_lines import Bracketing
+from treelm.evaluation.bracketing_result import BracketingResult, SentenceRow, Status, Total
+from treelm.evaluation.parameters import COLLINS, Parameters
+from treelm.trees.normal_form import unescape
+from treelm.trees.tree import Span
+
+PredictedTags = Literal["auto", "own", "gold"]
+
+
+def score_bracketings(
+    gold: Sequence[Bracketing],
+    predicted: Sequence[Bracketing],
+    parameters: Parameters = COLLINS,
+    *,
+    predicted_tags: PredictedTags = "auto",
+) -> BracketingResult:
+    """Score predicted sentences against gold ones as EVALB does.
+
+    Words are deleted by their tag. ``predicted_tags="own"`` takes each side's own tags (EVALB); ``"gold"`` puts the
+    gold tags on predicted words, for parsers that give none; ``"auto"`` does so when the predicted side has no tag but
+    the unknown one and gold has, and a note says it.
+
+    Raises ``InputError`` when the numbers of sentences differ. A sentence that cannot be compared is an error row.
+    """
+    if len(gold) != len(predicted):
+        raise InputError(
+            f"{len(gold)} gold trees but {len(predicted)} predicted ones",
+            where=predicted[0].where if predicted else None,
+            remedy="give one predicted tree for each gold tree, an empty line where there is none",
+        )
+    tags = _whose_tags(gold, predicted, predicted_tags)
+    rows = tuple(
+        score_sentence(one_gold, _with_gold_tags(one_gold, one) if tags == "gold" else one, parameters, number=number)
+        for number, (one_gold, one) in enumerate(zip(gold, predicted, strict=True), start=1)
+    )
+    short = tuple(row for row in rows if row.length <= parameters.cutoff_length)
+    return BracketingResult(
+        parameters=parameters,
+        total=Total(rows=rows),
+        total_up_to_cutoff=Total(rows=short),
+        predicted_tags=tags,
+        notes=tuple(_notes(gold, predicted, parameters, rows, tags)),
+    )
+
+
+def score_sentence(
+    gold: Bracketing, predicted: Bracketing, parameters: Parameters = COLLINS, *, number: int = 1
+) -> SentenceRow:
+    """Score one sentence; words that cannot be aligned make an error row, a tree without words a skipped one.
+
+    ``-LRB-`` and ``(`` are the same word, and so are the other escapes of brackets (to EVALB they are not).
+    """
+    left, right = _Kept(gold, parameters), _Kept(predicted, parameters)
+    status, problem = _comparability(left, right, parameters)
+    row = SentenceRow(
+        number=number,
+        where=predicted.where,
+        status=status,
+        problem=problem,
+        length=sum(tag not in parameters.delete_labels_for_length for tag in gold.tags),
+    )
+    return _with_counts(row, left, right, parameters) if status == "valid" else row
+
+
+def _comparability(gold: _Kept, predicted: _Kept, parameters: Parameters) -> tuple[Status, str | None]:
+    """Whether the words of both sides align, after quotes are mended, and else why not."""
+    for side, name in ((gold.bracketing, "gold"), (predicted.bracketing, "predicted")):
+        if side.problem is not None:
+            return "error", f"the {name} tree cannot be read: {side.problem}"
+    if predicted.num_words == 0:
+        return "skipped", "the predicted tree has no words after deletion"
+    if gold.num_words != predicted.num_words:
+        _mend_quotes(gold, predicted)
+    if gold.num_words != predicted.num_words:
+        return "error", f"{gold.num_words} gold words but {predicted.num_words} predicted ones after deletion"
+    for gold_word, predicted_word in zip(gold.words(), predicted.words(), strict=True):
+        if not parameters.same_word(unescape(gold_word), unescape(predicted_word)):
+            return "error", f"gold word {gold_word!r} but predicted word {predicted_word!r}"
+    return "valid", None
+
+
+def _with_counts(row: SentenceRow, gold: _Kept, predicted: _Kept, parameters: Parameters) -> SentenceRow:
+    gold_spans, predicted_spans = gold.spans(), predicted.spans()
+    return replace(
+        row,
+        matched=num_matched(gold_spans, predicted_spans, parameters),
+        gold_brackets=len(gold_spans),
+        predicted_brackets=len(predicted_spans),
+        crossing=num_crossing(gold_spans, predicted_spans),
+        words=gold.num_words,
+        correct_tags=sum(map(parameters.same_label, gold.tags(), predicted.tags())),
+    )
+
+
+def cut_function_tags(label: str) -> str:
+    """The label before its first ``-`` or ``=``, wherever that is (EVALB cuts ``-X`` to nothing)."""
+    return label.partition("-")[0].partition("=")[0]
+
+
+class _Kept:
+    """A sentence under deletion: which words stay."""
+
+    def __init__(self, bracketing: Bracketing, parameters: Parameters) -> None:
+        self.bracketing = bracketing
+        self.parameters = parameters
+        self.keep = [tag not in parameters.delete_labels for tag in bracketing.tags]
+
+    @property
+    def num_words(self) -> int:
+        return sum(self.keep)
+
+    def words(self) -> list[str]:
+        return [word for word, keep in zip(self.bracketing.words, self.keep, strict=True) if keep]
+
+    def tags(self) -> list[str]:
+        return [tag for tag, keep in zip(self.bracketing.tags, self.keep, strict=True) if keep]
+
+    def spans(self) -> list[Span]:
+        """Constituents over the words that stay, in opening order, without the deleted and the empty ones."""
+        position = [0, *accumulate(self.keep)]
+        moved = (
+            Span(cut_function_tags(span.label), position[span.start], position[span.end])
+            for span in self.bracketing.spans
+        )
+        return [span for span in moved if span.start < span.end and not self.parameters.deletes_constituent(span.label)]
+
+    def quotes(self) -> list[int]:
+        """Positions of words that may be a quote or something else."""
+        pairs = enumerate(zip(self.bracketing.words, self.bracketing.tags, strict=True))
+        return [i for i, (word, tag) in pairs if word in ("'", '"', "/") and tag in self.parameters.quote_labels]
+
+
+def _mend_quotes(gold: _Kept, predicted: _Kept) -> None:
+    """Keep a quote that one side deletes and the other, tagging it differently, does not (``QUOTE_LABEL``)."""
+    gold_quotes, predicted_quotes = gold.quotes(), predicted.quotes()
+    for theirs in predicted_quotes:
+        index = sum(predicted.keep[:theirs])
+        for ours in gold_quotes:
+            same_place = sum(gold.keep[:ours]) == index
+            if same_place and gold.keep[ours] != predicted.keep[theirs]:
+                gold.keep[ours] = predicted.keep[theirs] = True
+                break
+
+
+def num_matched(gold: Sequence[Span], predicted: Sequence[Span], parameters: Parameters) -> int:
+    """Gold brackets that find a predicted one with equal span and label; each predicted one is used once.
+
+    Equal brackets (unary chains) match as often as both sides have them. Candidates are taken in opening order.
+    """
+    free: dict[tuple[int, int], list[str]] = {}
+    for span in predicted:
+        free.setdefault((span.start, span.end), []).append(span.label)
+    matched = 0
+    for span in gold:
+        labels = free.get((span.start, span.end), [])
+        for index, label in enumerate(labels):
+            if not parameters.labeled or parameters.same_label(span.label, label):
+                del labels[index]
+                matched += 1
+                break
+    return matched
+
+
+def num_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
+    """Predicted brackets that cross at least one gold bracket: overlap without one being inside the other."""
+    start, end = _positions(predicted)[:, :, None]
+    gold_start, gold_end = _positions(gold)
+    gold_is_left = (gold_start < start) & (start < gold_end) & (gold_end < end)
+    gold_is_right = (start < gold_start) & (gold_start < end) & (end < gold_end)
+    return int((gold_is_left | gold_is_right).any(axis=1).sum())
+
+
+def _positions(spans: Sequence[Span]) -> NDArray[np.int32]:
+    """Starts and ends, (2, num_spans)."""
+    return np.array([[span.start, span.end] for span in spans], dtype=np.int32).reshape(-1, 2).T
+
+
+def _whose_tags(
+    gold: Sequence[Bracketing], predicted: Sequence[Bracketing], wanted: PredictedTags
+) -> Literal["own", "gold"]:
+    if wanted != "auto":
+        return wanted
+    tagless = not any(sentence.has_tags for sentence in predicted)
+    return "gold" if tagless and any(sentence.has_tags for sentence in gold) else "own"
+
+
+def _with_gold_tags(gold: Bracketing, predicted: Bracketing) -> Bracketing:
+    """Predicted words with the gold tags of the same words; gold's empty elements (-NONE-) have no counterpart."""
+    tags = [tag for tag in gold.tags if tag != "-NONE-"]
+    tags = list(gold.tags) if len(gold.tags) == len(predicted.words) else tags
+    return predicted.with_tags(tags) if len(tags) == len(predicted.words) else predicted
+
+
+def _notes(
+    gold: Sequence[Bracketing],
+    predicted: Sequence[Bracketing],
+    parameters: Parameters,
+    rows: Sequence[SentenceRow],
+    tags: str,
+) -> list[str]:
+    notes = []
+    if tags == "gold":
+        notes.append("predicted words carry the gold tags, so tagging accuracy says nothing")
+    num_errors = sum(row.status == "error" for row in rows)
+    if num_errors > parameters.max_errors:
+        notes.append(
+            f"{num_errors} error sentences, more than MAX_ERROR {parameters.max_errors}, where EVALB stops; "
+            "all sentences are scored here"
+        )
+    for name, side in (("gold", gold), ("predicted", predicted)):
+        num_outer = sum(_has_counted_outer_bracket(sentence, parameters) for sentence in side)
+        if num_outer:
+            notes.append(
+                f"{num_outer} {name} trees have an outer bracket (no label, ROOT, S1 or VROOT) that these parameters "
+                "count; delete it with a DELETE_LABEL line if the other side has none"
+            )
+    return notes
+
+
+def _has_counted_outer_bracket(sentence: Bracketing, parameters: Parameters) -> bool:
+    outer = sentence.spans[0].label if sentence.spans else "S"
+    return outer in ("", "ROOT", "S1", "VROOT") and not parameters.deletes_constituent(outer)

@@ -1,0 +1,91 @@
+"""One call for each thing that users evaluate: two bracket files, or a model's parses and scores of one split."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treelm.evaluation.bracket_lines import Bracketing, Layout, bracketing_of, read_bracketings
+from treelm.evaluation.bracketing import PredictedTags, score_bracketings
+from treelm.evaluation.bracketing_result import BracketingResult
+from treelm.evaluation.parameters import COLLINS, Parameters
+from treelm.evaluation.perplexity import perplexity, sum_scores
+from treelm.evaluation.report import EvaluationResult
+from treelm.evaluation.span_protocols import PLAIN, WSJ10, WSJ40, SpanProtocol, score_spans
+from treelm.evaluation.trivial_baselines import trivial_baselines
+from treelm.trees.brackets import BracketedTree
+from treelm.trees.normal_form import strip_function
+
+if TYPE_CHECKING:
+    from treelm.models.base import SentenceScore
+    from treelm.trees.tree import Tree
+
+
+def evaluate_files(
+    gold: Path,
+    predicted: Path,
+    parameters: Parameters = COLLINS,
+    *,
+    predicted_tags: PredictedTags = "auto",
+    tagless_predicted: bool = False,
+    layout: Layout = "auto",
+) -> BracketingResult:
+    """Score one bracket file against another as EVALB does. Raises ``InputError`` for files that cannot be compared."""
+    return score_bracketings(
+        read_bracketings(gold, layout=layout),
+        read_bracketings(predicted, tagless=tagless_predicted, layout=layout),
+        parameters,
+        predicted_tags=predicted_tags,
+    )
+
+
+def gold_bracketing(read: BracketedTree, *, source: str = "") -> Bracketing:
+    """A gold tree as the treebank reader gives it (normal form, outer bracket gone) with the tags of its words."""
+    return bracketing_of(read.tree, tags=read.tags, where=f"{source}:{read.line}")
+
+
+def evaluate_parses(
+    gold: Sequence[Bracketing],
+    predicted: Sequence[Tree],
+    *,
+    system: str,
+    split: str,
+    scores: Sequence[SentenceScore] | None = None,
+    labels: Collection[str] = (),
+    parameters: Parameters = COLLINS,
+    protocols: Sequence[SpanProtocol] = (WSJ10, WSJ40, PLAIN),
+    num_seeds: int = 5,
+    num_skipped: int = 0,
+    notes: Sequence[str] = (),
+) -> EvaluationResult:
+    """Every figure of a model's parses (whose words carry no tags) and, if given, of its scores of the same sentences.
+
+    ``labels`` are those that the model knows; without any (an unlabelled model), labels are ignored in matching and the
+    result says so in its protocol. Raises ``InputError`` when there are not as many trees as gold trees.
+    """
+    trees = [bracketing_of(tree) for tree in predicted]
+    sums = None if scores is None else sum_scores(scores, (sentence.words for sentence in gold))
+    return EvaluationResult(
+        system=system,
+        split=split,
+        num_sentences=len(gold),
+        num_words=sum(len(sentence.words) for sentence in gold),
+        num_skipped=num_skipped,
+        unknown_labels=count_unknown_labels(gold, labels) if labels else {},
+        perplexities=() if sums is None else (perplexity(sums, policy="with_end"),),
+        bracketing=(score_bracketings(gold, trees, parameters if labels else parameters.unlabeled()),),
+        spans=tuple(score_spans(gold, trees, protocol) for protocol in protocols),
+        baselines=tuple(
+            row for protocol in protocols for row in trivial_baselines(gold, protocol, num_seeds=num_seeds)
+        ),
+        notes=tuple(notes),
+    )
+
+
+def count_unknown_labels(gold: Iterable[Bracketing], labels: Collection[str]) -> dict[str, int]:
+    """Gold constituents whose label (function tags cut) is not among the labels, most frequent first."""
+    known = set(labels)
+    counts = Counter(strip_function(span.label) for sentence in gold for span in sentence.spans)
+    return {label: count for label, count in counts.most_common() if label not in known}

@@ -1,0 +1,182 @@
+"""EVALB's scoring parameters: the sets that everybody uses by name, and ``.prm`` files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from treelm.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What is left out before brackets are counted, and what counts as equal. The meanings are those of EVALB's README.
+
+    A tag in ``delete_labels`` deletes the word under it from both sides; a constituent label deletes the bracket and
+    leaves its words. ``equal_labels`` and ``equal_words`` are unordered pairs, not transitive.
+    """
+
+    name: str
+    labeled: bool = True
+    cutoff_length: int = 40
+    delete_labels: tuple[str, ...] = ()
+    delete_labels_for_length: tuple[str, ...] = ()
+    quote_labels: tuple[str, ...] = ()
+    equal_labels: tuple[tuple[str, str], ...] = ()
+    equal_words: tuple[tuple[str, str], ...] = ()
+    max_errors: int = 10
+
+    def same_label(self, first: str, second: str) -> bool:
+        """Whether two labels (or tags) count as the same."""
+        return first == second or _is_pair(self.equal_labels, first, second)
+
+    def same_word(self, first: str, second: str) -> bool:
+        """Whether two words count as the same."""
+        return first == second or _is_pair(self.equal_words, first, second)
+
+    def deletes_constituent(self, label: str) -> bool:
+        """Whether brackets with this label (function tags already cut) are left out; equal labels count here too."""
+        return any(self.same_label(label, deleted) for deleted in self.delete_labels)
+
+    def unlabeled(self) -> Parameters:
+        """The same rules with labels ignored when brackets are matched (``LABELED 0``)."""
+        return replace(self, labeled=False)
+
+    def deleting(self, *labels: str) -> Parameters:
+        """The same rules with more labels deleted, as further ``DELETE_LABEL`` lines would."""
+        return replace(self, delete_labels=self.delete_labels + labels, name=f"{self.name}+{'+'.join(labels)}")
+
+
+def _is_pair(pairs: tuple[tuple[str, str], ...], first: str, second: str) -> bool:
+    return any(pair in ((first, second), (second, first)) for pair in pairs)
+
+
+COLLINS = Parameters(
+    name="collins",
+    delete_labels=("TOP", "-NONE-", ",", ":", "``", "''", "."),
+    delete_labels_for_length=("-NONE-",),
+    equal_labels=(("ADVP", "PRT"),),
+)
+"""``COLLINS.prm``: the scoring of Collins (1997), which published labelled F1 on English uses."""
+
+NEW = replace(
+    COLLINS,
+    name="new",
+    delete_labels=("TOP", "S1", "-NONE-", ",", ":", "``", "''", ".", "?", "!"),
+    quote_labels=("``", "''", "POS", "NN", "CD", "VBZ", ":"),
+)
+"""``new.prm`` of the 2006 release: also deletes ``S1``, ``?``, ``!`` and mends quotes that are tagged differently."""
+
+BUILT_IN = {parameters.name: parameters for parameters in (COLLINS, NEW)}
+
+
+def find_parameters(name_or_path: str) -> Parameters:
+    """A built-in set by its name, else the ``.prm`` file at this path."""
+    return BUILT_IN[name_or_path] if name_or_path in BUILT_IN else read_parameters(Path(name_or_path))
+
+
+def read_parameters(path: Path) -> Parameters:
+    """Read a ``.prm`` file. Raises ``InputError`` with file and line for anything that EVALB would only warn about."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        built_in = ", ".join(BUILT_IN)
+        raise InputError(
+            f"cannot read parameters: {error}", where=str(path), remedy=f"give a .prm file or one of {built_in}"
+        ) from error
+    return parse_parameters(text, source=str(path))
+
+
+def parse_parameters(text: str, *, source: str) -> Parameters:
+    """Parse the text of a ``.prm`` file: a keyword and its value a line, ``#`` in the first column is a comment."""
+    parameters = Parameters(name=Path(source).name)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            parameters = _with_line(parameters, line.split(), where=f"{source}:{number}")
+    return parameters
+
+
+def _with_line(parameters: Parameters, parts: list[str], *, where: str) -> Parameters:
+    keyword, values = parts[0], parts[1:]
+    if keyword not in _KEYWORDS:
+        raise InputError(f"unknown keyword {keyword!r}", where=where, remedy=f"use one of {', '.join(_KEYWORDS)}")
+    num_values, apply = _KEYWORDS[keyword]
+    if len(values) != num_values:
+        raise InputError(
+            f"{keyword} has {len(values)} values", where=where, remedy=f"give exactly {num_values}, separated by blanks"
+        )
+    return apply(parameters, values, where)
+
+
+def _number(value: str, where: str, *, choices: tuple[int, ...] | None = None) -> int:
+    number = int(value) if re.fullmatch(r"[0-9]+", value) else None
+    if number is None or (choices is not None and number not in choices):
+        expected = " or ".join(map(str, choices)) if choices else "a whole number, 0 or more"
+        raise InputError(f"value {value!r}", where=where, remedy=f"give {expected}")
+    return number
+
+
+_Apply = Callable[[Parameters, list[str], str], Parameters]
+
+
+def _ignored(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    _number(values[0], where)
+    return parameters
+
+
+def _set_labeled(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    return replace(parameters, labeled=_number(values[0], where, choices=(0, 1)) == 1)
+
+
+def _set_cutoff(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    return replace(parameters, cutoff_length=_number(values[0], where))
+
+
+def _set_max_errors(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    return replace(parameters, max_errors=_number(values[0], where))
+
+
+def _refuse_discontinuous(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    if _number(values[0], where, choices=(0, 1)):
+        raise InputError(
+            "DISC_ONLY 1 scores only discontinuous constituents, and Penn brackets have none",
+            where=where,
+            remedy="set it to 0",
+        )
+    return parameters
+
+
+def _add_delete(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    return replace(parameters, delete_labels=(*parameters.delete_labels, values[0]))
+
+
+def _add_delete_for_length(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    return replace(parameters, delete_labels_for_length=(*parameters.delete_labels_for_length, values[0]))
+
+
+def _add_quote(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    return replace(parameters, quote_labels=(*parameters.quote_labels, values[0]))
+
+
+def _add_equal_labels(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    return replace(parameters, equal_labels=(*parameters.equal_labels, (values[0], values[1])))
+
+
+def _add_equal_words(parameters: Parameters, values: list[str], where: str) -> Parameters:
+    return replace(parameters, equal_words=(*parameters.equal_words, (values[0], values[1])))
+
+
+_KEYWORDS: dict[str, tuple[int, _Apply]] = {
+    "DEBUG": (1, _ignored),
+    "MAX_ERROR": (1, _set_max_errors),
+    "CUTOFF_LEN": (1, _set_cutoff),
+    "LABELED": (1, _set_labeled),
+    "DELETE_LABEL": (1, _add_delete),
+    "DELETE_LABEL_FOR_LENGTH": (1, _add_delete_for_length),
+    "QUOTE_LABEL": (1, _add_quote),
+    "EQ_LABEL": (2, _add_equal_labels),
+    "EQ_WORD": (2, _add_equal_words),
+    "DISC_ONLY": (1, _refuse_discontinuous),
+}

@@ -1,0 +1,157 @@
+"""Perplexity per word, per symbol and per character, always with its unit and its end-of-sentence policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.models.base import SentenceScore
+
+Unit = Literal["word", "symbol", "character"]
+EndPolicy = Literal["with_end", "without_end"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikelihoodSums:
+    """What every perplexity is computed from; sums of parts add up with ``+``.
+
+    ``symbols_nats`` and ``end_nats`` are negative log probabilities of the sentences' symbols and of their ends.
+    ``num_characters`` counts the words' characters and one blank between neighbours, not the line end; None if unknown.
+    """
+
+    symbols_nats: float
+    end_nats: float
+    num_sentences: int
+    num_words: int
+    num_symbols: int
+    num_characters: int | None = None
+    is_lower_bound: bool = False  # whether probabilities are lower bounds, so that perplexities are upper bounds
+
+    def __add__(self, other: LikelihoodSums) -> LikelihoodSums:
+        """The sums over both parts."""
+        known = self.num_characters is not None and other.num_characters is not None
+        return LikelihoodSums(
+            symbols_nats=self.symbols_nats + other.symbols_nats,
+            end_nats=self.end_nats + other.end_nats,
+            num_sentences=self.num_sentences + other.num_sentences,
+            num_words=self.num_words + other.num_words,
+            num_symbols=self.num_symbols + other.num_symbols,
+            num_characters=(self.num_characters or 0) + (other.num_characters or 0) if known else None,
+            is_lower_bound=self.is_lower_bound or other.is_lower_bound,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    """A perplexity and all that is needed to read it."""
+
+    unit: Unit
+    policy: EndPolicy
+    total_bits: float
+    num_units: int  # ends count as one unit a sentence under with_end
+    is_upper_bound: bool
+
+    @property
+    def bits_per_unit(self) -> float:
+        """Cross entropy in bits a unit; for characters this is BPC."""
+        return self.total_bits / self.num_units
+
+    @property
+    def value(self) -> float:
+        """2 to the bits a unit; infinite where a probability is 0 or the power is no float."""
+        return math.inf if self.bits_per_unit >= 1024 else 2.0**self.bits_per_unit
+
+    @property
+    def name(self) -> str:
+        """Such as ``perplexity per word, with end of sentence``."""
+        return f"perplexity per {self.unit}, {'with' if self.policy == 'with_end' else 'without'} end of sentence"
+
+    def to_json(self) -> dict[str, Any]:
+        """Figures and names as JSON values; null where a figure is infinite."""
+        return {
+            "unit": self.unit,
+            "policy": self.policy,
+            "perplexity": self.value if math.isfinite(self.value) else None,
+            f"bits_per_{self.unit}": self.bits_per_unit if math.isfinite(self.bits_per_unit) else None,
+            "num_units": self.num_units,
+            "is_upper_bound": self.is_upper_bound,
+        }
+
+
+def sum_scores(scores: Iterable[SentenceScore], sentences: Iterable[Sequence[str]] | None = None) -> LikelihoodSums:
+    """Add up sentence scores; the sentences' words are needed only for counts of characters.
+
+    Raises ``InputError`` naming the sentence whose log probability is not a number.
+    """
+    total = LikelihoodSums(
+        symbols_nats=0.0,
+        end_nats=0.0,
+        num_sentences=0,
+        num_words=0,
+        num_symbols=0,
+        num_characters=None if sentences is None else 0,
+    )
+    pairs = ((score, None) for score in scores) if sentences is None else zip(scores, sentences, strict=True)
+    for number, (score, words) in enumerate(pairs, start=1):
+        if np.isnan(score.log_probs).any():
+            raise InputError(
+                f"sentence {number} has a log probability that is not a number",
+                remedy="check the model's weights; training may have diverged",
+            )
+        total += _sums_of(score, words)
+    return total
+
+
+def _sums_of(score: SentenceScore, words: Sequence[str] | None) -> LikelihoodSums:
+    return LikelihoodSums(
+        symbols_nats=-float(score.log_probs[:-1].sum()),
+        end_nats=-float(score.log_probs[-1]),
+        num_sentences=1,
+        num_words=int(score.word_of_symbol[-1]) + 1 if len(score.word_of_symbol) else 0,
+        num_symbols=len(score.word_of_symbol),
+        num_characters=None if words is None else sum(map(len, words)) + max(len(words) - 1, 0),
+        is_lower_bound=score.is_lower_bound,
+    )
+
+
+def perplexity(sums: LikelihoodSums, *, unit: Unit = "word", policy: EndPolicy = "with_end") -> Perplexity:
+    """Perplexity of what was summed.
+
+    Under ``with_end`` the bits of the sentences' ends count, and each end is one more unit (a word, a symbol, or the
+    character that ends the line); under ``without_end`` neither does. Per word, the bits of a word's symbols add up, so
+    perplexities of models with different subword vocabularies compare.
+
+    Raises ``InputError`` when there is nothing to divide by, or characters were not counted.
+    """
+    counts = {"word": sums.num_words, "symbol": sums.num_symbols, "character": sums.num_characters}
+    num_units = counts[unit]
+    if num_units is None:
+        raise InputError("characters were not counted", remedy="give the sentences' words as well as their scores")
+    num_units += sums.num_sentences if policy == "with_end" else 0
+    if num_units == 0:
+        raise InputError(f"no {unit}s to compute a perplexity from", remedy="give at least one sentence")
+    nats = sums.symbols_nats + (sums.end_nats if policy == "with_end" else 0.0)
+    return Perplexity(
+        unit=unit,
+        policy=policy,
+        total_bits=nats / math.log(2),
+        num_units=num_units,
+        is_upper_bound=sums.is_lower_bound,
+    )
+
+
+def word_surprisals_bits(score: SentenceScore) -> NDArray[np.float64]:
+    """Surprisal in bits of every word (its symbols' bits added up) and, last, of the end: (num_words + 1,)."""
+    num_words = int(score.word_of_symbol[-1]) + 1 if len(score.word_of_symbol) else 0
+    bits = np.zeros(num_words + 1)
+    np.add.at(bits, score.word_of_symbol, -score.log_probs[:-1] / math.log(2))
+    bits[-1] = -score.log_probs[-1] / math.log(2)
+    return bits

@@ -1,0 +1,124 @@
+"""Judging a model on sentences with gold trees: one search a sentence gives its probability and its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from treelm.corpora.data_config import DataConfig, locate_split
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.evaluation.bracket_lines import Bracketing, bracketing_of
+from treelm.evaluation.evaluate import evaluate_parses
+from treelm.evaluation.report import EvaluationResult
+from treelm.evaluation.span_protocols import PLAIN, WSJ10, WSJ40, SpanProtocol
+from treelm.inference.batching import in_batches
+from treelm.inference.loading import load
+from treelm.models.base import Analysis, SyntacticLM
+from treelm.training.recipe import Recipe
+
+GUM_NOTE = "gum-open's constituency trees are the output of a parser run on gold tags, not hand-made: F1 is against those"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The figures, and what they were computed from."""
+
+    result: EvaluationResult
+    sentences: tuple[Sentence, ...]
+    analyses: tuple[Analysis, ...]
+
+
+def judge(
+    lm: SyntacticLM,
+    sentences: Iterable[Sentence],
+    *,
+    split: str,
+    batch_size: int = 10,
+    skipped: list[InputError] | None = None,
+    notes: Sequence[str] = (),
+    protocols: Sequence[SpanProtocol] = (WSJ10, WSJ40, PLAIN),
+    on_sentence: Callable[[], None] = lambda: None,
+) -> Judgement:
+    """Perplexity and bracketing of a model on sentences that have trees.
+
+    ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
+    each one, for progress. Raises ``InputError`` for a sentence without a tree and when nothing is left to judge.
+    """
+    kept: list[tuple[Sentence, Analysis]] = []
+    for sentence, analysis in in_batches(sentences, lm.analyse, batch_size=batch_size, skipped=skipped):
+        if analysis is not None:
+            kept.append((sentence, analysis))
+        on_sentence()
+    if not kept:
+        raise InputError("no sentence to evaluate", remedy="give a file with at least one good sentence")
+    result = evaluate_parses(
+        [_gold(sentence) for sentence, _ in kept],
+        [analysis.tree for _, analysis in kept],
+        system=lm.system,
+        split=split,
+        scores=[analysis.score for _, analysis in kept],
+        labels=lm.labels,
+        num_skipped=len(skipped or ()),
+        notes=notes,
+        protocols=protocols,
+    )
+    return Judgement(result=result, sentences=tuple(s for s, _ in kept), analyses=tuple(a for _, a in kept))
+
+
+def evaluate_run(
+    run: Path,
+    recipe: Recipe,
+    *,
+    files: Sequence[str] = (),
+    skipped: list[InputError] | None = None,
+    protocols: Sequence[SpanProtocol] = (WSJ10, WSJ40, PLAIN),
+    on_sentence: Callable[[], None] = lambda: None,
+) -> list[Judgement]:
+    """Judge a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead."""
+    config = recipe.evaluation
+    lm = load(run)
+    lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
+    notes = (GUM_NOTE,) if recipe.data.corpus == "gum-open" and not files else ()
+    judgements = []
+    for name, sentences in _inputs(recipe.data, files or config.splits, bool(files), skipped):
+        judgements.append(
+            judge(
+                lm,
+                islice(sentences, config.max_sentences),
+                split=name,
+                skipped=skipped,
+                notes=notes,
+                protocols=protocols,
+                on_sentence=on_sentence,
+            )
+        )
+    return judgements
+
+
+def _inputs(
+    data: DataConfig, names: Sequence[str], are_files: bool, skipped: list[InputError] | None
+) -> Iterator[tuple[str, Iterator[Sentence]]]:
+    """Every input with its sentences."""
+    for name in names:
+        path, format = (Path(name), data.format) if are_files else locate_split(data, name)  # type: ignore[arg-type]
+        yield (
+            name,
+            read_sentences(
+                path,
+                format="auto" if are_files else format,
+                tags=data.tags,
+                strip_functions=data.strip_functions,
+                on_error="raise" if skipped is None else "skip",
+                skipped=skipped,
+            ),
+        )
+
+
+def _gold(sentence: Sentence) -> Bracketing:
+    if sentence.tree is None:
+        raise InputError("a sentence without a tree", where=sentence.where, remedy="evaluate on brackets or CoNLL-U")
+    return bracketing_of(sentence.tree, tags=sentence.tags, where=sentence.where)

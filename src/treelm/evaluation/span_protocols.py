@@ -1,0 +1,229 @@
+"""Unlabelled F1 by named protocols: what each removes before spans are compared.
+
+Published unlabelled F1 figures differ by more than systems do because protocols differ; every result names its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
+
+from treelm.errors import InputError
+from treelm.evaluation.bracket_lines import Bracketing
+
+REMOVED_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "-NONE-", "$", "#", "HYPH", "NFP", "PUNCT"})
+"""Tags of punctuation, currency signs and empty elements; ``HYPH``, ``NFP`` of OntoNotes, ``PUNCT`` of UD."""
+REMOVED_WORDS = frozenset(
+    {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "--", "...", "``", "''", *"()[]{}.,:;?!-/'\"`$#…–—“”‘’"}
+)
+"""What counts as punctuation or a currency sign where words have no tags."""
+
+Removal = Literal["tags", "words", "nothing"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanProtocol:
+    """Which words, sentences and spans are left out, and how sentences without spans count."""
+
+    name: str
+    remove_punctuation: bool
+    max_words: int | None = None  # counted after removal; longer sentences are left out
+    drop_single_words: bool = True  # spans over one word
+    drop_whole_sentence: bool = True
+    duplicates: Literal["set", "multiset"] = "set"  # equal spans of unary chains: count once, or each
+    without_spans: Literal["as_100", "left_out"] = "as_100"  # sentences whose gold tree has no span to find
+
+    @property
+    def description(self) -> str:
+        """The protocol in one line."""
+        dropped = [
+            "punctuation and currency signs" if self.remove_punctuation else "",
+            "single-word spans" if self.drop_single_words else "",
+            "whole-sentence spans" if self.drop_whole_sentence else "",
+            f"sentences over {self.max_words} words" if self.max_words is not None else "",
+        ]
+        empty = "count as 100 (0 if spans are predicted)" if self.without_spans == "as_100" else "are left out"
+        removed = ", ".join(filter(None, dropped)) or "nothing"
+        return f"removed: {removed}; spans as a {self.duplicates}; sentences without gold spans {empty}"
+
+
+WSJ10 = SpanProtocol(name="wsj10", remove_punctuation=True, max_words=10)
+"""The protocol of PRPN's released evaluation (Shen et al. 2018), up to 10 words. Klein's figures use another one."""
+WSJ40 = SpanProtocol(name="wsj40", remove_punctuation=True, max_words=40)
+"""As ``wsj10``, up to 40 words."""
+PLAIN = SpanProtocol(
+    name="plain",
+    remove_punctuation=False,
+    drop_single_words=False,
+    drop_whole_sentence=False,
+    duplicates="multiset",
+    without_spans="left_out",
+)
+"""Every constituent of the trees as they are, unary chains and whole sentences included."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (WSJ10, WSJ40, PLAIN)}
+
+
+def find_protocol(name: str) -> SpanProtocol:
+    """A protocol by its name; raises ``InputError`` that lists the names."""
+    if name not in PROTOCOLS:
+        raise InputError(f"unknown protocol {name!r}", remedy=f"use one of {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanCounts:
+    """Matched, gold and predicted spans of one sentence, or of many added up."""
+
+    matched: int
+    gold: int
+    predicted: int
+
+    @property
+    def precision(self) -> float:
+        """Matched of predicted spans, 0..100; without any on either side, 100."""
+        return 100.0 * self.matched / self.predicted if self.predicted else (0.0 if self.gold else 100.0)
+
+    @property
+    def recall(self) -> float:
+        """Matched of gold spans, 0..100; without gold spans nothing is missed: 100."""
+        return 100.0 * self.matched / self.gold if self.gold else 100.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanResult:
+    """Unlabelled F1 under one protocol, at corpus level and as the mean of sentences."""
+
+    protocol: SpanProtocol
+    removal: Removal  # how punctuation was recognised
+    sentences: tuple[SpanCounts, ...]
+    num_left_out: int  # too long, without words, or (by the protocol) without spans
+    errors: tuple[str, ...]  # sentences whose words do not align, and why
+
+    @property
+    def corpus(self) -> SpanCounts:
+        """All spans together."""
+        return SpanCounts(
+            matched=sum(one.matched for one in self.sentences),
+            gold=sum(one.gold for one in self.sentences),
+            predicted=sum(one.predicted for one in self.sentences),
+        )
+
+    @property
+    def corpus_f1(self) -> float:
+        """F1 of all spans together, 0..100; 0 without sentences."""
+        return self.corpus.f1 if self.sentences else 0.0
+
+    @property
+    def sentence_f1(self) -> float:
+        """Mean of the sentences' F1, 0..100; 0 without sentences."""
+        return sum(one.f1 for one in self.sentences) / len(self.sentences) if self.sentences else 0.0
+
+    @property
+    def name(self) -> str:
+        """The protocol's name, with how punctuation was recognised where that is not by tag."""
+        return f"{self.protocol.name} (punctuation by word list)" if self.removal == "words" else self.protocol.name
+
+
+def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Removal:
+    """How punctuation is recognised in this corpus: by tags if it has any, else by word list."""
+    if not protocol.remove_punctuation:
+        return "nothing"
+    return "tags" if any(sentence.has_tags for sentence in gold) else "words"
+
+
+def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:
+    """For every word of the gold tree, whether it stays."""
+    if removal == "tags":
+        return [tag not in REMOVED_TAGS for tag in gold.tags]
+    if removal == "words":
+        return [word not in REMOVED_WORDS for word in gold.words]
+    return [tag != "-NONE-" for tag in gold.tags]
+
+
+def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], protocol: SpanProtocol) -> SpanResult:
+    """Unlabelled F1 of predicted trees, which stand over all words of the gold trees or over the kept ones only.
+
+    Raises ``InputError`` when the numbers of sentences differ. A sentence whose words differ is an error, and counted.
+    """
+    if len(gold) != len(predicted):
+        raise InputError(
+            f"{len(gold)} gold trees but {len(predicted)} predicted ones",
+            remedy="give one predicted tree for each gold tree",
+        )
+    removal = choose_removal(gold, protocol)
+    scored: list[SpanCounts] = []
+    errors: list[str] = []
+    for number, (one_gold, one_predicted) in enumerate(zip(gold, predicted, strict=True), start=1):
+        counts = _score_sentence(one_gold, one_predicted, protocol, removal)
+        if isinstance(counts, str):
+            errors.append(f"sentence {number}: {counts}")
+        elif counts is not None:
+            scored.append(counts)
+    return SpanResult(
+        protocol=protocol,
+        removal=removal,
+        sentences=tuple(scored),
+        num_left_out=len(gold) - len(scored) - len(errors),
+        errors=tuple(errors),
+    )
+
+
+def _score_sentence(
+    gold: Bracketing, predicted: Bracketing, protocol: SpanProtocol, removal: Removal
+) -> SpanCounts | str | None:
+    """The counts of a sentence, what is wrong with it, or None when the protocol leaves it out."""
+    if gold.problem or predicted.problem:
+        return str(gold.problem or predicted.problem)
+    keep = kept_words(gold, removal)
+    if not is_included(sum(keep), protocol):
+        return None
+    predicted_keep = _align(gold, predicted, keep)
+    if predicted_keep is None:
+        return f"{len(predicted.words)} predicted words are neither the gold words nor those that the protocol keeps"
+    gold_spans, predicted_spans = spans_of(gold, keep, protocol), spans_of(predicted, predicted_keep, protocol)
+    if not gold_spans and protocol.without_spans == "left_out":
+        return None
+    return SpanCounts(
+        matched=(gold_spans & predicted_spans).total(),
+        gold=gold_spans.total(),
+        predicted=predicted_spans.total(),
+    )
+
+
+def is_included(num_words: int, protocol: SpanProtocol) -> bool:
+    """Whether a sentence with so many kept words is scored."""
+    return num_words > 0 and (protocol.max_words is None or num_words <= protocol.max_words)
+
+
+def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:
+    """Which predicted words stay; None when they are not the gold words (without empty elements) nor the kept ones."""
+    pronounced = [i for i, tag in enumerate(gold.tags) if tag != "-NONE-"]
+    if list(predicted.words) == [gold.words[i] for i in pronounced]:
+        return [keep[i] for i in pronounced]
+    if list(predicted.words) == [word for word, kept in zip(gold.words, keep, strict=True) if kept]:
+        return [True] * len(predicted.words)
+    return [*keep] if predicted.words == gold.words else None
+
+
+def spans_of(sentence: Bracketing, keep: Sequence[bool], protocol: SpanProtocol) -> Counter[tuple[int, int]]:
+    """The spans that count, as positions among kept words."""
+    position = [0, *accumulate(keep)]
+    num_words = position[-1]
+    spans = Counter(
+        (start, end)
+        for start, end in ((position[span.start], position[span.end]) for span in sentence.spans)
+        if start < end
+        and not (protocol.drop_single_words and end - start == 1)
+        and not (protocol.drop_whole_sentence and end - start == num_words)
+    )
+    return Counter(spans.keys()) if protocol.duplicates == "set" else spans

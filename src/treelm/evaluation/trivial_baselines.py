@@ -1,0 +1,100 @@
+"""What trees that know nothing score, and the best that binary trees can do, under a protocol of unlabelled F1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treelm.evaluation.bracket_lines import Bracketing, bracketing_of
+from treelm.evaluation.span_protocols import SpanProtocol, SpanResult, choose_removal, kept_words, score_spans
+from treelm.trees.tree import Tree
+from treelm.trees.trivial import balanced, binary_upper_bound, left_branching, random_splits, right_branching
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """One row: F1 in 0..100 under the named protocol; means over seeds where there is chance."""
+
+    name: str
+    protocol: str
+    corpus_f1: float
+    sentence_f1: float
+    num_seeds: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON values."""
+        return {
+            "name": self.name,
+            "protocol": self.protocol,
+            "corpus_f1": self.corpus_f1,
+            "sentence_f1": self.sentence_f1,
+            "num_seeds": self.num_seeds,
+        }
+
+
+_RULES: dict[str, Callable[[Sequence[str]], Tree]] = {
+    "left-branching": left_branching,
+    "right-branching": right_branching,
+    "balanced": balanced,
+}
+
+
+def trivial_baselines(
+    gold: Sequence[Bracketing], protocol: SpanProtocol, *, num_seeds: int = 5, seed: int = 1
+) -> list[Baseline]:
+    """Left-, right-branching, balanced and random trees, and right-binarised gold trees, over the words that are kept.
+
+    Random trees split each range of words anywhere with equal probability; their row is the mean over ``num_seeds``.
+    The upper bound is the gold tree itself made binary: what it misses, no binary tree can find.
+    """
+    removal = choose_removal(gold, protocol)
+    trees = [_kept_tree(sentence, kept_words(sentence, removal)) for sentence in gold]
+
+    def score(build: Callable[[Tree], Tree]) -> SpanResult:
+        predicted = (Bracketing() if tree is None else bracketing_of(build(tree)) for tree in trees)
+        return score_spans(gold, list(predicted), protocol)
+
+    rows = [_row(name, [score(lambda tree, rule=rule: rule(tree.words()))]) for name, rule in _RULES.items()]  # type: ignore[misc]
+    rows.append(_row("random", [score(_random(seed + offset)) for offset in range(num_seeds)]))
+    rows.append(_row("binary upper bound", [score(binary_upper_bound)]))
+    return rows
+
+
+def _random(seed: int) -> Callable[[Tree], Tree]:
+    generator = np.random.default_rng(seed)
+    return lambda tree: random_splits(tree.words(), generator)
+
+
+def _row(name: str, results: Sequence[SpanResult]) -> Baseline:
+    return Baseline(
+        name=name,
+        protocol=results[0].name,
+        corpus_f1=float(np.mean([result.corpus_f1 for result in results])),
+        sentence_f1=float(np.mean([result.sentence_f1 for result in results])),
+        num_seeds=len(results),
+    )
+
+
+def _kept_tree(sentence: Bracketing, keep: Sequence[bool]) -> Tree | None:
+    """The tree over the words that stay, without constituents that this leaves empty; None when no word stays."""
+    spans = [span for span in sentence.spans if span.start < span.end]
+    opening = iter([*spans, None])
+    following = next(opening)
+    top: list[Tree | str] = []
+    stack: list[tuple[str, int, list[Tree | str]]] = []
+    for position, word in enumerate(sentence.words):
+        while following is not None and following.start == position:
+            stack.append((following.label, following.end, []))
+            following = next(opening)
+        if keep[position]:
+            (stack[-1][2] if stack else top).append(word)
+        while stack and stack[-1][1] == position + 1:
+            label, _, children = stack.pop()
+            if children:
+                (stack[-1][2] if stack else top).append(Tree(label, children))
+    if len(top) == 1 and isinstance(top[0], Tree):
+        return top[0]
+    return Tree("", top) if top else None

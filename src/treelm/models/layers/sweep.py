@@ -1,0 +1,195 @@
+"""Any function of rows, run level by level over shared buffers, with its gradient.
+
+A system says in plain PyTorch what happens at a kind of node, and which rows of which buffers each node reads and
+writes. Rows are gathered once and gradients are scattered once, so memory traffic is proportional to the number of
+nodes, not to levels times nodes; gradients of matrices are formed from many rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from treelm.models.layers.precision import add_outer, multiply_into, operand
+
+OUTER_ROWS = 4096  # rows that are collected before they are added to a matrix's gradient
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a buffer, by level: level k has index[offsets[k]:offsets[k + 1]]."""
+
+    buffer: str
+    index: Tensor
+    offsets: Sequence[int]
+
+    def of(self, level: int) -> Tensor:
+        """The rows of a level."""
+        return self.index[self.offsets[level] : self.offsets[level + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Values without gradient, by level: level k has values[offsets[k]:offsets[k + 1]]."""
+
+    values: Tensor
+    offsets: Sequence[int]
+
+    def of(self, level: int) -> Tensor:
+        """The values of a level."""
+        return self.values[self.offsets[level] : self.offsets[level + 1]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kind:
+    """Nodes that compute alike: ``function(matrices, *read rows, *constants)`` gives the rows that are written."""
+
+    function: Callable[..., tuple[Tensor, ...]]
+    reads: Sequence[Rows]
+    constants: Sequence[Constant] = ()
+    writes: Sequence[Rows]
+
+
+@dataclass(slots=True)
+class Matrix:
+    """An affine map with a gradient that is formed later: calling it gives inputs @ weight^T + bias."""
+
+    weight: Tensor  # as it is multiplied
+    bias: Tensor | None
+    d_weight: Tensor
+    d_bias: Tensor | None
+    collected: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    num_collected: int = 0
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """inputs (n, I) -> (n, O)."""
+        out: Tensor = _DeferredLinear.apply(inputs, self)  # type: ignore[no-untyped-call]
+        return out
+
+    def collect(self, inputs: Tensor, gradient: Tensor) -> None:
+        """Remember rows of input and of gradient."""
+        self.collected.append((inputs, gradient))
+        self.num_collected += len(inputs)
+        if self.num_collected >= OUTER_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Add what was collected to the gradient."""
+        if self.collected:
+            inputs, gradients = (torch.cat(rows) for rows in zip(*self.collected, strict=True))
+            add_outer(self.d_weight, gradients, inputs, dtype=self.weight.dtype)
+            if self.d_bias is not None:
+                self.d_bias += gradients.sum(0)
+        self.collected, self.num_collected = [], 0
+
+
+class _DeferredLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, matrix: Matrix) -> Tensor:
+        ctx.save_for_backward(inputs)
+        ctx.matrix = matrix
+        out = inputs.new_empty(len(inputs), len(matrix.weight))
+        multiply_into(out, inputs, matrix.weight.T, bias=matrix.bias)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (inputs,) = ctx.saved_tensors
+        (gradient,) = gradients
+        ctx.matrix.collect(inputs, gradient)
+        d_inputs = torch.empty_like(inputs)
+        multiply_into(d_inputs, gradient, ctx.matrix.weight)
+        return d_inputs, None
+
+
+Weights = Mapping[str, tuple[Tensor, Tensor | None]]
+
+
+class _Sweep(torch.autograd.Function):
+    """Keeps every level's small graph between forward and backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        kinds: Sequence[Kind],
+        buffer_names: Sequence[str],
+        matrix_names: Sequence[str],
+        keeps_graphs: bool,
+        *tensors: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        given, parameters = tensors[: len(buffer_names)], tensors[len(buffer_names) :]
+        buffers = {name: buffer.clone() for name, buffer in zip(buffer_names, given, strict=True) if buffer is not None}
+        matrices = _matrices(matrix_names, parameters)
+        num_levels = max(len(rows.offsets) for kind in kinds for rows in kind.writes) - 1
+        graphs = []
+        for level in range(num_levels):
+            for kind in kinds:
+                if len(kind.writes[0].of(level)):
+                    graph = _run(kind, level, buffers, matrices, keeps_graph=keeps_graphs)
+                    if keeps_graphs:
+                        graphs.append((kind, level, *graph))
+        ctx.graphs, ctx.matrices, ctx.buffer_names = graphs, matrices, buffer_names
+        return tuple(buffers[name] for name in buffer_names)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        d_buffers = {name: gradient.clone() for name, gradient in zip(ctx.buffer_names, gradients, strict=True)}
+        while ctx.graphs:  # a level's memory is free as soon as its gradient is known
+            kind, level, inputs, outputs = ctx.graphs.pop()
+            d_outputs = []
+            for rows in kind.writes:
+                index = rows.of(level)
+                d_outputs.append(d_buffers[rows.buffer].index_select(0, index))
+                d_buffers[rows.buffer].index_fill_(0, index, 0)  # what was overwritten had no influence
+            d_inputs = torch.autograd.grad(outputs, inputs, d_outputs, allow_unused=True)
+            for rows, d_rows in zip(kind.reads, d_inputs, strict=True):
+                if d_rows is not None:
+                    d_buffers[rows.buffer].index_add_(0, rows.of(level), d_rows)
+        for matrix in ctx.matrices.values():
+            matrix.flush()
+        d_parameters = [d for matrix in ctx.matrices.values() for d in (matrix.d_weight, matrix.d_bias)]
+        return None, None, None, None, *(d_buffers[name] for name in ctx.buffer_names), *d_parameters
+
+
+def _matrices(names: Sequence[str], parameters: Sequence[Tensor | None]) -> dict[str, Matrix]:
+    matrices = {}
+    for name, weight, bias in zip(names, parameters[::2], parameters[1::2], strict=True):
+        assert weight is not None
+        matrices[name] = Matrix(
+            weight=operand(weight.detach()),
+            bias=None if bias is None else bias.detach(),
+            d_weight=torch.zeros_like(weight),
+            d_bias=None if bias is None else torch.zeros_like(bias),
+        )
+    return matrices
+
+
+def _run(
+    kind: Kind, level: int, buffers: Mapping[str, Tensor], matrices: Mapping[str, Matrix], *, keeps_graph: bool
+) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    """Compute the nodes of a kind in a level; returns what they read and wrote, joined by a graph."""
+    with torch.set_grad_enabled(keeps_graph):
+        inputs = [buffers[rows.buffer].index_select(0, rows.of(level)) for rows in kind.reads]
+        for rows in inputs:
+            rows.requires_grad_(keeps_graph)
+        outputs = kind.function(matrices, *inputs, *(constant.of(level) for constant in kind.constants))
+    for written, output in zip(kind.writes, outputs, strict=True):
+        buffers[written.buffer].index_copy_(0, written.of(level), output.detach())
+    return inputs, outputs
+
+
+def sweep(kinds: Sequence[Kind], buffers: Mapping[str, Tensor], weights: Weights) -> dict[str, Tensor]:
+    """Run all levels, and in each level all kinds in the given order; returns the buffers as they are then.
+
+    ``buffers`` hold what is given in some rows, and anything in the rows that are written. ``weights`` names matrices
+    (weight, bias or None); a function receives them as callables. Gradients reach buffers and weights, and nothing else
+    that a function may hold on to.
+    """
+    parameters = [tensor for pair in weights.values() for tensor in pair]
+    names = tuple(buffers), tuple(weights)
+    swept = _Sweep.apply(kinds, *names, torch.is_grad_enabled(), *buffers.values(), *parameters)  # type: ignore[no-untyped-call]
+    return dict(zip(buffers, swept, strict=True))

@@ -1,0 +1,240 @@
+"""Recipes: everything that a run follows from, in one TOML file with a section for each part."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+from treelm.corpora.streams import Format
+from treelm.corpora.vocabularies import VocabularyConfig
+from treelm.errors import InputError
+from treelm.models import config_class, system_class
+from treelm.models.configs import from_plain, to_toml_values
+from treelm.models.files import read_bytes, write_atomically
+from treelm.training.config import TrainingConfig
+
+FILE_NAME = "recipe.toml"
+SECTIONS = ("data", "vocabulary", "model", "training", "evaluation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which sentences: the splits of a named corpus, or files of one's own."""
+
+    corpus: str | None = None
+    """Name in the catalogue (``treelm data``), for example ``gum-open``."""
+    train: tuple[str, ...] = ()
+    """Files, instead of a named corpus; relative to the recipe."""
+    dev: tuple[str, ...] = ()
+    """Files to judge on while training."""
+    test: tuple[str, ...] = ()
+    """Files to evaluate at the end."""
+    format: Format | Literal["auto"] = "auto"
+    """What the files hold; by default their names tell."""
+    tags: Literal["present", "absent"] = "present"
+    """Whether brackets hold a part-of-speech tag over each word."""
+    strip_functions: bool = True
+    """Cut function tags off labels: NP-SBJ is read as NP."""
+    on_error: Literal["raise", "skip"] = "raise"
+    """Whether a bad sentence ends the run or is left out and reported."""
+    unknown_labels: Literal["raise", "drop"] = "raise"
+    """Whether a dev sentence with a label that training lacks ends the run or is left out and counted."""
+    max_train_sentences: int | None = None
+    """Use only so many training sentences, the first ones."""
+
+    def __post_init__(self) -> None:
+        """Exactly one source."""
+        if self.corpus is None and not self.train:
+            raise InputError("no data", remedy='give corpus = "gum-open", or train = ["FILE", ...]')
+        if self.corpus is not None and (self.train or self.dev or self.test):
+            raise InputError(f"corpus = {self.corpus!r} and files", remedy="give either corpus, or train, dev and test")
+        if self.max_train_sentences is not None and self.max_train_sentences < 1:
+            raise InputError(f"max_train_sentences = {self.max_train_sentences}", remedy="give 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Which system, with its own config.
+
+    In TOML the fields of ``config`` stand directly in ``[model]``.
+    """
+
+    system: str
+    """Name in ``treelm.models.SYSTEMS``."""
+    config: Any
+    """The system's config dataclass."""
+    bounds_margin: int | None = None
+    """Take ``max_open`` and ``max_consecutive`` from the training trees and add this; None: they are given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """How a finished run is judged."""
+
+    splits: tuple[Literal["dev", "test"], ...] = ("dev", "test")
+    """What to evaluate."""
+    action_beam: int = 100
+    """Hypotheses kept between actions (k)."""
+    word_beam: int = 10
+    """Hypotheses kept between words (k_w)."""
+    fast_track: int = 1
+    """Best SHIFTs that enter the word beam past the action beam (k_s)."""
+    max_sentences: int | None = None
+    """Parse only so many sentences of each split, the first ones."""
+
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        for name in ("action_beam", "word_beam"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} = {getattr(self, name)}", remedy="give 1 or more")
+        if self.fast_track < 0:
+            raise InputError(f"fast_track = {self.fast_track}", remedy="give 0 or more")
+        if self.max_sentences is not None and self.max_sentences < 1:
+            raise InputError(f"max_sentences = {self.max_sentences}", remedy="give 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A run, before it is made."""
+
+    data: DataConfig
+    model: ModelConfig
+    vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+
+def recipe_names() -> list[str]:
+    """Recipes that come with the package."""
+    return sorted(
+        item.name.removesuffix(".toml") for item in files("treelm.recipes").iterdir() if _is_recipe(item.name)
+    )
+
+
+def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe by the name of a packaged one or by its path.
+
+    ``overrides`` are texts such as ``training.epochs=3``, values as in TOML; plain words need no quotes. Raises
+    ``InputError`` that names file, section, field and remedy; for a syntax error file and line.
+    """
+    text, where, folder = _find(name_or_path)
+    values = _parse(text, where)
+    for override in overrides:
+        section, name, value = parse_override(override)
+        values.setdefault(section, {})[name] = value
+    return build_recipe(values, where=where, folder=folder)
+
+
+def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path | None = None) -> Recipe:
+    """A recipe from plain values, section by section; files are looked for in ``folder``."""
+    for section, content in values.items():
+        if section not in SECTIONS:
+            remedy = f"use the sections {', '.join(f'[{name}]' for name in SECTIONS)}"
+            raise InputError(f"unknown section [{section}]", where=where, remedy=remedy)
+        if not isinstance(content, dict):
+            raise InputError(
+                f"{section!r} is no section", where=where, remedy=f"write [{section}] on a line of its own"
+            )
+    data = from_plain(DataConfig, values.get("data", {}), where=f"{where} [data]")
+    return Recipe(
+        data=_resolve_files(data, folder),
+        vocabulary=from_plain(VocabularyConfig, values.get("vocabulary", {}), where=f"{where} [vocabulary]"),
+        model=_build_model(values.get("model", {}), where=f"{where} [model]"),
+        training=from_plain(TrainingConfig, values.get("training", {}), where=f"{where} [training]"),
+        evaluation=from_plain(EvaluationConfig, values.get("evaluation", {}), where=f"{where} [evaluation]"),
+    )
+
+
+def save_recipe(recipe: Recipe, path: Path) -> None:
+    """Write a recipe so that ``load_recipe`` reads the same one."""
+    values = {section: to_toml_values(getattr(recipe, section)) for section in SECTIONS if section != "model"}
+    model = {"system": recipe.model.system, **to_toml_values(recipe.model.config)}
+    if recipe.model.bounds_margin is not None:
+        model = {name: value for name, value in model.items() if name not in _BOUNDS}
+        model["bounds_margin"] = recipe.model.bounds_margin
+    ordered = {section: model if section == "model" else values[section] for section in SECTIONS}
+    write_atomically(path, tomli_w.dumps(ordered).encode())
+
+
+def parse_override(text: str) -> tuple[str, str, Any]:
+    """``section.field=value`` as section, field and value."""
+    path, equals, value = text.partition("=")
+    section, dot, name = path.strip().partition(".")
+    if not (equals and dot and name) or section not in SECTIONS:
+        remedy = f"write SECTION.FIELD=VALUE, the section one of {', '.join(SECTIONS)}"
+        raise InputError(f"cannot read the setting {text!r}", remedy=remedy)
+    try:
+        return section, name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return section, name, value.strip()
+
+
+_BOUNDS = ("max_open", "max_consecutive")
+DEFAULT_MARGIN = 10
+
+
+def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
+    values = dict(values)
+    if "system" not in values:
+        raise InputError("field 'system' is missing", where=where, remedy='add a line `system = "rnng"`')
+    system = values.pop("system")
+    margin = values.pop("bounds_margin", None)
+    given = [name for name in _BOUNDS if name in values]
+    settings = config_class(system_class(system, where=where))
+    config = from_plain(settings, values, where=where)
+    if not all(hasattr(config, name) for name in _BOUNDS):
+        return ModelConfig(system=system, config=config)
+    if given and (margin is not None or len(given) < len(_BOUNDS)):
+        found = f"{', '.join(given)} given" + ("" if margin is None else " and bounds_margin")
+        raise InputError(found, where=where, remedy=f"give both {' and '.join(_BOUNDS)}, or only bounds_margin")
+    if margin is not None and (not isinstance(margin, int) or isinstance(margin, bool) or margin < 0):
+        raise InputError(f"bounds_margin = {margin!r}", where=where, remedy="give a whole number of at least 0")
+    return ModelConfig(
+        system=system, config=config, bounds_margin=None if given else DEFAULT_MARGIN if margin is None else margin
+    )
+
+
+def _resolve_files(data: DataConfig, folder: Path | None) -> DataConfig:
+    if folder is None:
+        return data
+
+    def resolve(paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str((folder / path).resolve()) for path in paths)
+
+    return replace(data, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
+
+
+def _find(name_or_path: str | Path) -> tuple[str, str, Path | None]:
+    """Text, name for messages, and folder of a recipe."""
+    path = Path(name_or_path)
+    if str(name_or_path) in recipe_names():
+        resource = files("treelm.recipes") / f"{name_or_path}.toml"
+        return resource.read_text(encoding="utf-8"), f"{name_or_path}.toml", None
+    remedy = f"give the path of a recipe, or one of {', '.join(recipe_names())}"
+    content = read_bytes(path, remedy=remedy)
+    try:
+        return content.decode("utf-8-sig"), str(path), path.parent
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8", where=str(path), remedy="convert the file to UTF-8") from None
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        # An error at the end of the text has no number.
+        number = line[1] if line else text.count("\n") + 1
+        reason = str(error).partition(" (at ")[0]
+        raise InputError(f"not TOML ({reason})", where=f"{where}:{number}", remedy="correct this line") from None
+
+
+def _is_recipe(name: str) -> bool:
+    return name.endswith(".toml")

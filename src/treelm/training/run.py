@@ -1,0 +1,153 @@
+"""From a recipe to a trained model: prepare data, build vocabulary and network, train, keep it all in a run folder."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from treelm.corpora.batches import SentenceBatches
+from treelm.corpora.corpus import PreparedCorpus, merge_labels
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.preparing import prepared
+from treelm.corpora.readers import ReadOptions
+from treelm.corpora.vocabularies import build_vocabulary, load_vocabulary, save_vocabulary
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models import system_class
+from treelm.models.base import SyntacticLM
+from treelm.models.storage import VOCABULARY, load_model
+from treelm.training.loop import fit
+from treelm.training.progress import show_progress
+from treelm.training.randomness import seed_everything
+from treelm.training.recipe import FILE_NAME, DataConfig, ModelConfig, Recipe, load_recipe, save_recipe
+
+Split = Literal["train", "dev", "test"]
+_DEV_BATCH_SIZE, _DEV_ACTIONS = 64, 26_000  # whatever the batches of training: the loss is the same
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What ``fit`` needs, made from a recipe whose bounds are now known."""
+
+    recipe: Recipe
+    model: SyntacticLM
+    batches: SentenceBatches
+    dev: SentenceBatches | None
+
+
+def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on_terminal: bool = True) -> SyntacticLM:
+    """Train by a recipe and return the best model, as it was saved in the run folder.
+
+    ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
+    shows progress on standard error. Raises what ``fit`` raises.
+    """
+    run = Path(run_directory)
+    if not resume and (run / FILE_NAME).exists():
+        remedy = "resume it, or give another run folder"
+        raise InputError("this folder already holds a run", where=str(run), remedy=remedy)
+    kept = run / VOCABULARY
+    setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
+    if not resume:
+        _begin(setup, run)
+    config = setup.recipe.training
+    steps = fit(setup.model, setup.batches, setup.dev, config, run, resume=resume)
+    if on_terminal:
+        steps = show_progress(steps, config, steps_per_epoch=len(setup.batches))
+    for number, _ in enumerate(steps):
+        if resume and number == 0:
+            save_recipe(setup.recipe, run / FILE_NAME)  # it was accepted, and may be longer than before
+    return load_model(run)
+
+
+def load_run_recipe(run_directory: Path | str, overrides: tuple[str, ...] = ()) -> Recipe:
+    """The recipe of a run; raises ``InputError`` when the folder holds no run."""
+    path = Path(run_directory) / FILE_NAME
+    if not path.exists():
+        raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
+    return load_recipe(path, overrides)
+
+
+def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
+    """Prepare data, build the vocabulary (unless given) and the network; seeds the random generators."""
+    train_data = open_split(recipe.data, "train")
+    assert train_data is not None  # DataConfig wants training data
+    vocabulary = vocabulary or build_vocabulary(recipe.vocabulary, train_data.form_counts())
+    recipe = replace(recipe, model=resolve_bounds(recipe.model, train_data))
+    labels = merge_labels([train_data])
+    dev_data = open_split(recipe.data, "dev")
+    for corpus in (train_data, dev_data):
+        if corpus is not None:
+            _check_bounds(recipe.model, corpus)
+    seed_everything(recipe.training.seed)
+    build: Any = system_class(recipe.model.system)
+    model: SyntacticLM = build(config=recipe.model.config, vocabulary=vocabulary, labels=labels)
+    encoded = EncodedCorpus(train_data, vocabulary, labels)
+    config = recipe.training
+    batches = SentenceBatches(encoded, batch_size=config.batch_size, max_actions=config.max_actions, seed=config.seed)
+    dev = None if dev_data is None else _dev_batches(dev_data, model, recipe.data)
+    return Setup(recipe=recipe, model=model, batches=batches, dev=dev)
+
+
+def open_split(data: DataConfig, split: Split) -> PreparedCorpus | None:
+    """A split as a prepared corpus, None if the recipe names no files for it."""
+    sources = _sources(data, split)
+    if not sources:
+        return None
+    return prepared(
+        sources,
+        options=ReadOptions(format=data.format, tags=data.tags, strip_functions=data.strip_functions),
+        on_error=data.on_error,
+        max_sentences=data.max_train_sentences if split == "train" else None,
+    )
+
+
+def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfig:
+    """The model with its bounds set to what the training trees need plus the margin."""
+    if model.bounds_margin is None:
+        return model
+    needed = train_data.bounds(model.config.order)
+    config = replace(
+        model.config,
+        max_open=int(needed.max_open.max(initial=1)) + model.bounds_margin,
+        max_consecutive=int(needed.max_consecutive.max(initial=1)) + model.bounds_margin,
+    )
+    return replace(model, config=config, bounds_margin=None)
+
+
+def _check_bounds(model: ModelConfig, corpus: PreparedCorpus) -> None:
+    """Raise ``InputError`` at the first tree that the model cannot build: better now than in the middle of training."""
+    config = model.config
+    if not hasattr(config, "max_open"):
+        return
+    needed = corpus.bounds(config.order)
+    for name, values in (("max_open", needed.max_open), ("max_consecutive", needed.max_consecutive)):
+        beyond = values > getattr(config, name)
+        if beyond.any():
+            index = int(beyond.argmax())
+            found = f"this tree needs {name} = {values[index]}, the model has {getattr(config, name)}"
+            raise InputError(found, where=corpus.where(index), remedy="raise bounds_margin in [model], or leave it out")
+
+
+def _dev_batches(corpus: PreparedCorpus, model: SyntacticLM, data: DataConfig) -> SentenceBatches:
+    encoded = EncodedCorpus(corpus, model.vocabulary, model.labels, unknown_labels=data.unknown_labels)
+    if encoded.num_dropped:
+        _logger.warning("%d dev sentences have labels that training lacks and are left out", encoded.num_dropped)
+    return SentenceBatches(encoded, batch_size=_DEV_BATCH_SIZE, max_actions=_DEV_ACTIONS, shuffle=False)
+
+
+def _begin(setup: Setup, run: Path) -> None:
+    run.mkdir(parents=True, exist_ok=True)
+    save_vocabulary(setup.model.vocabulary, run / VOCABULARY)
+    save_recipe(setup.recipe, run / FILE_NAME)
+
+
+def _sources(data: DataConfig, split: Split) -> tuple[str, ...]:
+    if data.corpus is None:
+        paths: tuple[str, ...] = getattr(data, split)
+        return paths
+    path = Path(str(files("treelm"))) / "data" / data.corpus / f"{split}.ptb.gz"
+    return (str(path),)

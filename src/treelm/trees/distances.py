@@ -1,0 +1,108 @@
+"""Trees and syntactic distances: how deep the tree splits between neighbouring words (appendix A, Shen et al. 2018a).
+
+``distances[i]`` stands between words i - 1 and i; ``distances[0]`` stands before the first word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.trees.tree import Tree, from_flat
+
+
+def distances_from_tree(tree: Tree) -> NDArray[np.int64]:
+    """For each word, the height of the smallest constituent that holds it and the word before; 0 for the first word."""
+    heights: dict[int, int] = {}
+    for node in reversed(tree.constituents()):
+        heights[id(node)] = 1 + max(0 if isinstance(child, str) else heights[id(child)] for child in node.children)
+    distances: list[int] = []
+    todo: list[tuple[Tree | str, int]] = [(tree, 0)]
+    while todo:
+        item, distance = todo.pop()
+        if isinstance(item, str):
+            distances.append(distance)
+        else:
+            first, *others = item.children
+            todo.extend((child, heights[id(item)]) for child in reversed(others))
+            todo.append((first, distance))
+    return np.array(distances, dtype=np.int64)
+
+
+def tree_from_distances(
+    words: Sequence[str],
+    distances: Sequence[float] | NDArray[np.floating | np.integer],
+    *,
+    builder: Literal["unbiased", "biased"] = "unbiased",
+    label: str = "X",
+) -> Tree:
+    """The binary tree that splits where the distance is largest, the leftmost of equals first. Takes linear time.
+
+    ``unbiased`` splits into ``(words before i) (words from i on)`` and never looks at ``distances[0]``; every binary
+    tree can be built. ``biased`` is the builder that was published with PRPN,
+    ``(words before i) (word i (words after i))``, which favours right branching (Dyer et al. 2019):
+    ``((a b) ((c d) e))`` cannot be built. One word becomes a constituent of one word.
+
+    Raises ``ValueError`` without words, when the lengths differ, for nan and for an unknown builder.
+    """
+    values = np.asarray(distances, dtype=np.float64)
+    if not len(words) or values.shape != (len(words),):
+        raise ValueError(f"{len(words)} words and distances of shape {values.shape}: one distance a word is needed")
+    if np.isnan(values).any():
+        raise ValueError(f"the distance of word {int(np.isnan(values).argmax())} is not a number")
+    if builder not in ("unbiased", "biased"):
+        raise ValueError(f'builder {builder!r}: choose "unbiased" or "biased"')
+    if len(words) == 1:
+        return Tree(label, words)
+    return _split_between(words, values, label) if builder == "unbiased" else _split_around(words, values, label)
+
+
+def _maximum_tree(values: list[float]) -> tuple[int, list[int], list[int]]:
+    """The position of the maximum, and for each position those of the maxima left and right of it (-1: none).
+
+    Each position splits the range in which it has the maximum: the Cartesian tree, by the stack of positions that no
+    later value exceeds.
+    """
+    left, right = [-1] * len(values), [-1] * len(values)
+    rightmost: list[int] = []
+    for i, value in enumerate(values):
+        while rightmost and values[rightmost[-1]] < value:
+            left[i] = rightmost.pop()
+        if rightmost:
+            right[rightmost[-1]] = i
+        rightmost.append(i)
+    return rightmost[0], left, right
+
+
+def _split_between(words: Sequence[str], values: NDArray[np.float64], label: str) -> Tree:
+    top, left, right = _maximum_tree(values[1:].tolist())
+    flat: list[str | tuple[str, int]] = []
+    todo = [(top, 0)]  # a split (-1: none), and the first word of the range
+    while todo:
+        split, start = todo.pop()
+        if split < 0:
+            flat.append(words[start])
+        else:
+            flat.append((label, 2))
+            todo += [(right[split], split + 1), (left[split], start)]
+    return from_flat(flat)
+
+
+def _split_around(words: Sequence[str], values: NDArray[np.float64], label: str) -> Tree:
+    top, left, right = _maximum_tree(values.tolist())
+    flat: list[str | tuple[str, int]] = []
+    todo = [(top, False)]  # a position, and whether the words left of it are done
+    while todo:
+        position, left_done = todo.pop()
+        if not left_done and left[position] >= 0:
+            flat.append((label, 2))
+            todo += [(position, True), (left[position], False)]
+        elif right[position] >= 0:
+            flat += [(label, 2), words[position]]
+            todo.append((right[position], False))
+        else:
+            flat.append(words[position])
+    return from_flat(flat)

@@ -1,0 +1,143 @@
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from treelm.errors import InputError
+from treelm.evaluation.audit import AuditReport, Check, ProbabilityMass, audit
+from treelm.models.base import SyntacticLM
+
+from . import toys
+
+SENTENCES = [["a", "b", "c+d"], ["b"], ["c", "c", "a", "b+d", "a"]]
+
+
+def check(model: SyntacticLM, name: str) -> Check:
+    return {one.name: one for one in audit(model, SENTENCES).checks}[name]
+
+
+def mass_of(model: toys.ToyLM, max_symbols: int) -> ProbabilityMass:
+    """All strings of symbols up to a length, and what is longer."""
+    finished, unfinished, num_pairs = 0.0, 0.0, 0
+    for length in range(max_symbols + 1):
+        for string in itertools.product(range(toys.END), repeat=length):
+            prefix = sum(model.log_probs_after(string[:i])[string[i]] for i in range(length))
+            finished += math.exp(prefix + model.log_probs_after(string)[toys.END])
+            num_pairs += 1
+            if length == max_symbols:
+                unfinished += math.exp(prefix) * (1 - math.exp(model.log_probs_after(string)[toys.END]))
+    description = f"up to {max_symbols} symbols over {toys.END}"
+    return ProbabilityMass(finished=finished, unfinished=unfinished, num_pairs=num_pairs, description=description)
+
+
+def test_a_correct_model_passes_everything() -> None:
+    model = toys.ToyLM()
+    report = audit(model, SENTENCES, enumerate_all=lambda: mass_of(model, 3))
+    assert report.passed
+    assert [one.outcome for one in report.checks] == ["passed"] * 5
+    assert {one.name: one.figure for one in report.checks}["causality"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (toys.Peeks(), "causality"),
+        (toys.KnowsTheLength(), "causality"),
+        (toys.LosesMass(), "normalisation"),
+        (toys.InventsMassInItsSearch(), "normalisation"),
+        (toys.NotANumber(), "normalisation"),
+        (toys.DependsOnTheBatch(), "batch invariance"),
+        (toys.ForgetsInStreams(), "incremental"),
+        (toys.ReportsWrongly(), "incremental"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_broken_model_fails(model: SyntacticLM, name: str) -> None:
+    assert check(model, name).outcome == "failed"
+    assert not audit(model, SENTENCES).passed
+
+
+@pytest.mark.parametrize("model", [toys.Peeks(), toys.DependsOnTheBatch(), toys.ForgetsInStreams()])
+def test_a_fault_is_found_by_its_own_check_only(model: SyntacticLM) -> None:
+    failed = [one.name for one in audit(model, SENTENCES).checks if one.outcome == "failed"]
+    assert len(failed) == 1
+
+
+def test_the_smallest_change_of_a_prefix_is_named_with_its_place() -> None:
+    found = check(toys.Peeks(), "causality")
+    assert found.figure == pytest.approx(2e-12, rel=1e-3)
+    assert "word 1 of sentence" in found.finding
+    assert found.tolerance == 0.0
+
+
+def test_a_missing_number_is_infinitely_far() -> None:
+    assert check(toys.NotANumber(), "normalisation").figure == math.inf
+
+
+def test_lower_bounds_may_lose_mass_and_the_report_says_how_much() -> None:
+    found = check(toys.LosesMassInItsSearch(), "normalisation")
+    assert found.outcome == "passed"
+    assert "smallest 0.9" in found.explanation
+
+
+def test_states_that_report_their_words_are_compared_by_it() -> None:
+    assert check(toys.Reports(), "incremental").outcome == "passed"
+    assert check(toys.ReportsWrongly(), "incremental").figure == pytest.approx(1e-3)
+
+
+def test_enumeration_is_skipped_with_a_reason_and_fails_when_mass_is_lost() -> None:
+    assert check(toys.ToyLM(), "enumeration").outcome == "skipped"
+    model = toys.LosesMass()
+    report = audit(model, SENTENCES, enumerate_all=lambda: mass_of(toys.ToyLM(), 2))
+    assert report.checks[2].outcome == "passed"
+    lost = ProbabilityMass(finished=0.5, unfinished=0.4, num_pairs=3, description="tiny")
+    failed = audit(model, SENTENCES, enumerate_all=lambda: lost).checks[2]
+    assert (failed.outcome, failed.figure) == ("failed", pytest.approx(0.1))
+
+
+def test_batches_are_skipped_for_one_sentence() -> None:
+    report = audit(toys.DependsOnTheBatch(), SENTENCES[:1])
+    assert report.checks[3].outcome == "skipped"
+
+
+def test_the_same_seed_makes_the_same_report() -> None:
+    model = toys.Peeks()
+    assert audit(model, SENTENCES, seed=5) == audit(model, SENTENCES, seed=5)
+
+
+def test_training_mode_is_restored() -> None:
+    model = toys.ToyLM()
+    for mode in (True, False):
+        model.train(mode)
+        audit(model, SENTENCES)
+        assert model.training is mode
+
+
+def test_report_as_text_and_json() -> None:
+    report: AuditReport = audit(toys.Peeks(), SENTENCES)
+    text = report.as_text()
+    assert "failed  causality: 2e-12 nats (allowed 0)" in text
+    assert "skipped enumeration" in text
+    values = json.loads(json.dumps(report.to_json()))
+    assert values["passed"] is False
+    assert values["checks"][0]["name"] == "causality"
+
+
+def test_an_infinite_figure_is_null_in_json() -> None:
+    json.dumps(audit(toys.NotANumber(), SENTENCES).to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("sentences", [[], [["a"], []]])
+def test_no_words_are_a_user_error(sentences: list[list[str]]) -> None:
+    with pytest.raises(InputError, match="no words"):
+        audit(toys.ToyLM(), sentences)
+
+
+def test_equal_infinities_are_no_change() -> None:
+    class Impossible(toys.ToyLM):
+        def log_probs_after(self, prefix: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+            return np.array([-np.inf, -np.inf, -np.inf, -np.inf, 0.0])
+
+    assert audit(Impossible(), SENTENCES).passed

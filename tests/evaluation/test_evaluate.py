@@ -1,0 +1,61 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from treelm.errors import InputError
+from treelm.evaluation.bracket_lines import read_bracketings
+from treelm.evaluation.evaluate import count_unknown_labels, evaluate_files, evaluate_parses, gold_bracketing
+from treelm.evaluation.parameters import COLLINS
+from treelm.models.base import SentenceScore
+from treelm.trees.brackets import format_tree, iter_trees
+
+LINES = [
+    "(ROOT (S (NP-SBJ (NNS dogs)) (VP (VBP bark)) (. .)))\n",
+    "(ROOT (FRAG (NP (DT a) (NN cat)) (-LRB- -LRB-) (NP (NN x)) (-RRB- -RRB-)))\n",
+]
+GOLD = [gold_bracketing(read, source="g.ptb") for read in iter_trees(LINES)]
+TREES = [read.tree for read in iter_trees(LINES)]
+
+
+def score(num_words: int) -> SentenceScore:
+    log_probs = np.full(num_words + 1, -math.log(4))
+    return SentenceScore(log_probs=log_probs, word_of_symbol=np.arange(num_words), is_lower_bound=False)
+
+
+def test_gold_parses_score_100_and_perplexity_is_per_word() -> None:
+    result = evaluate_parses(
+        GOLD, TREES, system="toy", split="dev", scores=[score(3), score(5)], labels=["S", "NP", "VP", "FRAG"]
+    )
+    assert result.bracketing[0].total.f1 == 100.0
+    assert [spans.corpus_f1 for spans in result.spans] == [100.0] * 3
+    assert result.perplexities[0].value == pytest.approx(4)
+    assert (result.num_words, result.unknown_labels) == (8, {})
+
+
+def test_labels_that_the_model_lacks_are_counted() -> None:
+    assert count_unknown_labels(GOLD, ["S", "NP"]) == {"VP": 1, "FRAG": 1}
+
+
+def test_a_model_without_labels_is_scored_unlabelled_and_the_protocol_says_so() -> None:
+    result = evaluate_parses(GOLD, TREES, system="toy", split="dev", protocols=())
+    assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"
+    assert result.perplexities == result.baselines == ()
+
+
+def test_our_writers_output_scores_100_against_the_treebank_file(tmp_path: Path) -> None:
+    gold, predicted = tmp_path / "g.ptb", tmp_path / "p.ptb"
+    gold.write_text("".join(LINES))
+    predicted.write_text("".join(format_tree(tree) + "\n" for tree in TREES))
+    result = evaluate_files(gold, predicted, COLLINS.deleting("ROOT"))
+    assert (result.total.f1, result.predicted_tags) == (100.0, "gold")
+    assert len(read_bracketings(predicted)) == 2
+
+
+def test_files_of_different_length_are_a_user_error(tmp_path: Path) -> None:
+    gold, predicted = tmp_path / "g.ptb", tmp_path / "p.ptb"
+    gold.write_text("".join(LINES))
+    predicted.write_text(LINES[0])
+    with pytest.raises(InputError, match="2 gold trees but 1 predicted"):
+        evaluate_files(gold, predicted)

@@ -1,0 +1,90 @@
+import io
+import json
+import math
+
+from rich.console import Console
+
+from treelm.evaluation.bracket_lines import parse_bracketing
+from treelm.evaluation.bracketing import score_bracketings
+from treelm.evaluation.perplexity import LikelihoodSums, perplexity
+from treelm.evaluation.report import EvaluationResult, as_table
+from treelm.evaluation.span_protocols import PLAIN, WSJ10, score_spans
+from treelm.evaluation.trivial_baselines import trivial_baselines
+
+GOLD = [parse_bracketing("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP it))) (. .))")]
+PREDICTED = [parse_bracketing("(S (NP (DT the) (NN dog)) (VP (VBZ sees)) (NP (PRP it)) (. .))")]
+NOTE = "the trees of this corpus are parser output over gold tags"
+
+
+def result(split: str, *, is_lower_bound: bool = True) -> EvaluationResult:
+    sums = LikelihoodSums(
+        symbols_nats=5 * math.log(8),
+        end_nats=math.log(8),
+        num_sentences=1,
+        num_words=5,
+        num_symbols=5,
+        is_lower_bound=is_lower_bound,
+    )
+    return EvaluationResult(
+        system="toy",
+        split=split,
+        num_sentences=1,
+        num_words=5,
+        num_skipped=2,
+        unknown_labels={"FRAG": 3},
+        perplexities=(perplexity(sums),),
+        bracketing=(score_bracketings(GOLD, PREDICTED),),
+        spans=(score_spans(GOLD, PREDICTED, WSJ10), score_spans(GOLD, PREDICTED, PLAIN)),
+        baselines=tuple(trivial_baselines(GOLD, WSJ10, num_seeds=1)),
+        notes=(NOTE,),
+    )
+
+
+def rendered(*results: EvaluationResult) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(as_table(results))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def test_every_row_names_unit_or_protocol() -> None:
+    rows = dict(result("dev").rows())
+    assert rows["perplexity per word, with end of sentence"] == "≤ 8.00"
+    assert rows["F1, evalb (collins, labelled)"] == "75.00"
+    assert rows["unlabelled F1, wsj10, corpus / sentence"] == "66.7 / 66.7"
+    assert rows["  right-branching, wsj10"] == "50.0 / 50.0"
+    assert rows["sentences skipped when read"] == "2"
+    assert rows["gold constituents with unknown labels"] == "3"
+
+
+def test_exact_scores_have_no_bound_sign() -> None:
+    assert dict(result("dev", is_lower_bound=False).rows())["perplexity per word, with end of sentence"] == "8.00"
+
+
+def test_one_table_has_a_column_for_each_split_and_each_note_once() -> None:
+    text = rendered(result("dev"), result("test"))
+    assert "dev" in text
+    assert "test" in text
+    assert text.count("wsj10, corpus / sentence") == 1
+    assert text.count(NOTE) == 1
+
+
+def test_a_figure_that_one_split_lacks_is_left_blank() -> None:
+    bare = EvaluationResult(system="toy", split="test", num_sentences=1, num_words=5)
+    assert "perplexity per word" in rendered(result("dev"), bare)
+
+
+def test_json_holds_unrounded_figures_and_protocols() -> None:
+    values = json.loads(json.dumps(result("dev").to_json()))
+    assert values["perplexities"][0]["unit"] == "word"
+    assert values["bracketing"][0]["all"]["f1"] == 75.0
+    assert [one["protocol"] for one in values["unlabeled_f1"]] == ["wsj10", "plain"]
+    assert {one["name"] for one in values["baselines"]} >= {"left-branching", "random", "binary upper bound"}
+    assert values["notes"] == [NOTE]
+
+
+def test_errors_of_span_protocols_are_noted() -> None:
+    failed = score_spans(GOLD, [parse_bracketing("(S (NN x))")], WSJ10)
+    one = EvaluationResult(system="toy", split="dev", num_sentences=1, num_words=5, spans=(failed,))
+    assert any("sentence 1" in note for note in one.all_notes())

@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import pytest
+
+from treelm.evaluation.bracket_lines import Bracketing, parse_bracketing, read_bracketings
+from treelm.evaluation.span_protocols import PLAIN, WSJ10, WSJ40, SpanProtocol
+from treelm.evaluation.trivial_baselines import Baseline, trivial_baselines
+
+WSJ_SAMPLE = Path(__file__).parents[2].parent / "shared" / "data" / "wsj-sample"
+
+
+def rows(gold: list[Bracketing], protocol: SpanProtocol, **options: int) -> dict[str, Baseline]:
+    return {row.name: row for row in trivial_baselines(gold, protocol, **options)}
+
+
+def test_hand_counted_rows() -> None:
+    gold = [parse_bracketing("(S (NP (NP (NN a) (NN b))) (, ,) (VP (VB c) (NN d)) (. .))")]
+    found = rows(gold, WSJ10)
+    # Gold spans: ab and cd. Left-branching has ab and abc, right-branching bcd and cd, balanced ab and cd.
+    assert [found[name].corpus_f1 for name in ("left-branching", "right-branching", "balanced")] == [50.0, 50.0, 100.0]
+    assert found["binary upper bound"].corpus_f1 == 100.0
+
+
+def test_upper_bound_finds_every_gold_span_and_pays_in_precision() -> None:
+    gold = [parse_bracketing("(S (A (NN a) (NN b) (NN c) (NN d)) (NN e))")]
+    found = rows(gold, WSJ10)
+    assert found["binary upper bound"].corpus_f1 == pytest.approx(100 * 2 * 1 / (1 + 3))
+
+
+def test_random_is_the_mean_over_seeds_and_repeats() -> None:
+    gold = [parse_bracketing("(S (NN a) (A (NN b) (B (NN c) (NN d))))")]
+    single = [rows(gold, WSJ10, num_seeds=1, seed=seed)["random"].corpus_f1 for seed in (1, 2, 3)]
+    mean = rows(gold, WSJ10, num_seeds=3, seed=1)["random"]
+    assert mean.corpus_f1 == pytest.approx(sum(single) / 3)
+    assert mean.num_seeds == 3
+    assert rows(gold, WSJ10, num_seeds=3, seed=1)["random"] == mean
+
+
+def test_sentences_that_keep_no_word_are_left_out() -> None:
+    gold = [parse_bracketing("(S (. .))"), parse_bracketing("(S (NN a) (NN b))")]
+    assert rows(gold, WSJ10)["left-branching"].sentence_f1 == 100.0
+
+
+def test_every_row_names_the_protocol() -> None:
+    gold = [parse_bracketing("(S (NN a) (NN b))")]
+    assert {row.protocol for row in trivial_baselines(gold, PLAIN)} == {"plain"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        (WSJ10, {"left-branching": (19.2, 13.4), "right-branching": (58.6, 55.0), "binary upper bound": (84.8, 85.6)}),
+        (WSJ40, {"left-branching": (8.8, 6.6), "right-branching": (40.5, 36.8), "binary upper bound": (84.4, 84.7)}),
+    ],
+    ids=["wsj10", "wsj40"],
+)
+def test_baselines_of_the_wsj_sample(protocol: SpanProtocol, expected: dict[str, tuple[float, float]]) -> None:
+    """Sentence and corpus F1 that the released evaluation of PRPN gives for these trees (measured, to 0.1)."""
+    if not WSJ_SAMPLE.exists():
+        pytest.skip("needs ../shared/data/wsj-sample (Penn Treebank sample, not redistributable)")
+    gold = [one for split in ("train", "dev", "test") for one in read_bracketings(WSJ_SAMPLE / f"{split}.raw.ptb.gz")]
+    found = rows(gold, protocol, num_seeds=1)
+    for name, (sentence, corpus) in expected.items():
+        assert round(found[name].sentence_f1, 1) == sentence
+        assert round(found[name].corpus_f1, 1) == corpus

@@ -1,0 +1,204 @@
+"""A toy language model that keeps every contract, and one that breaks each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.vocabulary import Pieces, Vocabulary
+from treelm.models.base import IncrementalState, Losses, SentenceScore, SyntacticLM
+from treelm.trees.tree import Tree
+
+SYMBOLS = ("a", "b", "c", "+d")  # a word is one symbol, or two: "x+d" is "x" and the piece "+d"
+END = len(SYMBOLS)
+
+
+class ToyVocabulary(Vocabulary):
+    def __len__(self) -> int:
+        return len(SYMBOLS)
+
+    def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
+        pieces = [[SYMBOLS.index(form[0])] + ([3] if form.endswith("+d") else []) for form in forms]
+        offsets = np.cumsum([0, *map(len, pieces)])
+        return Pieces(
+            ids=np.array([one for word in pieces for one in word], dtype=np.int32), offsets=offsets.astype(np.int64)
+        )
+
+    def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
+        return None
+
+    def symbol(self, index: int) -> str:
+        return SYMBOLS[index]
+
+    @property
+    def ends_word(self) -> NDArray[np.bool_]:
+        return np.ones(len(SYMBOLS), dtype=np.bool_)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "toy"}
+
+
+@dataclass(frozen=True)
+class ToyState(IncrementalState):
+    symbols: tuple[tuple[int, ...], ...]
+    words: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def num_sentences(self) -> int:
+        return len(self.symbols)
+
+
+class ToyLM(SyntacticLM):
+    """p(symbol | symbols before) depends on the number of symbols and on the last one."""
+
+    system = "toy"
+
+    def __init__(self) -> None:
+        super().__init__(vocabulary=ToyVocabulary())
+        self.table = np.random.default_rng(3).normal(size=(END + 1, END + 1))
+
+    @property
+    def config(self) -> Any:
+        return None
+
+    def log_probs_after(self, prefix: Sequence[int]) -> NDArray[np.float64]:
+        logits = self.table[prefix[-1] if prefix else END] + 0.1 * len(prefix) * self.table[0]
+        return np.asarray(logits - np.logaddexp.reduce(logits))
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        return [self.score_one(words) for words in sentences]
+
+    def score_one(self, words: Sequence[str]) -> SentenceScore:
+        pieces = self.vocabulary.encode(words)
+        ids = [*map(int, pieces.ids), END]
+        log_probs = np.array([self.log_probs_after(ids[:i])[ids[i]] for i in range(len(ids))])
+        owner = np.repeat(np.arange(len(words)), np.diff(pieces.offsets))
+        return SentenceScore(log_probs=log_probs, word_of_symbol=owner.astype(np.int64), is_lower_bound=False)
+
+    def start(self, num_sentences: int = 1) -> ToyState:
+        return ToyState(((),) * num_sentences)
+
+    def extend(self, state: IncrementalState, words: Sequence[str]) -> ToyState:
+        assert isinstance(state, ToyState)
+        read = (tuple(map(int, self.vocabulary.encode([word]).ids)) for word in words)
+        return ToyState(tuple(old + new for old, new in zip(state.symbols, read, strict=True)))
+
+    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        assert isinstance(state, ToyState)
+        return torch.from_numpy(np.stack([self.log_probs_after(symbols) for symbols in state.symbols]))
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        raise NotImplementedError
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        return [Tree("S", words) for words in sentences]
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        raise NotImplementedError
+
+
+def changed(score: SentenceScore, position: int, amount: float, *, is_lower_bound: bool = False) -> SentenceScore:
+    log_probs = score.log_probs.copy()
+    log_probs[position] += amount
+    return SentenceScore(log_probs=log_probs, word_of_symbol=score.word_of_symbol, is_lower_bound=is_lower_bound)
+
+
+class Peeks(ToyLM):
+    """The first symbol's probability knows what the last word is."""
+
+    def score_one(self, words: Sequence[str]) -> SentenceScore:
+        return changed(super().score_one(words), 0, 1e-12 * "abc".index(words[-1][0]))
+
+
+class KnowsTheLength(ToyLM):
+    """The first symbol's probability knows how many words follow, not which."""
+
+    def score_one(self, words: Sequence[str]) -> SentenceScore:
+        return changed(super().score_one(words), 0, 1e-12 * len(words))
+
+
+class LosesMass(ToyLM):
+    """Every distribution sums to 0.9."""
+
+    def log_probs_after(self, prefix: Sequence[int]) -> NDArray[np.float64]:
+        return super().log_probs_after(prefix) + np.log(0.9)
+
+
+class LosesMassInItsSearch(LosesMass):
+    """Sums to 0.9 and says that its scores are lower bounds."""
+
+    factor = 1.0
+
+    def score_one(self, words: Sequence[str]) -> SentenceScore:
+        return changed(super().score_one(words), 0, 0.0, is_lower_bound=True)
+
+
+class InventsMassInItsSearch(LosesMassInItsSearch):
+    def log_probs_after(self, prefix: Sequence[int]) -> NDArray[np.float64]:
+        return super().log_probs_after(prefix) + np.log(1.2)
+
+
+class NotANumber(ToyLM):
+    def log_probs_after(self, prefix: Sequence[int]) -> NDArray[np.float64]:
+        return super().log_probs_after(prefix) * (np.nan if len(prefix) == 2 else 1.0)
+
+
+class DependsOnTheBatch(ToyLM):
+    """Scores depend on the longest sentence beside them."""
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        longest = max(map(len, sentences))
+        return [
+            changed(one, -1, 1e-12 * (longest - len(words)))
+            for one, words in zip(super().score(sentences), sentences, strict=True)
+        ]
+
+
+class ForgetsInStreams(ToyLM):
+    """Word by word it forgets how many symbols it has read."""
+
+    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        assert isinstance(state, ToyState)
+        return torch.from_numpy(np.stack([self.log_probs_after(symbols[-1:]) for symbols in state.symbols]))
+
+
+class ReportingState(ToyState):
+    """A state that knows the log probability of every word that was read."""
+
+    model: ToyLM
+
+    @property
+    def word_log_probs(self) -> list[NDArray[np.float64]]:
+        score = self.model.score_one(self.words[0])
+        sums = np.zeros(len(self.words[0]))
+        np.add.at(sums, score.word_of_symbol, score.log_probs[:-1])
+        return [np.array([value + self.model.report_error]) for value in sums]  # type: ignore[attr-defined]
+
+
+class Reports(ToyLM):
+    """Its states report word log probabilities; ``next_word_log_probs`` is not asked."""
+
+    report_error = 0.0
+
+    def _state(self, words: tuple[str, ...]) -> ReportingState:
+        state = ReportingState((tuple(map(int, self.vocabulary.encode(words).ids)),), (words,))
+        object.__setattr__(state, "model", self)
+        return state
+
+    def start(self, num_sentences: int = 1) -> ToyState:
+        return self._state(())
+
+    def extend(self, state: IncrementalState, words: Sequence[str]) -> ToyState:
+        assert isinstance(state, ToyState)
+        return self._state((*state.words[0], words[0]))
+
+
+class ReportsWrongly(Reports):
+    report_error = 1e-3

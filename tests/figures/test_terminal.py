@@ -1,0 +1,76 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from tests.trees.strategies import trees
+from treelm.figures.terminal import draw_tree
+from treelm.trees.tree import Tree
+
+DOGS = Tree.parse("(S (NP the dogs) (VP bark (ADVP loudly)) .)")
+BITS = ["1.2", "11.0", "8.25", "9.0", "0.1"]
+
+UPRIGHT = """\
+              S
+   ┌──────────┴┬──────────┐
+   │           VP         │
+   │        ┌──┴───┐      │
+   NP       │     ADVP    │
+ ┌─┴──┐     │      │      │
+the  dogs  bark  loudly   .
+1.2  11.0  8.25   9.0    0.1"""
+
+ON_ITS_SIDE = """\
+S─┬─NP─┬──────── the      1.2
+  │    └──────── dogs    11.0
+  ├─VP─┬──────── bark    8.25
+  │    └─ADVP─── loudly   9.0
+  └───────────── .        0.1"""
+
+
+def test_a_tree_that_fits_stands_upright_with_its_words_in_one_row() -> None:
+    assert draw_tree(DOGS, BITS, width=30) == UPRIGHT
+    assert draw_tree(DOGS, width=30).splitlines()[-1].split() == DOGS.words()
+
+
+def test_a_tree_that_does_not_fit_lies_on_its_side() -> None:
+    assert draw_tree(DOGS, BITS, width=27) == ON_ITS_SIDE
+
+
+def test_wide_characters_take_two_cells() -> None:
+    lines = draw_tree(Tree.parse("(S (名詞 日本 語) が)"), ["1.0", "2", "3"], width=40).splitlines()
+    assert lines[-2:] == ["日本  語  が", "1.0   2   3"]
+    side = draw_tree(Tree.parse("(S (名詞 日本 語) が)"), ["1.0", "2", "3"], width=10).splitlines()
+    assert {cell_len(line) for line in side} == {cell_len(side[0])}
+
+
+def test_subtrees_too_deep_for_the_width_are_drawn_flat() -> None:
+    tree = Tree("S", ["w"])
+    for i in range(5000):
+        tree = Tree("S", [f"w{i}", tree])
+    drawing = draw_tree(tree, ["1.0"] * 5001, width=60)
+    assert "…─┬─ w" in drawing
+    assert [line.split()[-2] for line in drawing.splitlines()] == tree.words()
+    assert max(map(cell_len, drawing.splitlines())) <= 60
+
+
+@given(trees(words=st.text("ab語", min_size=1, max_size=5)), st.integers(30, 90))
+def test_no_word_is_lost_nothing_overflows_and_no_line_ends_in_blanks(tree: Tree, width: int) -> None:
+    drawing = draw_tree(tree, [str(i) for i in range(len(tree.words()))], width=width)
+    lines = drawing.splitlines()
+    assert all(line == line.rstrip() for line in lines)
+    assert max(map(cell_len, lines)) <= width
+    upright = lines[-1].split() == [str(i) for i in range(len(tree.words()))] and lines[-2].split() == tree.words()
+    assert upright or [line.split()[-2:] for line in lines] == [[w, str(i)] for i, w in enumerate(tree.words())]
+
+
+@given(trees(words=st.text("ab語", min_size=1, max_size=5)))
+def test_an_upright_drawing_names_every_constituent(tree: Tree) -> None:
+    drawing = draw_tree(tree, width=10_000)
+    labels = [word for line in drawing.splitlines()[:-1] for word in line.split() if word[0] not in "│┌├┐─┬┴┼"]
+    assert sorted(labels) == sorted(node.label for node in tree.constituents())
+
+
+def test_there_is_one_text_under_each_word() -> None:
+    with pytest.raises(ValueError, match="2 texts under 5 words"):
+        draw_tree(DOGS, ["1", "2"])

@@ -1,0 +1,73 @@
+"""The LSTM cell, its gradient, and the sweep over trees."""
+
+import torch
+from torch.nn import functional
+
+from treelm.models.layers.lstm import LSTMWeights, lstm_cell, lstm_cell_gradient_into, lstm_cell_into
+from treelm.models.layers.lstm_sweep import sweep_lstm
+
+
+def test_a_step_equals_torch_with_its_order_of_gates() -> None:
+    torch.manual_seed(0)
+    weights, peer = LSTMWeights(3, 4), torch.nn.LSTMCell(3, 4)
+
+    def reordered(rows: torch.Tensor) -> torch.Tensor:
+        i, f, o, g = rows.chunk(4)
+        return torch.cat([i, f, g, o])
+
+    with torch.no_grad():
+        peer.weight_ih.copy_(reordered(weights.weight_input))
+        peer.weight_hh.copy_(reordered(weights.weight_hidden))
+        peer.bias_ih.copy_(reordered(weights.bias))
+        peer.bias_hh.zero_()
+    inputs, hidden, cell = torch.randn(2, 3), torch.randn(2, 4), torch.randn(2, 4)
+    for found, expected in zip(weights(inputs, hidden, cell), peer(inputs, (hidden, cell)), strict=True):
+        torch.testing.assert_close(found, expected)
+    zero = torch.zeros(2, 4)
+    for found, expected in zip(weights.first_step(inputs), weights(inputs, zero, zero), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_cell_in_place_and_its_gradient_equal_autograd() -> None:
+    torch.manual_seed(0)
+    gates, before = torch.randn(5, 12, dtype=torch.float64), torch.randn(5, 3, dtype=torch.float64)
+    gates.requires_grad_()
+    before.requires_grad_()
+    hidden, cell = lstm_cell(gates, before)
+    d_hidden, d_cell = torch.randn_like(hidden), torch.randn_like(cell)
+    d_gates, d_before = torch.autograd.grad([hidden, cell], [gates, before], [d_hidden, d_cell])
+    activated, filled = gates.detach().clone(), [torch.empty_like(cell) for _ in range(3)]
+    lstm_cell_into(activated, before.detach(), *filled)
+    torch.testing.assert_close(filled[0], cell)
+    torch.testing.assert_close(filled[2], hidden)
+    found = torch.empty_like(d_gates)
+    lstm_cell_gradient_into(found, d_cell, d_hidden, activated, before.detach(), filled[1])
+    torch.testing.assert_close(found, d_gates)
+    torch.testing.assert_close(d_cell * activated[:, 3:6], d_before)
+
+
+def test_a_sweep_over_a_tree_has_the_gradient_of_its_steps() -> None:
+    """Rows 0 and 1 start; 2, 3 step from 0 and 4 from 1; 5 and 6 step from 3."""
+    torch.manual_seed(0)
+    offsets, before = [0, 2, 5, 7], torch.tensor([0, 0, 1, 3, 3])
+    projected = torch.randn(7, 12, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
+
+    def step_by_step(projected: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        zero = projected.new_zeros(3)
+        states: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for row, below in enumerate([-1, -1, *before.tolist()]):
+            h, c = states[below] if below >= 0 else (zero, zero)
+            h, c = lstm_cell((projected[row] + functional.linear(h, weight))[None], c[None])
+            states.append((h[0], c[0]))
+        return torch.stack([h for h, _ in states])
+
+    found, expected = sweep_lstm(projected, weight, before, offsets), step_by_step(projected, weight)
+    torch.testing.assert_close(found, expected)
+    direction = torch.randn_like(found)
+    for one, other in zip(
+        torch.autograd.grad(found, [projected, weight], direction),
+        torch.autograd.grad(expected, [projected, weight], direction),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)

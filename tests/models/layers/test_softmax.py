@@ -1,0 +1,47 @@
+"""The chunked softmax against torch's cross-entropy."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from treelm.models.layers import softmax
+from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+
+
+@pytest.fixture
+def operands() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    hidden, weight, bias = (torch.randn(*size, dtype=torch.float64) for size in ((11, 4), (7, 4), (7,)))
+    return hidden.requires_grad_(), weight.requires_grad_(), bias.requires_grad_(), torch.randint(7, (11,))
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 11, 512])
+def test_loss_and_gradient_equal_torch_for_any_chunk(operands, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+    monkeypatch.setattr(softmax, "CHUNK_ROWS", chunk)
+    hidden, weight, bias, targets = operands
+    found = summed_cross_entropy(hidden, weight, bias, targets)
+    expected = functional.cross_entropy(functional.linear(hidden, weight, bias), targets, reduction="sum")
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=0)
+    parameters = [hidden, weight, bias]
+    pairs = zip(torch.autograd.grad(3 * found, parameters), torch.autograd.grad(3 * expected, parameters), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_rows_sum_to_the_loss(operands) -> None:  # noqa: ANN001
+    found = target_log_probs(*operands)
+    assert found.shape == (11,)
+    torch.testing.assert_close(-found.sum(), summed_cross_entropy(*operands).detach())
+
+
+def test_large_logits_do_not_overflow() -> None:
+    hidden = torch.full((2, 1), 300.0, requires_grad=True)
+    loss = summed_cross_entropy(hidden, torch.tensor([[1.0], [-1.0]]), torch.zeros(2), torch.tensor([0, 0]))
+    assert loss == 0
+
+
+def test_no_rows_have_no_loss() -> None:
+    weight = torch.randn(7, 4, requires_grad=True)
+    loss = summed_cross_entropy(torch.zeros(0, 4), weight, torch.zeros(7), torch.zeros(0, dtype=torch.int64))
+    assert loss == 0
+    assert not torch.autograd.grad(loss, weight)[0].any()

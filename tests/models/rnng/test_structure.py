@@ -1,0 +1,96 @@
+"""What the actions determine, against a stack that is pushed and popped."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.models.rnng.worlds import Node, Symbols, as_batch, in_order, random_tree, top_down
+from treelm.models.rnng.chains import chain_families
+from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.structure import Derivations, derive, find_families, stack_contexts
+
+SEEDS = range(20)
+
+
+def world(seed: int) -> tuple[list[Node], Symbols]:
+    rng = random.Random(seed)
+    vocabulary = Symbols(9, seed % 3)
+    return [random_tree(rng, vocabulary, 3, rng.choice([1, 4, 15])) for _ in range(rng.randint(1, 6))], vocabulary
+
+
+def derived(seed: int, order: str) -> tuple[list[Node], Symbols, Derivations]:
+    trees, vocabulary = world(seed)
+    batch = as_batch(trees, vocabulary)
+    return trees, vocabulary, derive(RNNGConfig(order=order), batch, vocabulary.ends_word, 3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_families_are_what_a_stack_collects(seed: int) -> None:
+    trees, _ = world(seed)
+    actions = [action for tree in trees for action in top_down(tree)]
+    stack: list[list[int]] = []
+    expected = []
+    for t, action in enumerate(actions):
+        if action >= 2:
+            stack.append([t])
+            continue
+        if action == 1:
+            expected.append((*stack.pop(), t))
+        if stack:
+            stack[-1].append(t)
+    families = find_families(np.array(actions))
+    found = [
+        (*families.entries[start:end].tolist(), int(reduce))
+        for start, end, reduce in zip(families.offsets[:-1], families.offsets[1:], families.reduce, strict=True)
+    ]
+    assert sorted(found) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_order_actions_follow_the_tree(seed: int) -> None:
+    trees, vocabulary, derivations = derived(seed, "in-order")
+    assert derivations.actions.tolist() == [a for tree in trees for a in [*in_order(tree, vocabulary), 5]]
+    assert derivations.sentence[derivations.is_start].tolist() == list(range(len(trees)))
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_context_below_is_what_a_stack_holds(seed: int, order: str) -> None:
+    _, _, derivations = derived(seed, order)
+    stacks = stack_contexts(derivations, composes=True)
+    num_children = dict(
+        zip(derivations.families.reduce.tolist(), derivations.families.num_children.tolist(), strict=True)
+    )
+    below, stack = {}, []
+    for context, action in enumerate(derivations.actions.tolist()):
+        if derivations.is_start[context]:
+            stack = [context]
+        else:
+            below[context] = stack[-1]
+            stack.append(context)
+        if action == 1:
+            del stack[len(stack) - num_children[context] - 1 :]
+    order_of_contexts = stacks.schedule.order
+    started = order_of_contexts[derivations.num_sentences :]
+    assert dict(zip(started.tolist(), order_of_contexts[stacks.below].tolist(), strict=True)) == below
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_chains_read_a_family_forward_and_backward(seed: int) -> None:
+    _, _, derivations = derived(seed, "in-order")
+    families = derivations.families
+    chains = chain_families(families, len(derivations.actions))
+    num_entries = len(chains.entries)
+    inputs = chains.entries[chains.steps.order % num_entries]
+    headers = set(families.entries[families.offsets[:-1]].tolist())
+    by_reduce = {int(r): f for f, r in enumerate(families.reduce)}
+    for reduce, *lasts in zip(chains.reduce, chains.last_forward, chains.last_backward, strict=True):
+        family = by_reduce[int(reduce)]
+        header, *children = families.entries[families.offsets[family] : families.offsets[family + 1]].tolist()
+        for last, expected in zip(lasts, (children, children[::-1]), strict=True):
+            read = [int(inputs[last])]
+            while read[-1] not in headers:
+                last = chains.previous[last]
+                read.append(int(inputs[last]))
+            assert read[::-1] == [header, *expected]

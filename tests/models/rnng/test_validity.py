@@ -1,0 +1,59 @@
+"""The rule of validity, in words and by walking."""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.rnng.plain import PlainRNNG, State
+from tests.models.rnng.worlds import Symbols, build_model
+from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.validity import (
+    CONSTITUENT,
+    EMPTY,
+    OPEN,
+    WORD,
+    Configuration,
+    spread,
+    valid_actions,
+)
+
+KINDS = {"initial": EMPTY, "word": WORD, "constituent": CONSTITUENT, "open": OPEN}
+
+
+def configuration(states: Sequence[State]) -> Configuration:
+    return Configuration(
+        num_open=np.array([state.num_open for state in states]),
+        num_consecutive=np.array([state.num_consecutive for state in states]),
+        top=np.array([KINDS[state.stack[-1].kind] for state in states]),
+        in_word=np.array([state.in_word for state in states]),
+    )
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+@pytest.mark.parametrize("num_unfinished", [0, 2])
+@torch.no_grad()
+def test_the_rule_agrees_with_the_plain_form_on_random_walks(order: str, num_unfinished: int) -> None:
+    model = build_model(Symbols(5, num_unfinished), order=order, max_open=3, max_consecutive=2)
+    plain, rng = PlainRNNG(model), random.Random(0)
+    states = []
+    for _ in range(30):
+        state = plain.initial()
+        while not state.is_finished and len(states) < 2000:
+            states.append(state)
+            state = plain.apply(state, rng.choice(plain.valid(state)), rng.randrange(5))
+    mask = spread(valid_actions(model.config, configuration(states)), model.config, 3)
+    assert [np.flatnonzero(row).tolist() for row in mask] == [sorted(plain.valid(state)) for state in states]
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+def test_numpy_and_torch_agree(order: str) -> None:
+    config = RNNGConfig(order=order, max_open=2, max_consecutive=2)
+    grid = np.stack(np.meshgrid(range(4), range(4), range(4), range(2)), -1).reshape(-1, 4).T
+    arrays = [*grid[:3], grid[3].astype(bool)]
+    in_numpy = valid_actions(config, Configuration(*arrays))
+    in_torch = valid_actions(config, Configuration(*map(torch.from_numpy, arrays)))
+    for one, other in zip(in_numpy, in_torch, strict=True):
+        assert one.tolist() == other.tolist()

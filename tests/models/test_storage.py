@@ -1,0 +1,156 @@
+"""Models on disk: the same after loading, and one clear line for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from tests.training.toys import ToyConfig, ToyLM, toy_model
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.errors import InputError
+from treelm.models import SYSTEMS
+from treelm.models.storage import load_model, save_model
+
+
+@pytest.fixture(autouse=True)
+def toy_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    save_model(toy_model(size=6, dropout=0.25), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_loaded_model_is_the_saved_one(saved: Path) -> None:
+    loaded, original = load_model(saved), toy_model(size=6, dropout=0.25)
+    assert isinstance(loaded, ToyLM)
+    assert loaded.config == original.config
+    assert loaded.labels == original.labels
+    assert loaded.vocabulary.fingerprint() == original.vocabulary.fingerprint()
+    for name, tensor in original.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor)
+    assert not loaded.training
+
+
+def test_loading_leaves_the_random_generator_alone(saved: Path) -> None:
+    before = torch.get_rng_state()
+    load_model(saved)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_saving_again_replaces_the_model_and_leaves_nothing_behind(saved: Path) -> None:
+    other = toy_model(seed=5, size=6, dropout=0.25)
+    save_model(other, saved)
+    assert torch.equal(load_model(saved).state_dict()["output.weight"], other.output.weight)
+    assert {path.name for path in saved.iterdir()} == {"config.json", "vocabulary.json", "model.safetensors"}
+
+
+def edit_config(**changes: Any) -> Callable[[Path], None]:
+    def edit(run: Path) -> None:
+        values = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps({**values, **changes}))
+
+    return edit
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def edit(run: Path) -> None:
+        content = (run / name).read_bytes()
+        (run / name).write_bytes(content[: len(content) // 2])
+
+    return edit
+
+
+def flip_a_weight(run: Path) -> None:
+    content = bytearray((run / "model.safetensors").read_bytes())
+    content[-2] ^= 1
+    (run / "model.safetensors").write_bytes(content)
+
+
+def write_huge_header(run: Path) -> None:
+    (run / "model.safetensors").write_bytes((2**62).to_bytes(8, "little") + b"{}")
+
+
+def write_pickle(run: Path) -> None:
+    torch.save(toy_model().state_dict(), run / "model.safetensors")
+
+
+def write_foreign_safetensors(run: Path) -> None:
+    safetensors.torch.save_file({"w": torch.zeros(3)}, run / "model.safetensors")
+
+
+def drop(name: str) -> Callable[[Path], None]:
+    return lambda run: (run / name).unlink()
+
+
+def take_from_other_run(name: str) -> Callable[[Path], None]:
+    def edit(run: Path) -> None:
+        other = ToyLM(config=ToyConfig(size=6), vocabulary=WordVocabulary([f"v{i}" for i in range(10)]))
+        save_model(other, run.parent / "other")
+        shutil.copy(run.parent / "other" / name, run / name)
+
+    return edit
+
+
+DAMAGE = {
+    "config missing": (drop("config.json"), r"config\.json: no such file"),
+    "config truncated": (cut("config.json"), r"config\.json: not valid JSON"),
+    "newer format": (edit_config(format_version=99), r"format_version = 99, this treelm .* reads 1; use treelm"),
+    "unknown system": (edit_config(system="gpt"), r"unknown system 'gpt'; known systems are .*rnng"),
+    "system of another type": (edit_config(system=7), r"'system' is missing or no str"),
+    "labels of another type": (edit_config(labels=[1]), r"'labels' holds something that is no string"),
+    "config value": (edit_config(config={"dropout": 2.0}), r"config: dropout = 2\.0; give a number from 0"),
+    "config type": (edit_config(config={"size": "big"}), r"size = 'big' is not a whole number"),
+    "config field": (edit_config(config={"sise": 3}), r"unknown field 'sise'; did you mean 'size'\?"),
+    "beyond memory": (edit_config(config={"size": 10**17}), r"config cannot be built"),
+    "other shape": (
+        edit_config(config={"size": 7}),
+        r"'embedding\.weight' is float32 \(12, 6\) where the config gives",
+    ),
+    "vocabulary missing": (drop("vocabulary.json"), r"vocabulary\.json: no vocabulary"),
+    "vocabulary truncated": (cut("vocabulary.json"), r"vocabulary\.json: vocabulary file is truncated"),
+    "vocabulary of another run": (
+        take_from_other_run("vocabulary.json"),
+        r"from another run; restore vocabulary\.json",
+    ),
+    "weights of another run": (take_from_other_run("model.safetensors"), r"trained with another vocabulary"),
+    "weights missing": (drop("model.safetensors"), r"model\.safetensors: no such file"),
+    "weights truncated": (cut("model.safetensors"), r"not a complete safetensors file"),
+    "weights altered": (flip_a_weight, r"does not match its hash"),
+    "weights with a huge header": (write_huge_header, r"not a complete safetensors file"),
+    "weights pickled": (write_pickle, r"not a complete safetensors file"),
+    "weights without hash": (write_foreign_safetensors, r"does not match its hash"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_one_line_that_names_file_and_remedy(saved: Path, damage: str) -> None:
+    edit, message = DAMAGE[damage]
+    edit(saved)
+    with pytest.raises(InputError, match=message) as caught:
+        load_model(saved)
+    assert "\n" not in str(caught.value)
+    assert caught.value.where is not None
+    assert caught.value.where.startswith(str(saved))
+    assert caught.value.remedy
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere: no such run folder"):
+        load_model(tmp_path / "nowhere")
+
+
+def test_an_unfinished_run_says_to_resume(saved: Path) -> None:
+    (saved / "model.safetensors").unlink()
+    (saved / "checkpoints").mkdir()
+    with pytest.raises(InputError, match=r"training has not saved a model yet; finish training with .*--resume"):
+        load_model(saved)

@@ -1,0 +1,44 @@
+"""Training settings that make no sense are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from treelm.errors import InputError
+from treelm.models.configs import from_plain, to_plain
+from treelm.training.config import TrainingConfig
+
+
+def test_round_trip_through_plain_values() -> None:
+    config = TrainingConfig(epochs=None, max_minutes=3.5, precision="bf16", betas=(0.5, 0.9))
+    assert from_plain(TrainingConfig, to_plain(config), where="here") == config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 0}, "epochs = 0; give a whole number of at least 1"),
+        ({"batch_size": 0}, "batch_size = 0; give a whole number of at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate = 0.0; give a number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate = nan; give a number above 0"),
+        ({"plateau_factor": 1.0}, "plateau_factor = 1.0; give numbers from 0 and below 1"),
+        ({"betas": (0.9, 1.0)}, "betas = (0.9, 1.0); give numbers from 0 and below 1"),
+        ({"weight_decay": -0.1}, "weight_decay = -0.1; give numbers from 0"),
+        ({"epochs": None}, "training would never end; set epochs, max_steps or max_minutes"),
+        ({"warmup_steps": 10}, "warmup_steps = 10 with schedule = 'constant'; set schedule = \"warmup\""),
+        ({"decay": "linear"}, "decay = 'linear' with schedule = 'constant'; set schedule = \"warmup\""),
+        (
+            {"schedule": "warmup", "warmup_steps": 9, "decay": "cosine", "decay_steps": 9},
+            "decay = 'cosine' with decay_steps = 9; set decay_steps above warmup_steps = 9",
+        ),
+    ],
+)
+def test_refused_with_a_remedy(values: dict, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        TrainingConfig(**values)
+    assert str(caught.value) == message
+
+
+def test_a_word_that_is_no_choice_is_refused() -> None:
+    with pytest.raises(InputError, match="precision = 'fp16' is not one of 'fp32', 'fp32-fast', 'bf16'"):
+        from_plain(TrainingConfig, {"precision": "fp16"}, where="recipe.toml [training]")

@@ -1,0 +1,57 @@
+"""Progress is one line an evaluation in a file, and a bar besides in a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from treelm.training.config import TrainingConfig
+from treelm.training.loop import Step
+from treelm.training.progress import show_progress
+from treelm.training.updates import LossSum
+
+
+def steps() -> Iterator[Step]:
+    for number in range(1, 5):
+        yield Step(
+            step=number,
+            epoch=number // 2,
+            step_in_epoch=number % 2,
+            seconds=float(number),
+            loss=LossSum(total=20.0, num_words=10, num_sentences=2),
+            gradient_norm=1.0,
+            learning_rate=0.001,
+            dev=LossSum(total=10.0, num_words=10, num_sentences=2) if number % 2 == 0 else None,
+            is_best=number == 2,
+            stopped_because="epochs = 2 are done" if number == 4 else None,
+        )
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_steps_pass_unchanged() -> None:
+    assert list(show_progress(steps(), TrainingConfig(), stream=io.StringIO())) == list(steps())
+
+
+def test_a_file_gets_one_line_an_evaluation() -> None:
+    stream = io.StringIO()
+    list(show_progress(steps(), TrainingConfig(), stream=stream))
+    assert stream.getvalue().splitlines() == [
+        "epoch 1 · step 2 · 2 s · train 2.0000 nats/word (loss perplexity 7.4)"
+        " · dev 1.0000 nats/word (loss perplexity 2.7) · best so far",
+        "epoch 2 · step 4 · 4 s · train 2.0000 nats/word (loss perplexity 7.4)"
+        " · dev 1.0000 nats/word (loss perplexity 2.7) · end: epochs = 2 are done",
+    ]
+
+
+def test_a_terminal_gets_a_bar_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    list(show_progress(steps(), TrainingConfig(epochs=2), steps_per_epoch=2, stream=stream))
+    assert "4/4" in stream.getvalue()
+    assert "best so far" in stream.getvalue()

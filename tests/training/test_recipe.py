@@ -1,0 +1,104 @@
+"""Recipes: typed, and every mistake named with file, section, field and remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from treelm.errors import InputError
+from treelm.models.rnng.config import RNNGConfig
+from treelm.training.recipe import load_recipe, recipe_names, save_recipe
+
+GOOD = """
+[data]
+train = ["train.ptb"]
+dev = ["dev.ptb"]
+[vocabulary]
+min_count = 3
+[model]
+system = "rnng"
+hidden_size = 32
+[training]
+epochs = 2
+betas = [0.9, 0.98]
+gradient_clip = "none"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "my.toml"
+    path.write_text(text)
+    return path
+
+
+def test_sections_become_typed_settings(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, GOOD))
+    assert recipe.data.train == (str((tmp_path / "train.ptb").resolve()),)
+    assert recipe.vocabulary.min_count == 3
+    assert recipe.model.config == RNNGConfig(hidden_size=32)
+    assert recipe.model.bounds_margin == 10
+    assert recipe.training.betas == (0.9, 0.98)
+    assert recipe.training.gradient_clip is None
+    assert recipe.evaluation.action_beam == 100
+
+
+def test_a_saved_recipe_is_read_back_as_it_was(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, GOOD))
+    save_recipe(recipe, tmp_path / "recipe.toml")
+    assert load_recipe(tmp_path / "recipe.toml") == recipe
+    bounded = replace(recipe, model=replace(recipe.model, bounds_margin=None))
+    save_recipe(bounded, tmp_path / "recipe.toml")
+    assert load_recipe(tmp_path / "recipe.toml") == bounded
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_packaged_recipes_load(name: str) -> None:
+    assert load_recipe(name).model.system == "rnng"
+
+
+def test_overrides_replace_fields(tmp_path: Path) -> None:
+    settings = ["training.epochs=7", "model.order=in-order", "evaluation.splits=['test']", "training.max_actions=none"]
+    recipe = load_recipe(write(tmp_path, GOOD), settings)
+    assert recipe.training.epochs == 7
+    assert recipe.training.max_actions is None
+    assert recipe.model.config.order == "in-order"
+    assert recipe.evaluation.splits == ("test",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("epochs = 2", "epochs = ", r"my\.toml:11: not TOML \(Invalid value\); correct this line"),
+        ("epochs = 2", 'epochs = "two', r"my\.toml:11: not TOML"),
+        ("[training]", "[trainin]", r"my\.toml: unknown section \[trainin\]; use the sections \[data\], "),
+        ("[data]", "data = 3\n[d]", r"my\.toml: 'data' is no section"),
+        ("epochs = 2", "epoch = 2", r"my\.toml \[training\]: unknown field 'epoch'; did you mean 'epochs'\?"),
+        ("epochs = 2", "epochs = 0", r"my\.toml \[training\]: epochs = 0; give a whole number of at least 1"),
+        ("epochs = 2", "epochs = 'x'", r"epochs = 'x' is not a whole number; give a whole number, or \"none\""),
+        ("hidden_size = 32", "dropout = 1.5", r"my\.toml \[model\]: dropout is 1\.5; give a probability below 1"),
+        ('"rnng"', '"rrng"', r"my\.toml \[model\]: unknown system 'rrng'; known systems are rnng"),
+        ('system = "rnng"', "", r"my\.toml \[model\]: field 'system' is missing"),
+        ("hidden_size = 32", "max_open = 9", r"\[model\]: max_open given; give both max_open and max_consecutive"),
+        ("hidden_size = 32", "bounds_margin = -1", r"\[model\]: bounds_margin = -1; give a whole number of at least 0"),
+        ("min_count = 3", "min_count = 0", r"my\.toml \[vocabulary\]: vocabulary\.min_count = 0; give 1 or more"),
+        ('train = ["train.ptb"]', "", r"my\.toml \[data\]: no data; give corpus = "),
+        ('dev = ["dev.ptb"]', 'corpus = "gum-open"', r"\[data\]: corpus = 'gum-open' and files; give either"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(InputError, match=message):
+        load_recipe(write(tmp_path, GOOD.replace(old, new)))
+
+
+def test_a_recipe_that_is_not_there_lists_the_packaged_ones() -> None:
+    with pytest.raises(InputError, match=r"nowhere\.toml: no such file; give the path of a recipe, or one of .*demo"):
+        load_recipe("nowhere.toml")
+
+
+@pytest.mark.parametrize("setting", ["epochs=3", "training.epochs", "trainig.epochs=3", "training.=3"])
+def test_settings_that_name_no_field_are_refused(tmp_path: Path, setting: str) -> None:
+    with pytest.raises(InputError, match=r"cannot read the setting .* write SECTION\.FIELD=VALUE"):
+        load_recipe(write(tmp_path, GOOD), [setting])

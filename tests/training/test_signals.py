@@ -1,0 +1,40 @@
+"""Signals ask for an end; a second SIGINT does not wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from treelm.training.signals import stop_on_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_remembered(number: signal.Signals) -> None:
+    with stop_on_signals() as request:
+        assert request.signal_name is None
+        signal.raise_signal(number)
+        assert request.signal_name == number.name
+
+
+def test_a_second_sigterm_is_taken_for_the_same_request() -> None:
+    with stop_on_signals() as request:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert request.signal_name == "SIGTERM"
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_sigint_after_a_signal_ends_the_process_at_once(first: signal.Signals) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            with stop_on_signals():
+                signal.raise_signal(first)
+                signal.raise_signal(signal.SIGINT)
+        finally:
+            os._exit(0)  # not reached
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGINT
