@@ -27,6 +27,7 @@ def test_round_trip_through_plain_values() -> None:
         ({"epochs": None}, "training would never end; set epochs, max_steps or max_minutes"),
         ({"warmup_steps": 10}, "warmup_steps = 10 with schedule = 'constant'; set schedule = \"warmup\""),
         ({"decay": "linear"}, "decay = 'linear' with schedule = 'constant'; set schedule = \"warmup\""),
+        ({"decay_steps": 9}, 'decay_steps = 9 with decay = \'none\'; set decay = "linear" or "cosine"'),
         (
             {"schedule": "warmup", "warmup_steps": 9, "decay": "cosine", "decay_steps": 9},
             "decay = 'cosine' with decay_steps = 9; set decay_steps above warmup_steps = 9",

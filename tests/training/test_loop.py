@@ -196,3 +196,13 @@ def test_plateau_without_dev_is_refused(tmp_path: Path) -> None:
 def test_no_training_batches_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="gives no batches"):
         list(fit(toy_model(), ToyBatches(num_sentences=0), dev(), TrainingConfig(), tmp_path))
+
+
+def test_two_runs_in_one_folder_at_a_time_are_refused(tmp_path: Path) -> None:
+    first = fit(toy_model(), ToyBatches(), dev(), TrainingConfig(), tmp_path)
+    next(first)
+    second = fit(toy_model(), ToyBatches(), dev(), TrainingConfig(), tmp_path, resume=True)
+    with pytest.raises(InputError, match="another process is training in this folder"):
+        next(second)
+    first.close()
+    list(fit(toy_model(), ToyBatches(), dev(), TrainingConfig(), tmp_path, resume=True))

@@ -9,7 +9,7 @@ import pytest
 
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step
-from treelm.training.progress import show_progress
+from treelm.training.progress import fraction_done, show_progress
 from treelm.training.updates import LossSum
 
 
@@ -53,5 +53,14 @@ def test_a_terminal_gets_a_bar_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     list(show_progress(steps(), TrainingConfig(epochs=2), steps_per_epoch=2, stream=stream))
-    assert "4/4" in stream.getvalue()
+    assert "100%" in stream.getvalue()
     assert "best so far" in stream.getvalue()
+
+
+def test_the_nearest_limit_tells_how_much_is_done() -> None:
+    [_, second, third, last] = steps()
+    assert fraction_done(second, TrainingConfig(epochs=4), None) == 0.25
+    assert fraction_done(third, TrainingConfig(epochs=4), 2) == 0.375
+    assert fraction_done(third, TrainingConfig(epochs=4, max_steps=6), 2) == 0.5
+    assert fraction_done(third, TrainingConfig(epochs=4, max_minutes=0.0625), 2) == 0.8
+    assert fraction_done(last, TrainingConfig(epochs=4), 2) == 1.0

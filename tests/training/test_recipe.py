@@ -13,8 +13,8 @@ from treelm.training.recipe import load_recipe, recipe_names, save_recipe
 
 GOOD = """
 [data]
-train = ["train.ptb"]
-dev = ["dev.ptb"]
+train = "train.ptb"
+dev = "dev.ptb"
 [vocabulary]
 min_count = 3
 [model]
@@ -35,7 +35,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_sections_become_typed_settings(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, GOOD))
-    assert recipe.data.train == (str((tmp_path / "train.ptb").resolve()),)
+    assert recipe.data.train == str((tmp_path / "train.ptb").resolve())
     assert recipe.vocabulary.min_count == 3
     assert recipe.model.config == RNNGConfig(hidden_size=32)
     assert recipe.model.bounds_margin == 10
@@ -83,8 +83,7 @@ def test_overrides_replace_fields(tmp_path: Path) -> None:
         ("hidden_size = 32", "max_open = 9", r"\[model\]: max_open given; give both max_open and max_consecutive"),
         ("hidden_size = 32", "bounds_margin = -1", r"\[model\]: bounds_margin = -1; give a whole number of at least 0"),
         ("min_count = 3", "min_count = 0", r"my\.toml \[vocabulary\]: vocabulary\.min_count = 0; give 1 or more"),
-        ('train = ["train.ptb"]', "", r"my\.toml \[data\]: no data; give corpus = "),
-        ('dev = ["dev.ptb"]', 'corpus = "gum-open"', r"\[data\]: corpus = 'gum-open' and files; give either"),
+        ('dev = "dev.ptb"', 'corpus = "gum-open"', r"\[data\]: data\.corpus = 'gum-open' beside data\.train"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:

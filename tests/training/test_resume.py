@@ -171,3 +171,22 @@ def test_trains_outside_the_main_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert len(steps) == 2
+
+
+def test_another_number_of_threads_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = torch.get_num_threads()
+    list(start(tmp_path, toy_model(), config(max_steps=2)))
+    torch.set_num_threads(before + 1)
+    try:
+        list(start(tmp_path, toy_model(), config(max_steps=4), resume=True))
+    finally:
+        torch.set_num_threads(before)
+    assert f"threads = {before + 1} now, but the run had {before}" in caplog.text
+
+
+def test_files_that_a_crash_left_half_written_are_removed(tmp_path: Path) -> None:
+    list(start(tmp_path, toy_model(), config(max_steps=2)))
+    for name in (".model.safetensors.123.tmp", ".vocabulary.json.123"):
+        (tmp_path / name).write_bytes(b"half")
+    list(start(tmp_path, toy_model(), config(max_steps=3), resume=True))
+    assert not list(tmp_path.glob(".*"))

@@ -69,6 +69,7 @@ def test_words_tags_and_identifier_are_read() -> None:
             universal_tags=("NOUN", "VERB"),
             tags=("T", "T"),
             identifier="one-1",
+            text="dogs bark",
             line=2,
         )
     ]

@@ -47,9 +47,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _sentences(options: Arguments) -> list[tuple[str, ...]]:
-    from treelm.corpora.catalog import find_corpus
+    from treelm.corpora.catalog import corpus_entry
 
-    path = options.file or str(find_corpus("gum-open").path("dev"))
+    path = options.file or str(corpus_entry("gum-open").locate("dev")[0])
     skipped: list[InputError] = []
     words = (sentence.words for sentence in read_input(path, options, skipped) if len(sentence.words) <= 20)
     return list(islice(words, options.num_sentences))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.corpora.corpus import PreparedCorpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +70,11 @@ def _show(options: Arguments) -> int:
 def _statistics(options: Arguments) -> int:
     from rich.console import Console
 
-    from treelm.corpora.data_config import DataConfig, prepared_split
     from treelm.corpora.catalog import corpus_entry, corpus_names
+    from treelm.corpora.data_config import DataConfig, prepared_split
     from treelm.figures.statistics import statistics_table
 
-    columns = {}
+    columns: dict[str, PreparedCorpus] = {}
     for name in options.names:
         if name in corpus_names() or Path(name).is_dir():
             config = DataConfig(corpus=name, format=options.format, tags=options.tags, on_error=options.on_error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -102,9 +102,10 @@ def _evaluate_run(options: Arguments) -> int:
 
 def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
     names = ("action_beam", "word_beam", "fast_track", "max_sentences")
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
-    splits = {"splits": options.split} if options.split else {}
-    return replace(recipe, evaluation=replace(recipe.evaluation, **given, **splits))
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) is not None}
+    if options.split:
+        given["splits"] = options.split
+    return replace(recipe, evaluation=replace(recipe.evaluation, **given))
 
 
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:

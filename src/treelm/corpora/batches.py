@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -122,7 +123,7 @@ class SentenceBatches:
             "shuffle": self._shuffle,
             "world": self._world,
             "limits": dict(self._limits),
-            "data": self._data_fingerprint(),
+            "data": self._data_fingerprint,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -141,6 +142,7 @@ class SentenceBatches:
         if position > len(self):
             raise InputError(f"batch {position} of {len(self)}", remedy="use an undamaged checkpoint")
 
+    @cached_property
     def _data_fingerprint(self) -> str:
         lengths = np.ascontiguousarray(self._encoded.num_actions, dtype="<i8")
         return hashlib.blake2b(lengths.tobytes(), digest_size=8).hexdigest()
@@ -155,8 +157,7 @@ class SentenceBatches:
         num_sentences = len(self._encoded.num_actions)
         generator = np.random.default_rng([self._seed, self._epoch])
         order = generator.permutation(num_sentences) if self._shuffle else np.arange(num_sentences)
-        group = np.arange(num_sentences) // self._limit("group_size")
-        order = order[np.lexsort((self._encoded.num_actions[order], group))]
+        order = _sort_groups(order, self._encoded.num_actions, self._limit("group_size"))
         starts = self._starts(order)
         batches = np.split(order, starts[1:]) if num_sentences else []
         if self._shuffle:
@@ -185,3 +186,12 @@ class SentenceBatches:
             starts.append(start)
             start = following[start]
         return starts
+
+
+def _sort_groups(order: NDArray[np.int64], lengths: NDArray[np.int64], group_size: int) -> NDArray[np.int64]:
+    """Sort each group by length; equally long sentences keep their order. The last group may be smaller."""
+    whole = len(order) - len(order) % group_size
+    groups = order[:whole].reshape(-1, group_size)
+    by_length = np.take_along_axis(groups, np.argsort(lengths[groups], axis=1, kind="stable"), axis=1)
+    rest = order[whole:]
+    return np.concatenate((by_length.ravel(), rest[np.argsort(lengths[rest], kind="stable")]))

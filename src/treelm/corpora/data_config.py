@@ -14,6 +14,8 @@ from treelm.corpora.readers import DependencyLabels, OnError, ReadOptions, Tags
 from treelm.corpora.streams import Format
 from treelm.errors import InputError
 
+UnknownLabels = Literal["raise", "drop"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
@@ -37,6 +39,8 @@ class DataConfig:
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     on_error: OnError = "raise"
     """What to do with a sentence that cannot be read: stop, or leave it out and report it."""
+    unknown_labels: UnknownLabels = "raise"
+    """What to do with a dev or test sentence with a label that training lacks: stop, or leave it out and count it."""
     max_sentences: int | None = None
     """Read at most this many sentences of each split."""
 

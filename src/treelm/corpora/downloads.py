@@ -14,7 +14,7 @@ from treelm.errors import InputError
 Progress = Callable[[int, int | None], None]
 """Called with the bytes that are there and, if the server says, how many there will be."""
 
-_PIECE = 1 << 16
+_PIECE = 1 << 13  # bytes; what came of a piece is lost when the transfer breaks off in it
 _ATTEMPTS = 3
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and without a byte
 _OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -67,7 +68,7 @@ class EncodedCorpus:
         """Number of sentences."""
         return len(self.sentences)
 
-    @property
+    @cached_property
     def num_words(self) -> NDArray[np.int64]:
         """Words of every sentence."""
         return np.diff(self.prepared.word_offsets)[self.sentences]
@@ -77,7 +78,7 @@ class EncodedCorpus:
         """Symbols of every sentence."""
         return self._num_tokens
 
-    @property
+    @cached_property
     def num_actions(self) -> NDArray[np.int64]:
         """Top-down actions of every sentence, one SHIFT a symbol; symbols, if the corpus has no trees."""
         if not self.prepared.has_trees:

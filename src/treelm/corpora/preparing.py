@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
 import tempfile
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
-from treelm.corpora.building import Block, Builder
+from treelm.corpora.building import Builder
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.locations import cache_directory
-from treelm.corpora.readers import OnError, ReadOptions, StretchParser, no_sentences
-from treelm.corpora.sentence import Sentence
+from treelm.corpora.readers import OnError, ReadOptions, no_sentences
 from treelm.corpora.storage import FileSink
-from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.streams import STDIN, Stretch, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.workers import BlockReaders, Task
 from treelm.errors import InputError
 
 _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
@@ -31,16 +27,6 @@ _ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processe
 _GZIP_RATIO = 8
 _MAX_WORKERS = 16
 _DEFAULT_OPTIONS = ReadOptions()
-_QUEUED_BLOCKS = 2  # for each worker; bounds the memory
-
-
-class _Task(NamedTuple):
-    """A block of stretches and how to read it."""
-
-    name: str
-    format: Format
-    options: ReadOptions
-    stretches: list[Stretch]
 
 
 def prepare(
@@ -68,14 +54,16 @@ def prepare(
         raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
     directory.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
     try:
-        builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
-        with _Blocks(_num_workers(sources, workers)) as blocks:
+        with BlockReaders(_num_workers(sources, workers)) as blocks:
             for source in sources:
                 _read_source(builder, source, options, on_error, max_sentences, blocks)
         built(builder, building)
         _publish(building, directory)
     finally:
+        for sink in builder.sinks.values():
+            sink.abandon()
         shutil.rmtree(building, ignore_errors=True)
     return PreparedCorpus.open(directory)
 
@@ -137,14 +125,14 @@ def _read_source(
     options: ReadOptions,
     on_error: OnError,
     max_sentences: int | None,
-    blocks: _Blocks,
+    blocks: BlockReaders,
 ) -> None:
     name, format = name_of(source), options.format_for(str(source))
     num_before, num_errors = builder.num_sentences, len(builder.errors)
     builder.begin_source(name)
     with open_bytes(source) as stream:
         stretches = cut(numbered_lines(stream, name=name), format)
-        tasks = (_Task(name, format, options, held) for held in _in_blocks(stretches))
+        tasks = (Task(name, format, options, held) for held in _in_blocks(stretches))
         with closing(blocks.read(tasks)) as parsed:
             for block in parsed:
                 room = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
@@ -168,56 +156,3 @@ def _in_blocks(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:
             held, size = [], 0
     if held:
         yield held
-
-
-def _read_block(task: _Task) -> Block:
-    parser = StretchParser(task.name, task.format, task.options)
-    sentences: list[Sentence] = []
-    errors: list[InputError] = []
-    num_good_before_error = 0
-    for stretch in task.stretches:
-        for item in parser.parse(stretch):
-            if isinstance(item, Sentence):
-                sentences.append(item)
-            else:
-                num_good_before_error = num_good_before_error if errors else len(sentences)
-                errors.append(item)
-    return Block.of(sentences, errors, num_good_before_error)
-
-
-@dataclass
-class _Blocks:
-    """Reads blocks in order: here for one worker, else in that many processes."""
-
-    num_workers: int
-    _pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> _Blocks:
-        if self.num_workers > 1:
-            # Fresh processes: a fork would copy the threads' locks of whatever library is loaded.
-            self._pool = ProcessPoolExecutor(self.num_workers, mp_context=multiprocessing.get_context("spawn"))
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def read(self, tasks: Iterable[_Task]) -> Generator[Block, None, None]:
-        """Blocks in the order of their tasks; closing it early gives up what is queued."""
-        if self._pool is None:
-            yield from map(_read_block, tasks)
-            return
-        pending: deque[Future[Block]] = deque()
-        try:
-            for task in tasks:
-                pending.append(self._pool.submit(_read_block, task))
-                if len(pending) > _QUEUED_BLOCKS * self.num_workers:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        except BrokenProcessPool as error:
-            remedy = "free memory, or set workers to 1"
-            raise InputError("a process that reads the corpus was killed", remedy=remedy) from error
-        finally:
-            for future in pending:
-                future.cancel()

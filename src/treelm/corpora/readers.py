@@ -143,14 +143,20 @@ class StretchParser:
         # Bytes split at ASCII whitespace alone, text would split at a no-break space as well.
         words = tuple([word.decode() for word in stretch.content.split()])
         if words or self._options.empty_lines:
-            yield Sentence(words=words, identifier=str(stretch.line), source=self._name, line=stretch.line)
+            line = text.rstrip("\r\n")
+            yield Sentence(words=words, text=line, identifier=str(stretch.line), source=self._name, line=stretch.line)
 
     def _brackets(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
         for item in self._reader.read(text.split("\n"), first_line=stretch.line):
             if isinstance(item, BracketedTree):
                 words = tuple(item.tree.words())
                 yield Sentence(
-                    words=words, tree=item.tree, identifier=str(item.line), source=self._name, line=item.line
+                    words=words,
+                    tree=item.tree,
+                    tags=item.tags,
+                    identifier=str(item.line),
+                    source=self._name,
+                    line=item.line,
                 )
             else:
                 yield item
@@ -164,6 +170,8 @@ class StretchParser:
             yield Sentence(
                 words=found.words,
                 tree=to_constituency(found, labels=self._options.dependency_labels),
+                tags=found.tags if any(tag != "_" for tag in found.tags) else None,
+                text=found.text,
                 identifier=found.identifier or str(found.line),
                 source=self._name,
                 line=found.line,

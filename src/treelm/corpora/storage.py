@@ -21,6 +21,9 @@ class Sink(Protocol):
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
 
+    def abandon(self) -> None:
+        """Give up an array that will not be finished, and what it holds open."""
+
     def close(self) -> NDArray[Any]:
         """The whole array."""
 
@@ -35,6 +38,9 @@ class MemorySink:
     def append(self, values: NDArray[Any]) -> None:
         """Add values at the end."""
         self._pieces.append(values.astype(self._pieces[0].dtype, copy=False))
+
+    def abandon(self) -> None:
+        """Nothing is open."""
 
     def close(self) -> NDArray[Any]:
         """The whole array."""
@@ -59,6 +65,10 @@ class FileSink:
         self._length += len(values)
         self._hash.update(data)
         self._stream.write(data)
+
+    def abandon(self) -> None:
+        """Close the file of an array that will not be finished."""
+        self._stream.close()
 
     def close(self) -> NDArray[Any]:
         """The whole array, memory-mapped."""

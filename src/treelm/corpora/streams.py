@@ -69,7 +69,7 @@ def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         yield _unpacked(sys.stdin.buffer)
     else:
         try:
-            stream = Path(source).open("rb")  # noqa: SIM115 (errors while opening are told from those while reading)
+            stream = Path(source).open("rb")  # noqa: SIM115 (closed below)
         except OSError as error:
             raise _unreadable(error, str(source)) from error
         with stream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
@@ -22,6 +23,7 @@ _NOT_IN_WORDS = frozenset(f"{END_OF_WORD} \t\r\n\0")  # the trainer takes them f
 _NUM_BYTES = 256
 # Sums of the trainer depend on how many threads share the work, so their number is part of the result.
 _NUM_THREADS = 4
+_MAX_TRAINING_TOKENS = 1 << 22  # the trainer's memory grows with the sum of the counts, about 100 bytes for each
 
 
 class SubwordVocabulary(Vocabulary):
@@ -121,9 +123,11 @@ class SubwordVocabulary(Vocabulary):
 
 
 def _weighted_forms(counts: FormCounts, min_count: int) -> Iterator[str]:
+    """Forms with their weights: counts, in proportion when there are too many tokens for the trainer."""
+    share = min(1.0, _MAX_TRAINING_TOKENS / max(int(counts.counts.sum()), 1))
     for form, count in zip(counts.forms, counts.counts.tolist(), strict=True):
         if count >= min_count and _NOT_IN_WORDS.isdisjoint(form):
-            yield f"{form}\t{count}"
+            yield f"{form}\t{math.ceil(count * share)}"
 
 
 def _size_error(max_size: int, message: str) -> InputError:

@@ -20,7 +20,9 @@ from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.training.recipe import Recipe
 
-GUM_NOTE = "gum-open's constituency trees are the output of a parser run on gold tags, not hand-made: F1 is against those"
+GUM_NOTE = (
+    "gum-open's constituency trees are the output of a parser run on gold tags, not hand-made: F1 is against those"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ def generate(
 ) -> Iterator[tuple[list[str], Tree | None]]:
     """Sample sentences with the model's tree over each; the same seed gives the same sentences.
 
-    A sentence that has not ended after ``max_words`` words is cut there. A symbol that ends no word (a subword piece) is
-    joined with what follows. Temperature divides the log probabilities; 1 samples from the model itself.
+    A sentence that has not ended after ``max_words`` words is cut there. Temperature divides the log probabilities; 1
+    samples from the model itself.
     """
     if temperature <= 0:
         raise InputError(f"temperature {temperature}", remedy="give a number above 0")

@@ -81,7 +81,7 @@ class SyntacticLM(nn.Module, ABC):
     def config(self) -> Any:
         """The frozen dataclass that this network was built from."""
 
-    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:  # noqa: B027
+    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:
         """Widths of the search from now on. Systems that score without a search have nothing to set."""
 
     @abstractmethod

@@ -36,6 +36,13 @@ def save_model(model: SyntacticLM, directory: Path | str) -> None:
     write_atomically(directory / WEIGHTS, encode_tensors(model.state_dict(), {"vocabulary": fingerprint}))
 
 
+def remove_leftovers(directory: Path) -> None:
+    """Remove what a crash while saving left beside the files of a model. Only for the one process that writes there."""
+    for name in (CONFIG, VOCABULARY, WEIGHTS):
+        for path in directory.glob(f".{name}.*"):
+            path.unlink()
+
+
 def load_model(directory: Path | str) -> SyntacticLM:
     """Read a model, in evaluation mode on the CPU; raises ``InputError`` for anything that is not as it was saved."""
     directory = Path(directory)

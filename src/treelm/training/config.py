@@ -115,6 +115,9 @@ class TrainingConfig:
             field = "decay" if self.decay != "none" else "warmup_steps"
             found = f"{field} = {getattr(self, field)!r} with schedule = {self.schedule!r}"
             raise InputError(found, remedy='set schedule = "warmup"')
+        if self.decay_steps is not None and self.decay not in ("linear", "cosine"):
+            found = f"decay_steps = {self.decay_steps} with decay = {self.decay!r}"
+            raise InputError(found, remedy='set decay = "linear" or "cosine"')
         if self.decay in ("linear", "cosine") and (self.decay_steps is None or self.decay_steps <= self.warmup_steps):
             found = f"decay = {self.decay!r} with decay_steps = {self.decay_steps!r}"
             raise InputError(found, remedy=f"set decay_steps above warmup_steps = {self.warmup_steps}")

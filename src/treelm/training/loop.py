@@ -12,6 +12,7 @@ from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batches, read_epoch
+from treelm.training.locks import lock_folder
 from treelm.training.numerics import numerics
 from treelm.training.outcomes import TrainingInterrupted
 from treelm.training.session import Session
@@ -64,11 +65,12 @@ def fit(
     if dev is None and (config.schedule == "plateau" or config.stop_after is not None):
         field = "stop_after" if config.stop_after is not None else 'schedule = "plateau"'
         raise InputError(f"{field} without dev data", remedy="give dev data, or leave it out")
-    with numerics(config), stop_on_signals() as stop:
-        session = Session(model, batches, config, Path(run_directory), resume=resume)
+    run = Path(run_directory)
+    with lock_folder(run), numerics(config), stop_on_signals() as stop:
+        session = Session(model, batches, config, run, resume=resume)
         reason = session.state.reason_to_stop(config)
         if reason is not None:
-            _logger.warning("nothing left to do in %s: %s", run_directory, reason)
+            _logger.warning("nothing left to do in %s: %s", run, reason)
         while reason is None:
             for reading in read_epoch(batches):
                 loss, gradient_norm = session.update(reading)

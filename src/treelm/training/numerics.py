@@ -48,6 +48,11 @@ def low_precision(fabric: Fabric, config: TrainingConfig) -> Iterator[None]:
         yield
 
 
+def describe_machine(fabric: Fabric) -> dict[str, Any]:
+    """What the last bits of a result depend on besides the config."""
+    return {"torch": torch.__version__, "device": fabric.device.type, "threads": torch.get_num_threads()}
+
+
 def build_fabric(config: TrainingConfig) -> Fabric:
     """Fabric on one device, in the precision of the config."""
     device = config.device

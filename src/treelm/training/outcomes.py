@@ -34,8 +34,8 @@ class NonFiniteError(Exception):
         self.step = step
         self.names = tuple(names)
         batch = f" in a batch of {len(names)} sentences ({_shorten(names)})" if names else ""
-        remedy = "lower learning_rate or gradient_clip, or use precision fp32, and resume from the last checkpoint"
-        super().__init__(f"step {step}: {what}{batch}; no update was made: {remedy}")
+        remedy = "start again with a lower learning_rate or gradient_clip, or in precision fp32"
+        super().__init__(f"step {step}: {what}{batch}; no update was made, {remedy}")
 
 
 def _shorten(names: Sequence[str], shown: int = 3) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step
@@ -26,7 +26,7 @@ def show_progress(
     bar = Progress(
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.percentage:3.0f}%"),
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
         console=console,
@@ -35,10 +35,11 @@ def show_progress(
     )
     since = LossSum()
     with bar:
-        task = bar.add_task("training", total=_total_steps(config, steps_per_epoch), epoch=1, figures="")
+        task = bar.add_task("training", total=1.0, epoch=1, figures="")
         for step in steps:
             since.merge(step.loss)
-            bar.update(task, completed=step.step, epoch=step.epoch + 1, figures=_figures(step))
+            done = fraction_done(step, config, steps_per_epoch)
+            bar.update(task, completed=done, epoch=step.epoch + 1, figures=_figures(step))
             if step.dev is not None:
                 console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
                 since = LossSum()
@@ -67,10 +68,19 @@ def _loss(nats_per_word: float) -> str:
 
 
 def _figures(step: Step) -> str:
-    return f"loss {step.loss.nats_per_word:.3f} nats/word, learning rate {step.learning_rate:.2g}"
+    return f"step {step.step}, loss {step.loss.nats_per_word:.3f} nats/word, learning rate {step.learning_rate:.2g}"
 
 
-def _total_steps(config: TrainingConfig, steps_per_epoch: int | None) -> int | None:
-    """The step at which the run ends by plan, as far as it is known beforehand."""
-    by_epochs = steps_per_epoch * config.epochs if steps_per_epoch and config.epochs else None
-    return min((total for total in (by_epochs, config.max_steps) if total is not None), default=None)
+def fraction_done(step: Step, config: TrainingConfig, steps_per_epoch: int | None) -> float:
+    """How much of the run is over, by whichever limit is nearest; early stopping may end it before."""
+    if step.stopped_because:
+        return 1.0
+    done = [0.0]
+    if config.max_steps is not None:
+        done.append(step.step / config.max_steps)
+    if config.max_minutes is not None:
+        done.append(step.seconds / (60 * config.max_minutes))
+    if config.epochs is not None:
+        within = step.step_in_epoch / steps_per_epoch if steps_per_epoch else 0.0
+        done.append((step.epoch + within) / config.epochs)
+    return min(1.0, max(done))

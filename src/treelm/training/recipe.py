@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import tomli_w
 
-from treelm.corpora.streams import Format
+from treelm.corpora.catalog import corpus_names
+from treelm.corpora.data_config import DataConfig
 from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
@@ -22,41 +23,6 @@ from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"
 SECTIONS = ("data", "vocabulary", "model", "training", "evaluation")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Which sentences: the splits of a named corpus, or files of one's own."""
-
-    corpus: str | None = None
-    """Name in the catalogue (``treelm data``), for example ``gum-open``."""
-    train: tuple[str, ...] = ()
-    """Files, instead of a named corpus; relative to the recipe."""
-    dev: tuple[str, ...] = ()
-    """Files to judge on while training."""
-    test: tuple[str, ...] = ()
-    """Files to evaluate at the end."""
-    format: Format | Literal["auto"] = "auto"
-    """What the files hold; by default their names tell."""
-    tags: Literal["present", "absent"] = "present"
-    """Whether brackets hold a part-of-speech tag over each word."""
-    strip_functions: bool = True
-    """Cut function tags off labels: NP-SBJ is read as NP."""
-    on_error: Literal["raise", "skip"] = "raise"
-    """Whether a bad sentence ends the run or is left out and reported."""
-    unknown_labels: Literal["raise", "drop"] = "raise"
-    """Whether a dev sentence with a label that training lacks ends the run or is left out and counted."""
-    max_train_sentences: int | None = None
-    """Use only so many training sentences, the first ones."""
-
-    def __post_init__(self) -> None:
-        """Exactly one source."""
-        if self.corpus is None and not self.train:
-            raise InputError("no data", remedy='give corpus = "gum-open", or train = ["FILE", ...]')
-        if self.corpus is not None and (self.train or self.dev or self.test):
-            raise InputError(f"corpus = {self.corpus!r} and files", remedy="give either corpus, or train, dev and test")
-        if self.max_train_sentences is not None and self.max_train_sentences < 1:
-            raise InputError(f"max_train_sentences = {self.max_train_sentences}", remedy="give 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +44,7 @@ class ModelConfig:
 class EvaluationConfig:
     """How a finished run is judged."""
 
-    splits: tuple[Literal["dev", "test"], ...] = ("dev", "test")
+    splits: tuple[Literal["train", "dev", "test"], ...] = ("dev", "test")
     """What to evaluate."""
     action_beam: int = 100
     """Hypotheses kept between actions (k)."""
@@ -202,13 +168,16 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
 
 
 def _resolve_files(data: DataConfig, folder: Path | None) -> DataConfig:
+    """Paths as absolute ones; in a recipe they are relative to it."""
     if folder is None:
         return data
 
-    def resolve(paths: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(str((folder / path).resolve()) for path in paths)
+    def resolve(path: str | None) -> str | None:
+        return None if path is None else str((folder / path).resolve())
 
-    return replace(data, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
+    is_name = data.corpus is None or data.corpus in corpus_names()
+    corpus = data.corpus if is_name else resolve(data.corpus)
+    return replace(data, corpus=corpus, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
 
 
 def _find(name_or_path: str | Path) -> tuple[str, str, Path | None]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.corpus import PreparedCorpus, merge_labels
+from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.preparing import prepared
-from treelm.corpora.readers import ReadOptions
 from treelm.corpora.vocabularies import build_vocabulary, load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -22,9 +20,8 @@ from treelm.models.storage import VOCABULARY, load_model
 from treelm.training.loop import fit
 from treelm.training.progress import show_progress
 from treelm.training.randomness import seed_everything
-from treelm.training.recipe import FILE_NAME, DataConfig, ModelConfig, Recipe, load_recipe, save_recipe
+from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, load_recipe, save_recipe
 
-Split = Literal["train", "dev", "test"]
 _DEV_BATCH_SIZE, _DEV_ACTIONS = 64, 26_000  # whatever the batches of training: the loss is the same
 _logger = logging.getLogger(__name__)
 
@@ -73,15 +70,14 @@ def load_run_recipe(run_directory: Path | str, overrides: tuple[str, ...] = ()) 
 
 def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     """Prepare data, build the vocabulary (unless given) and the network; seeds the random generators."""
-    train_data = open_split(recipe.data, "train")
-    assert train_data is not None  # DataConfig wants training data
+    train_data = prepared_split(recipe.data, "train")
     vocabulary = vocabulary or build_vocabulary(recipe.vocabulary, train_data.form_counts())
     recipe = replace(recipe, model=resolve_bounds(recipe.model, train_data))
     labels = merge_labels([train_data])
-    dev_data = open_split(recipe.data, "dev")
+    dev_data = prepared_split(recipe.data, "dev") if recipe.data.has_split("dev") else None
     for corpus in (train_data, dev_data):
-        if corpus is not None:
-            _check_bounds(recipe.model, corpus)
+        _report_skipped(corpus)
+        _check_bounds(recipe.model, corpus)
     seed_everything(recipe.training.seed)
     build: Any = system_class(recipe.model.system)
     model: SyntacticLM = build(config=recipe.model.config, vocabulary=vocabulary, labels=labels)
@@ -90,19 +86,6 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     batches = SentenceBatches(encoded, batch_size=config.batch_size, max_actions=config.max_actions, seed=config.seed)
     dev = None if dev_data is None else _dev_batches(dev_data, model, recipe.data)
     return Setup(recipe=recipe, model=model, batches=batches, dev=dev)
-
-
-def open_split(data: DataConfig, split: Split) -> PreparedCorpus | None:
-    """A split as a prepared corpus, None if the recipe names no files for it."""
-    sources = _sources(data, split)
-    if not sources:
-        return None
-    return prepared(
-        sources,
-        options=ReadOptions(format=data.format, tags=data.tags, strip_functions=data.strip_functions),
-        on_error=data.on_error,
-        max_sentences=data.max_train_sentences if split == "train" else None,
-    )
 
 
 def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfig:
@@ -118,10 +101,16 @@ def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfi
     return replace(model, config=config, bounds_margin=None)
 
 
-def _check_bounds(model: ModelConfig, corpus: PreparedCorpus) -> None:
+def _report_skipped(corpus: PreparedCorpus | None) -> None:
+    """Say which sentences ``on_error = "skip"`` has left out."""
+    for error in corpus.skipped if corpus else ():
+        _logger.warning("left out: %s", error)
+
+
+def _check_bounds(model: ModelConfig, corpus: PreparedCorpus | None) -> None:
     """Raise ``InputError`` at the first tree that the model cannot build: better now than in the middle of training."""
     config = model.config
-    if not hasattr(config, "max_open"):
+    if corpus is None or not hasattr(config, "max_open"):
         return
     needed = corpus.bounds(config.order)
     for name, values in (("max_open", needed.max_open), ("max_consecutive", needed.max_consecutive)):
@@ -143,11 +132,3 @@ def _begin(setup: Setup, run: Path) -> None:
     run.mkdir(parents=True, exist_ok=True)
     save_vocabulary(setup.model.vocabulary, run / VOCABULARY)
     save_recipe(setup.recipe, run / FILE_NAME)
-
-
-def _sources(data: DataConfig, split: Split) -> tuple[str, ...]:
-    if data.corpus is None:
-        paths: tuple[str, ...] = getattr(data, split)
-        return paths
-    path = Path(str(files("treelm"))) / "data" / data.corpus / f"{split}.ptb.gz"
-    return (str(path),)

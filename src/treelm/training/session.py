@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,12 +15,12 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
-from treelm.models.storage import describe_model, save_model
+from treelm.models.storage import describe_model, remove_leftovers, save_model
 from treelm.training.checkpoints import Checkpoint, Checkpoints
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batches, Reading
 from treelm.training.metrics import FILE_NAME, MetricsLog
-from treelm.training.numerics import build_fabric
+from treelm.training.numerics import build_fabric, describe_machine
 from treelm.training.outcomes import NonFiniteError
 from treelm.training.randomness import random_state, restore_random_state, seed_everything
 from treelm.training.state import (
@@ -31,6 +32,8 @@ from treelm.training.state import (
     restore_weights,
 )
 from treelm.training.updates import LossSum, check_finite, evaluate, make_update
+
+_logger = logging.getLogger(__name__)
 
 
 class Session:
@@ -44,6 +47,7 @@ class Session:
         self._batches = batches
         self._checkpoints = Checkpoints(run_directory / "checkpoints", keep=config.keep_checkpoints)
         checkpoint = self._find_checkpoint(resume=resume)
+        remove_leftovers(run_directory)
         self._fabric = build_fabric(config)
         torch_optimizer = torch.optim.AdamW(
             model.parameters(),
@@ -74,7 +78,6 @@ class Session:
 
     def _begin(self) -> None:
         seed_everything(self.config.seed)
-        self.run_directory.mkdir(parents=True, exist_ok=True)
         self.state.position = self._batches.state()
         self._metrics = MetricsLog(self.run_directory / FILE_NAME)
         self.save()
@@ -83,6 +86,7 @@ class Session:
         where = str(self._checkpoints.directory)
         check_unchanged(checkpoint.values["training"], to_plain(self.config), what="training", where=where)
         check_unchanged(checkpoint.values["model"], describe_model(self.model), what="model", where=where)
+        self._compare_machine(checkpoint.values["machine"])
         restore_weights(self.model, checkpoint.tensors["weights"], where=where)
         restore_optimizer(self.model, self._optimizer, checkpoint.tensors["optimizer"], where=where)
         self.state = TrainingState.from_json(checkpoint.values["state"])
@@ -90,6 +94,12 @@ class Session:
         self._batches.restore(self.state.position)
         self._metrics = MetricsLog(self.run_directory / FILE_NAME, offset=self.state.metrics_bytes)
         restore_random_state(checkpoint.tensors["random"], checkpoint.values["random"])
+
+    def _compare_machine(self, before: Mapping[str, Any]) -> None:
+        for name, value in describe_machine(self._fabric).items():
+            if value != before.get(name):
+                message = "%s = %s now, but the run had %s: it goes on, but not bit for bit"
+                _logger.warning(message, name, value, before.get(name))
 
     def update(self, reading: Reading) -> tuple[LossSum, float]:
         """One step: returns its loss and the norm of the gradient."""
@@ -195,6 +205,7 @@ class Session:
             "state": self.state.to_json(),
             "training": to_plain(self.config),
             "model": describe_model(self.model),
+            "machine": describe_machine(self._fabric),
             "random": random_values,
         }
         self._checkpoints.save(self.state.step, Checkpoint(tensors=tensors, values=values))

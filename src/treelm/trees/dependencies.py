@@ -34,6 +34,7 @@ class DependencySentence:
     universal_tags: tuple[str, ...]
     tags: tuple[str, ...]  # XPOS
     identifier: str | None  # sent_id
+    text: str | None  # the comment of that name
     line: int  # of the first line of the sentence, comments included
 
 
@@ -84,13 +85,13 @@ def _blocks(lines: Iterable[str], first_line: int) -> Iterator[list[tuple[int, s
 
 def _parse(block: list[tuple[int, str]], source: str) -> DependencySentence | None:
     """The sentence; None when there are comments only."""
-    identifier: str | None = None
+    comments: dict[str, str] = {}
     rows: list[list[str]] = []
     numbers: list[int] = []
     for number, line in block:
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
-            identifier = value.strip(_BLANKS) if key.strip(_BLANKS) == "sent_id" else identifier
+            comments[key.strip(_BLANKS)] = value.strip(_BLANKS)
         elif (row := _row(line, len(rows) + 1, f"{source}:{number}")) is not None:
             rows.append(row)
             numbers.append(number)
@@ -105,7 +106,8 @@ def _parse(block: list[tuple[int, str]], source: str) -> DependencySentence | No
         relations=relations,
         universal_tags=universal_tags,
         tags=tags,
-        identifier=identifier,
+        identifier=comments.get("sent_id"),
+        text=comments.get("text"),
         line=block[0][0],
     )
 

@@ -1,7 +1,6 @@
 """The LSTM cell, its gradient, and the sweep over trees."""
 
 import torch
-from torch.nn import functional
 
 from treelm.models.layers.lstm import LSTMWeights, lstm_cell, lstm_cell_gradient_into, lstm_cell_into
 from treelm.models.layers.lstm_sweep import sweep_lstm
@@ -50,24 +49,24 @@ def test_a_sweep_over_a_tree_has_the_gradient_of_its_steps() -> None:
     """Rows 0 and 1 start; 2, 3 step from 0 and 4 from 1; 5 and 6 step from 3."""
     torch.manual_seed(0)
     offsets, before = [0, 2, 5, 7], torch.tensor([0, 0, 1, 3, 3])
-    projected = torch.randn(7, 12, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
+    inputs = torch.randn(7, 2, dtype=torch.float64, requires_grad=True)
+    lstm = LSTMWeights(2, 3).double()
 
-    def step_by_step(projected: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        zero = projected.new_zeros(3)
+    def step_by_step() -> torch.Tensor:
+        zero = inputs.new_zeros(3)
         states: list[tuple[torch.Tensor, torch.Tensor]] = []
         for row, below in enumerate([-1, -1, *before.tolist()]):
             h, c = states[below] if below >= 0 else (zero, zero)
-            h, c = lstm_cell((projected[row] + functional.linear(h, weight))[None], c[None])
+            h, c = lstm(inputs[row][None], h[None], c[None])
             states.append((h[0], c[0]))
         return torch.stack([h for h, _ in states])
 
-    found, expected = sweep_lstm(projected, weight, before, offsets), step_by_step(projected, weight)
+    found, expected = sweep_lstm(inputs, lstm, before, offsets), step_by_step()
     torch.testing.assert_close(found, expected)
     direction = torch.randn_like(found)
     for one, other in zip(
-        torch.autograd.grad(found, [projected, weight], direction),
-        torch.autograd.grad(expected, [projected, weight], direction),
+        torch.autograd.grad(found, [inputs, *lstm.parameters()], direction),
+        torch.autograd.grad(expected, [inputs, *lstm.parameters()], direction),
         strict=True,
     ):
         torch.testing.assert_close(one, other)

@@ -16,7 +16,9 @@ def operands() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 11, 512])
-def test_loss_and_gradient_equal_torch_for_any_chunk(operands, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+def test_loss_and_gradient_equal_torch_for_any_chunk(
+    operands: tuple[torch.Tensor, ...], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(softmax, "CHUNK_ROWS", chunk)
     hidden, weight, bias, targets = operands
     found = summed_cross_entropy(hidden, weight, bias, targets)
@@ -28,7 +30,7 @@ def test_loss_and_gradient_equal_torch_for_any_chunk(operands, chunk: int, monke
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
 
 
-def test_rows_sum_to_the_loss(operands) -> None:  # noqa: ANN001
+def test_rows_sum_to_the_loss(operands: tuple[torch.Tensor, ...]) -> None:
     found = target_log_probs(*operands)
     assert found.shape == (11,)
     torch.testing.assert_close(-found.sum(), summed_cross_entropy(*operands).detach())

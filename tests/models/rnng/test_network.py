@@ -21,7 +21,9 @@ from tests.models.rnng.worlds import (
     tree_of,
 )
 from treelm.errors import InputError
+from treelm.models.layers import lstm_sweep, precision
 from treelm.models.layers.precision import matmul_precision
+from treelm.models.rnng import compose_sweep
 from treelm.models.rnng.network import RNNG
 
 VARIANTS = [
@@ -85,6 +87,7 @@ def test_dropout_stands_where_the_plain_form_has_it(
     vocabulary = Symbols(9, num_unfinished)
     model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers, dropout=0.5)
     monkeypatch.setattr(RNNG, "_drop", lambda self, units: 0.7 * units)
+    monkeypatch.setattr(RNNG, "_mask", lambda self, rows, size: self.word_bias.new_full((rows, size), 0.7))
     trees = random_trees(vocabulary, 7)
     expected = sum(plain_losses(model, trees, drop=lambda vector: 0.7 * vector))
     found = model.losses(as_batch(trees, vocabulary)).total
@@ -255,3 +258,21 @@ def test_bf16_products_change_little(order: str, composition: str) -> None:
     for name, found in gradients(model, rounded).items():
         assert found.dtype == torch.float32
         assert (found - wanted[name]).norm() < 0.05 * wanted[name].norm(), name
+
+
+@pytest.mark.parametrize("composition", ["lstm", "none"])
+@pytest.mark.parametrize("block_rows", [8, 16])
+def test_blocks_of_a_level_change_nothing(composition: str, block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = Symbols(9)
+    model = build_model(vocabulary, composition=composition, num_layers=2)
+    batch = as_batch(random_trees(vocabulary, 64), vocabulary)
+    whole = model.losses(batch).total
+    wanted = gradients(model, whole)
+    monkeypatch.setattr(lstm_sweep, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(compose_sweep, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(precision, "_LARGEST_PRODUCT", 8)
+    monkeypatch.setattr(precision, "_LARGEST_OUTER", 8)
+    in_blocks = model.losses(batch).total
+    torch.testing.assert_close(in_blocks, whole, rtol=1e-12, atol=0)
+    for name, found in gradients(model, in_blocks).items():
+        torch.testing.assert_close(found, wanted[name], rtol=1e-10, atol=1e-11)

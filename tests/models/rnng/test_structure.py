@@ -81,16 +81,15 @@ def test_chains_read_a_family_forward_and_backward(seed: int) -> None:
     _, _, derivations = derived(seed, "in-order")
     families = derivations.families
     chains = chain_families(families, len(derivations.actions))
-    num_entries = len(chains.entries)
-    inputs = chains.entries[chains.steps.order % num_entries]
     headers = set(families.entries[families.offsets[:-1]].tolist())
     by_reduce = {int(r): f for f, r in enumerate(families.reduce)}
-    for reduce, *lasts in zip(chains.reduce, chains.last_forward, chains.last_backward, strict=True):
-        family = by_reduce[int(reduce)]
+    for index, reduce in enumerate(chains.reduce.tolist()):
+        family = by_reduce[reduce]
         header, *children = families.entries[families.offsets[family] : families.offsets[family + 1]].tolist()
-        for last, expected in zip(lasts, (children, children[::-1]), strict=True):
-            read = [int(inputs[last])]
+        for direction, expected in ((chains.forward, children), (chains.backward, children[::-1])):
+            step = direction.last[index]
+            read = [int(direction.inputs[step])]
             while read[-1] not in headers:
-                last = chains.previous[last]
-                read.append(int(inputs[last]))
+                step = direction.previous[step]
+                read.append(int(direction.inputs[step]))
             assert read[::-1] == [header, *expected]

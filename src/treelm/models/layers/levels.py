@@ -6,7 +6,9 @@ dense call, and the number of sequential steps is the longest path of the whole 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +70,15 @@ def earliest_levels(predecessors: IntArray) -> IntArray:
     if (levels < 0).any():
         raise ValueError("the graph has a cycle")
     return levels
+
+
+def blocks(offsets: Sequence[int], num_rows: int) -> list[tuple[int, int]]:
+    """Cut levels into blocks of at most so many rows, which stay in the cache from one operation to the next."""
+    return [
+        (start, min(start + num_rows, level_end))
+        for level_start, level_end in pairwise(offsets)
+        for start in range(level_start, level_end, num_rows)
+    ]
 
 
 def starts(counts: IntArray) -> IntArray:

@@ -51,12 +51,14 @@ def lstm_cell_into(gates: Tensor, cell_before: Tensor, cell: Tensor, tanh_cell: 
     ``gates`` (n, 4H) come before their nonlinearity and leave after it. The gradient needs just what is filled here.
     """
     size = cell.shape[1]
-    gates[:, : 3 * size].sigmoid_()
-    gates[:, 3 * size :].tanh_()
-    torch.mul(gates[:, :size], gates[:, 3 * size :], out=cell)
-    cell.addcmul_(gates[:, size : 2 * size], cell_before)
-    torch.tanh(cell, out=tanh_cell)
-    torch.mul(gates[:, 2 * size : 3 * size], tanh_cell, out=hidden)
+    i, f, o, g = _gates(gates, size)
+    g.mul_(2)
+    gates.sigmoid_()
+    g.mul_(2).sub_(1)
+    torch.mul(i, g, out=cell)
+    cell.addcmul_(f, cell_before)
+    _tanh_into(tanh_cell, cell)
+    torch.mul(o, tanh_cell, out=hidden)
 
 
 def lstm_cell_gradient_into(
@@ -68,14 +70,31 @@ def lstm_cell_gradient_into(
     cell; that of the old cell is ``d_cell`` times the forget gate.
     """
     size = d_cell.shape[1]
-    i, f, o, g = gates[:, :size], slice(size, 2 * size), gates[:, 2 * size : 3 * size], gates[:, 3 * size :]
-    through_tanh = d_hidden * o
-    d_cell.add_(through_tanh).addcmul_(through_tanh.mul_(tanh_cell), tanh_cell, value=-1)
-    torch.mul(d_cell, g, out=d_gates[:, :size])
-    torch.mul(d_cell, cell_before, out=d_gates[:, f])
-    torch.mul(d_hidden, tanh_cell, out=d_gates[:, 2 * size : 3 * size])
-    sigmoids = gates[:, : 3 * size]
-    d_gates[:, : 3 * size].mul_(sigmoids).mul_(1 - sigmoids)
-    d_candidate = d_gates[:, 3 * size :]
-    torch.mul(d_cell, i, out=d_candidate)
-    d_candidate.addcmul_(d_candidate * g, g, value=-1)
+    i, _, o, g = _gates(gates, size)
+    d_i, d_f, d_o, d_g = _gates(d_gates, size)
+    torch.mul(d_hidden, o, out=d_i)  # as scratch, until d_cell is known
+    _tanh_backward(d_i, tanh_cell, grad_input=d_i)
+    d_cell.add_(d_i)
+    torch.mul(d_cell, g, out=d_i)
+    torch.mul(d_cell, cell_before, out=d_f)
+    torch.mul(d_hidden, tanh_cell, out=d_o)
+    torch.mul(d_cell, i, out=d_g)
+    sigmoids = d_gates[:, : 3 * size]
+    _sigmoid_backward(sigmoids, gates[:, : 3 * size], grad_input=sigmoids)
+    _tanh_backward(d_g, g, grad_input=d_g)
+
+
+_sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+_tanh_backward = torch.ops.aten.tanh_backward.grad_input
+
+
+def _gates(gates: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Views of i, f, o and g, each (n, H)."""
+    i, f, o, g = (gates[:, start : start + size] for start in range(0, 4 * size, size))
+    return i, f, o, g
+
+
+def _tanh_into(out: Tensor, inputs: Tensor) -> None:
+    """tanh(x) = 2 sigmoid(2x) - 1: several times faster than torch's tanh on a CPU, and as exact to an ulp of 1."""
+    torch.mul(inputs, 2, out=out)
+    out.sigmoid_().mul_(2).sub_(1)

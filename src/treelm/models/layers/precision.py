@@ -35,6 +35,11 @@ def operand(matrix: Tensor) -> Tensor:
 
 def multiply_into(out: Tensor, left: Tensor, right: Tensor, *, bias: Tensor | None = None) -> None:
     """out = left @ right (+ bias). ``right`` comes from ``operand`` and decides the precision."""
+    for start, end in _few_shapes(len(left), _LARGEST_PRODUCT):
+        _multiply_into(out[start:end], left[start:end], right, bias)
+
+
+def _multiply_into(out: Tensor, left: Tensor, right: Tensor, bias: Tensor | None) -> None:
     if right.dtype != left.dtype:
         product = left.to(right.dtype) @ right
         out.copy_(product) if bias is None else torch.add(product, bias, out=out)
@@ -46,10 +51,36 @@ def multiply_into(out: Tensor, left: Tensor, right: Tensor, *, bias: Tensor | No
 
 def add_outer(total: Tensor, left: Tensor, right: Tensor, *, dtype: torch.dtype) -> None:
     """total += left^T @ right, multiplied in this precision: the gradient of a weight, summed over rows."""
-    if dtype == total.dtype:
-        total.addmm_(left.T, right)
-    else:
-        total += left.to(dtype).T @ right.to(dtype)
+    for start, end in _few_shapes(len(left), _LARGEST_OUTER):
+        if dtype == total.dtype:
+            total.addmm_(left[start:end].T, right[start:end])
+        else:
+            total += left[start:end].to(dtype).T @ right[start:end].to(dtype)
+
+
+# oneDNN compiles a kernel for every shape that it meets and keeps a thousand of them. The row counts of levels are all
+# different, and compiling takes longer than multiplying, so rows are cut into pieces of few sizes.
+_LARGEST_PRODUCT, _LARGEST_OUTER = 512, 4096
+
+
+def _few_shapes(num_rows: int, largest: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into pieces of the largest size, a multiple of 512, one of 64, one of 8 (up to 128), and a rest."""
+    start = 0
+    while start < num_rows:
+        rest = num_rows - start
+        step = 512 if rest >= 512 else 64 if rest > 128 else 8 if rest >= 8 else 1
+        size = min(rest // step * step, largest)
+        yield start, start + size
+        start += size
+
+
+def padded(num_rows: int) -> int:
+    """Rows to multiply, for speed, where this many are wanted and what the others give does not matter."""
+    return -(-num_rows // SLACK_ROWS) * SLACK_ROWS
+
+
+SLACK_ROWS = 8
+"""Rows that a buffer must have beyond those that are used, if products are ``padded``."""
 
 
 class _Linear(torch.autograd.Function):

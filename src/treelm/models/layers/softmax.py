@@ -43,11 +43,14 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _softmax_into(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn logits (n, V) into probabilities in place; also -log p of the targets (n, 1)."""
-    wanted = logits.gather(1, targets)
-    largest = logits.amax(1, keepdim=True)
-    normaliser = logits.sub_(largest).exp_().sum(1, keepdim=True)
-    return logits.div_(normaliser), normaliser.log() + largest - wanted
+    """Turn logits (n, V) into probabilities in place; also -log p of the targets (n, 1).
+
+    The largest probability is exp(largest logit) / normaliser, so the normaliser need not be summed a second time, and
+    -log p stays exact where p itself underflows.
+    """
+    above_wanted = logits.amax(1, keepdim=True) - logits.gather(1, targets)
+    probabilities = torch.softmax(logits, 1, out=logits)
+    return probabilities, above_wanted - probabilities.amax(1, keepdim=True).log()
 
 
 def summed_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
@@ -66,6 +69,7 @@ def target_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tens
     """log softmax(hidden @ weight^T + bias)[target] of every row, without gradient: float64 (n,) in nats."""
     chunks = []
     for rows, wanted in zip(torch.split(hidden, CHUNK_ROWS), torch.split(targets, CHUNK_ROWS), strict=True):
-        logits = torch.addmm(bias, rows, weight.T)
+        logits = hidden.new_empty(len(rows), len(weight))
+        multiply_into(logits, rows, weight.T, bias=bias)
         chunks.append(logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(1).double())
     return torch.cat(chunks) if chunks else hidden.new_zeros(0, dtype=torch.float64)

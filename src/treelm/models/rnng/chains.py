@@ -19,57 +19,67 @@ IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Direction:
+    """The steps of one direction: M, one for each entry of the families. They stand in schedule order."""
+
+    inputs: IntArray  # (M,) the action whose item a step reads
+    previous: IntArray  # (M,) the step before; 0 for the first of a chain, in level 0
+    offsets: IntArray  # (levels + 1,)
+    last: IntArray  # (F,) the last step of each family, families in schedule order
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Chains:
-    """Steps of composition, M entries and so 2M steps: entry i is read by step i forward and by step M + i backward.
+    """Both directions, and when each family is composed."""
 
-    All arrays but ``entries`` hold positions in the schedules, not numbers of steps or families.
-    """
-
-    entries: IntArray  # (M,) the action whose item is the input of an entry
-    steps: Schedule  # of steps; in a level, forward steps come first
-    num_forward: IntArray  # (levels,) forward steps of each level
-    previous: IntArray  # (2M,) in schedule order: the step before, 0 for the first of a chain
-    families: Schedule  # of families, by the level in which they are composed
+    forward: Direction
+    backward: Direction
     reduce: IntArray  # (F,) in schedule order: the action that closes the family
-    last_forward: IntArray  # (F,) in schedule order: the last forward step
-    last_backward: IntArray  # (F,) in schedule order: the last backward step
+    offsets: IntArray  # (levels + 1,) of the families
 
 
 def chain_families(families: Families, num_actions: int) -> Chains:
     """Schedule the chains NT, c_1, ..., c_n and NT, c_n, ..., c_1 of every family."""
     num_entries = len(families.entries)
     first, end = families.offsets[:-1], families.offsets[1:]
-    previous = _previous_steps(families)
-    last_forward, last_backward = end - 1, num_entries + first + 1
+    previous_forward, previous_backward = _previous_steps(families)
+    # Numbers of steps: entry i is read by step i forward and by step M + i backward.
     family_of_action = np.full(num_actions, -1)
     family_of_action[families.reduce] = np.arange(len(first))
-    child = np.tile(family_of_action[families.entries], 2)
-    awaited = np.where(child[:, None] >= 0, np.stack([last_forward, last_backward], 1)[child], -1)
-    levels = earliest_levels(np.column_stack([previous, awaited]))
-    steps = schedule_levels(levels)
-    composed = schedule_levels(np.maximum(levels[last_forward], levels[last_backward]))
+    child = family_of_action[families.entries]
+    awaited = np.where(child[:, None] >= 0, np.stack([end - 1, num_entries + first + 1], 1)[child], -1)
+    shifted = np.where(previous_backward >= 0, previous_backward + num_entries, -1)
+    waits_for = np.column_stack([np.concatenate([previous_forward, shifted]), np.tile(awaited, (2, 1))])
+    levels = earliest_levels(waits_for)
+    forward, backward = levels[:num_entries], levels[num_entries:]
+    composed = schedule_levels(np.maximum(forward[end - 1], backward[first + 1]))
+    num_levels = composed.num_levels
     return Chains(
-        entries=families.entries,
-        steps=steps,
-        num_forward=np.bincount(levels[:num_entries], minlength=steps.num_levels),
-        previous=np.where(previous >= 0, steps.position[previous], 0)[steps.order],
-        families=composed,
+        forward=_direct(families.entries, forward, previous_forward, (end - 1)[composed.order], num_levels),
+        backward=_direct(families.entries, backward, previous_backward, (first + 1)[composed.order], num_levels),
         reduce=families.reduce[composed.order],
-        last_forward=steps.position[last_forward][composed.order],
-        last_backward=steps.position[last_backward][composed.order],
+        offsets=composed.offsets,
     )
 
 
-def _previous_steps(families: Families) -> IntArray:
-    """The step before each step, -1 for the two that read the nonterminal itself: (2M,)."""
-    num_entries = len(families.entries)
+def _direct(entries: IntArray, levels: IntArray, previous: IntArray, last: IntArray, num_levels: int) -> Direction:
+    steps: Schedule = schedule_levels(levels)
+    return Direction(
+        inputs=entries[steps.order],
+        previous=np.where(previous >= 0, steps.position[previous], 0)[steps.order],
+        offsets=starts(np.bincount(levels, minlength=num_levels)),
+        last=steps.position[last],
+    )
+
+
+def _previous_steps(families: Families) -> tuple[IntArray, IntArray]:
+    """The entry read before each entry, forward and backward, -1 for nonterminals, which are read first: (M,) each."""
+    entries = np.arange(len(families.entries))
     first, last = families.offsets[:-1], families.offsets[1:] - 1
-    forward = np.arange(num_entries) - 1
-    forward[first] = -1
-    backward = num_entries + np.arange(num_entries) + 1
-    backward[last] = num_entries + first
-    backward[first] = -1
-    return np.concatenate([forward, backward])
+    forward, backward = entries - 1, entries + 1
+    backward[last] = first
+    forward[first] = backward[first] = -1
+    return forward, backward
 
 
 def select_families(families: Families, is_kept: NDArray[np.bool_]) -> Families:

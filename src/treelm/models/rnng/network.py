@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.lstm_sweep import sweep_lstm
 from treelm.models.layers.precision import linear
@@ -122,8 +122,7 @@ class RNNG(SyntacticLM):
         hidden = vectors.index_select(0, plan.vectors)
         for layer, lstm in enumerate(self.stack_layers):
             inputs = hidden if layer == 0 else self._drop(hidden)
-            projected = linear(inputs, lstm.weight_input, lstm.bias)
-            hidden = sweep_lstm(projected, lstm.weight_hidden, plan.below, plan.offsets)
+            hidden = sweep_lstm(inputs, lstm, plan.below, plan.offsets)
         return linear(self._drop(hidden), self.output.weight, self.output.bias).relu()
 
     def _attention_outputs(self, plan: BatchPlan, vectors: Tensor) -> Tensor:
@@ -158,10 +157,10 @@ class RNNG(SyntacticLM):
         return self.training and self.config.dropout > 0
 
     def _mask(self, rows: int, size: int) -> Tensor:
-        return self._drop(self.word_bias.new_ones(rows, size))
+        return dropout_mask(rows, size, self.config.dropout, like=self.word_bias)
 
     def _drop(self, units: Tensor) -> Tensor:
-        return functional.dropout(units, self.config.dropout, self.training)
+        return dropout(units, self.config.dropout, training=self.training)
 
     def _action_log_probs(self, plan: BatchPlan, outputs: Tensor) -> Tensor:
         """log p(next action) among the valid ones, in every context: (T,)."""

@@ -14,10 +14,10 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.models.rnng import attention_sweep, compose_sweep
 from treelm.models.rnng.attention_graph import build_graph
 from treelm.models.rnng.attention_sweep import plan_attention
-from treelm.models.rnng.chains import Chains, chain_families, select_families
+from treelm.models.rnng.chains import chain_families, select_families
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.structure import Derivations, Stacks, derive, require_valid, stack_contexts
-from treelm.models.rnng.validity import FIRST_LABEL, SHIFT
+from treelm.trees.transitions import FIRST_NT, SHIFT
 
 IntArray = NDArray[np.int64]
 
@@ -52,7 +52,7 @@ def plan_batch(
     derivations = derive(config, batch, ends_word, num_labels)
     valid = require_valid(config, derivations, batch.names, num_labels)
     stacks = stack_contexts(derivations, composes=config.composition != "none")
-    is_label = (derivations.actions >= FIRST_LABEL) & (derivations.actions < FIRST_LABEL + num_labels)
+    is_label = (derivations.actions >= FIRST_NT) & (derivations.actions < FIRST_NT + num_labels)
     pushes = ~np.roll(derivations.is_start, -1)
     families = select_families(derivations.families, pushes[derivations.families.reduce])
     chains = chain_families(families, len(pushes)) if config.composition == "lstm" else None
@@ -61,7 +61,7 @@ def plan_batch(
     order, attention = stacks.schedule.order, None
     if config.composition == "attention":
         graph = build_graph(derivations, families, _below_contexts(stacks))
-        labels = derivations.actions - FIRST_LABEL
+        labels = derivations.actions - FIRST_NT
         attention = plan_attention(graph, vector_of_context, vector_of_action, labels, device)
         order = np.arange(len(order))
     actions = derivations.actions[order]
@@ -73,8 +73,8 @@ def plan_batch(
 
     return BatchPlan(
         num_sentences=len(batch),
-        tokens=put(batch.tokens),
-        labels=put(derivations.actions[is_label] - FIRST_LABEL),
+        tokens=put(batch.tokens.copy()),  # may be read-only, which torch does not know
+        labels=put(derivations.actions[is_label] - FIRST_NT),
         num_reduce=len(families.reduce),
         vectors=put(vector_of_context[order]),
         below=put(stacks.below),
@@ -84,7 +84,7 @@ def plan_batch(
         shifts=put(shifts),
         words=put(batch.tokens[word_index[order[shifts]]]),
         sentence=put(derivations.sentence[order]),
-        composition=_plan_composition(chains, vector_of_action, device) if chains else None,
+        composition=compose_sweep.plan_composition(chains, vector_of_action, device) if chains else None,
         attention=attention,
     )
 
@@ -104,27 +104,3 @@ def _number_vectors(derivations: Derivations, is_label: NDArray[np.bool_], reduc
     pushing = np.concatenate([np.flatnonzero(derivations.actions == SHIFT), np.flatnonzero(is_label), reduces])
     vectors[pushing] = derivations.num_sentences + np.arange(len(pushing))
     return vectors
-
-
-def _plan_composition(chains: Chains, vector_of_action: IntArray, device: torch.device) -> compose_sweep.Plan:
-    def put(array: IntArray) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    num_entries = len(chains.entries)
-    offsets = chains.steps.offsets
-    families = chains.families.offsets
-    forward = chains.steps.order < num_entries
-    return compose_sweep.Plan(
-        inputs=put(
-            vector_of_action[chains.entries][chains.steps.order % num_entries] if num_entries else chains.entries
-        ),
-        previous=put(chains.previous),
-        levels=list(
-            zip(offsets[:-1].tolist(), (offsets[:-1] + chains.num_forward).tolist(), offsets[1:].tolist(), strict=True)
-        ),
-        families=list(zip(families[:-1].tolist(), families[1:].tolist(), strict=True)),
-        last_forward=put(chains.last_forward),
-        last_backward=put(chains.last_backward),
-        forward_steps=put(np.flatnonzero(forward)),
-        backward_steps=put(np.flatnonzero(~forward)),
-    )

@@ -23,18 +23,8 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.levels import Schedule, schedule_levels
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.validity import (
-    CONSTITUENT,
-    EMPTY,
-    FIRST_LABEL,
-    OPEN,
-    REDUCE,
-    SHIFT,
-    WORD,
-    Configuration,
-    spread,
-    valid_actions,
-)
+from treelm.models.rnng.validity import CONSTITUENT, EMPTY, OPEN, WORD, Configuration, spread, valid_actions
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -60,13 +50,13 @@ class Families:
 
 def find_families(actions: IntArray) -> Families:
     """Match brackets and collect children, from the top-down actions (T,) of whole trees."""
-    num_open = np.cumsum(np.where(actions == REDUCE, -1, actions >= FIRST_LABEL))
+    num_open = np.cumsum(np.where(actions == REDUCE, -1, actions >= FIRST_NT))
     order = np.argsort(num_open, kind="stable")
     entries = order[np.searchsorted(num_open[order], 1) :]  # the roots' own REDUCEs leave none open
     reduces = np.flatnonzero(actions == REDUCE)
     return Families(
         entries=entries,
-        offsets=np.append(np.flatnonzero(actions[entries] >= FIRST_LABEL), len(entries)),
+        offsets=np.append(np.flatnonzero(actions[entries] >= FIRST_NT), len(entries)),
         reduce=reduces[np.argsort(num_open[reduces], kind="stable")],
     )
 
@@ -100,7 +90,7 @@ def derive(config: RNNGConfig, batch: SentenceBatch, ends_word: BoolArray, num_l
         sentence = np.repeat(np.arange(len(lengths)), lengths)
         position = _in_order_rank(families, top_down, ends_word[batch.tokens]) + sentence
         lengths = lengths + 1
-        actions = np.full(len(top_down) + len(lengths), FIRST_LABEL + num_labels)  # FINISH where nothing else is put
+        actions = np.full(len(top_down) + len(lengths), FIRST_NT + num_labels)  # FINISH where nothing else is put
         actions[position] = top_down
     sentence = np.repeat(np.arange(len(lengths)), lengths)
     is_start = np.diff(sentence, prepend=-1) > 0
@@ -136,7 +126,7 @@ def _in_order_rank(families: Families, actions: IntArray, ends_word: BoolArray) 
 def _configurations(
     config: RNNGConfig, actions: IntArray, is_start: BoolArray, ends_word: BoolArray, num_labels: int
 ) -> Configuration:
-    is_label = (actions >= FIRST_LABEL) & (actions < FIRST_LABEL + num_labels)
+    is_label = (actions >= FIRST_NT) & (actions < FIRST_NT + num_labels)
     is_shift = actions == SHIFT
     open_after = np.cumsum(is_label.astype(np.int64) - (actions == REDUCE))
     interrupts = is_shift if config.order == "in-order" else ~is_label
@@ -175,7 +165,7 @@ def require_valid(config: RNNGConfig, derivations: Derivations, names: Sequence[
 
 def _invalid_tree(config: RNNGConfig, derivations: Derivations, context: int, names: Sequence[str]) -> InputError:
     state = derivations.state
-    if derivations.actions[context] < FIRST_LABEL:
+    if derivations.actions[context] < FIRST_NT:
         found, remedy = f"action {context} builds no tree", "prepare the corpus again from bracketed trees"
     elif state.num_open[context] >= config.max_open:
         found = f"more than {config.max_open} open nonterminals"

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.models.rnng.config import RNNGConfig
-
-SHIFT, REDUCE, FIRST_LABEL = 0, 1, 2
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 # What lies on top of the stack.
 EMPTY, WORD, CONSTITUENT, OPEN = 0, 1, 2, 3
@@ -87,10 +86,10 @@ def _valid_in_order(config: RNNGConfig, state: Configuration) -> Valid:
 def spread(valid: Valid, config: RNNGConfig, num_labels: int) -> NDArray[np.bool_]:
     """The rule's answer as a mask over action numbers, NumPy only: (n, num_actions)."""
     in_order = config.order == "in-order"
-    mask = np.empty((len(valid.shift), FIRST_LABEL + num_labels + in_order), np.bool_)
+    mask = np.empty((len(valid.shift), FIRST_NT + num_labels + in_order), np.bool_)
     mask[:, SHIFT] = valid.shift
     mask[:, REDUCE] = valid.reduce
-    mask[:, FIRST_LABEL : FIRST_LABEL + num_labels] = np.asarray(valid.nonterminal)[:, None]
+    mask[:, FIRST_NT : FIRST_NT + num_labels] = np.asarray(valid.nonterminal)[:, None]
     if in_order:
         mask[:, -1] = valid.finish
     return mask

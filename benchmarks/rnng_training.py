@@ -1,0 +1,50 @@
+"""Speed and memory of RNNG training on the packaged treebank, at the sizes of Noji & Oseki (2021): JSON lines.
+
+python benchmarks/rnng_training.py --batch-sizes 16 64 512 --precisions fp32-fast bf16 --threads 1
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+
+import tyro
+
+from treelm.corpora.data_config import DataConfig
+from treelm.models.rnng.config import RNNGConfig
+from treelm.training.benchmark import compare_batch_sizes
+from treelm.training.config import Precision, TrainingConfig
+from treelm.training.recipe import ModelConfig, Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What to measure."""
+
+    corpus: str = "gum-open"
+    """Name of a corpus, or path of a folder with train.ptb."""
+    batch_sizes: tuple[int, ...] = (1, 16, 64, 512)
+    """Sentences a step."""
+    precisions: tuple[Precision, ...] = ("fp32", "fp32-fast", "bf16")
+    """Precision of matrix products."""
+    threads: int = 1
+    """CPU threads."""
+    seconds: float = 20.0
+    """Time for each measurement."""
+
+
+def main(options: Arguments) -> None:
+    """Print one line of JSON for each combination."""
+    recipe = Recipe(
+        data=DataConfig(corpus=options.corpus),
+        model=ModelConfig(system="rnng", config=RNNGConfig(), bounds_margin=2),
+        training=TrainingConfig(threads=options.threads),
+    )
+    for speed in compare_batch_sizes(recipe, options.batch_sizes, options.precisions, seconds=options.seconds):
+        print(json.dumps(asdict(speed)))
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))

@@ -1,0 +1,50 @@
+"""Dropout, several times faster on a CPU than torch's own: sixteen random bits a unit instead of one random number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_LEVELS = 1 << 16
+
+
+def keep_units(shape: tuple[int, ...], probability: float, device: torch.device) -> tuple[Tensor, float]:
+    """A boolean mask of the units that stay, and the factor that keeps their mean.
+
+    The probability of dropping is rounded to a multiple of 2^-16, and the factor is that of the rounded probability.
+    Draws from torch's global generator.
+    """
+    num_dropped = round(probability * _LEVELS)
+    num_units = torch.Size(shape).numel()
+    bits = torch.empty((num_units + 3) // 4, dtype=torch.int64, device=device).random_(-(2**63), None)
+    kept = bits.view(torch.int16)[:num_units].view(shape) >= num_dropped - _LEVELS // 2
+    return kept, _LEVELS / (_LEVELS - num_dropped)
+
+
+def dropout_mask(rows: int, size: int, probability: float, like: Tensor) -> Tensor:
+    """What units (rows, size) are multiplied by: 0 or the factor; of the type and on the device of ``like``."""
+    kept, factor = keep_units((rows, size), probability, like.device)
+    return kept.to(like.dtype).mul_(factor)
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, units: Tensor, probability: float) -> Tensor:
+        kept, ctx.factor = keep_units(tuple(units.shape), probability, units.device)
+        ctx.save_for_backward(kept)
+        return (units * kept).mul_(ctx.factor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return (gradients[0] * kept).mul_(ctx.factor), None
+
+
+def dropout(units: Tensor, probability: float, *, training: bool) -> Tensor:
+    """In training, zero units with this probability and scale up the others."""
+    if not training or probability == 0:
+        return units
+    dropped: Tensor = _Dropout.apply(units, probability)  # type: ignore[no-untyped-call]
+    return dropped

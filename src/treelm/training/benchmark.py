@@ -1,0 +1,94 @@
+"""How fast training is and how much memory it takes, on this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
+from time import perf_counter
+
+import torch
+
+from treelm.corpora.batches import SentenceBatch, SentenceBatches
+from treelm.training.config import Precision
+from treelm.training.numerics import build_fabric, numerics
+from treelm.training.recipe import Recipe
+from treelm.training.run import set_up
+from treelm.training.updates import make_update
+
+WARM_UP_STEPS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSpeed:
+    """Speed of whole updates (forward, backward, clipping, Adam), reading of batches included."""
+
+    batch_size: int
+    precision: Precision
+    threads: int
+    num_steps: int
+    sentences_per_second: float
+    words_per_second: float
+    actions_per_second: float
+    actions_per_sentence: float
+    peak_memory_mb: float  # above what the process held before the first step
+
+
+def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
+    """Train by a recipe for about so many seconds in this process; its memory is right only in a fresh one."""
+    with numerics(recipe.training):
+        setup = set_up(recipe)
+        config, model = setup.recipe.training, setup.model
+        fabric = build_fabric(config)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.0, fused=True)
+        fabric.setup(model, optimizer)
+        batches = _forever(setup.batches)
+        before = _memory_mb()
+        for batch in islice(batches, WARM_UP_STEPS):
+            make_update(fabric, model, optimizer, batch, config, step=0)
+        num_steps = num_sentences = num_words = num_actions = 0
+        begin = perf_counter()
+        while (elapsed := perf_counter() - begin) < seconds or num_steps == 0:
+            batch = next(batches)
+            make_update(fabric, model, optimizer, batch, config, step=num_steps)
+            num_steps += 1
+            num_sentences += len(batch)
+            num_words += int(batch.num_words.sum())
+            num_actions += 0 if batch.actions is None else len(batch.actions)
+        return TrainingSpeed(
+            batch_size=config.batch_size,
+            precision=config.precision,
+            threads=torch.get_num_threads(),
+            num_steps=num_steps,
+            sentences_per_second=num_sentences / elapsed,
+            words_per_second=num_words / elapsed,
+            actions_per_second=num_actions / elapsed,
+            actions_per_sentence=num_actions / num_sentences,
+            peak_memory_mb=_memory_mb() - before,
+        )
+
+
+def compare_batch_sizes(
+    recipe: Recipe, batch_sizes: Sequence[int], precisions: Sequence[Precision], *, seconds: float
+) -> Iterator[TrainingSpeed]:
+    """Measure every combination, each in a fresh process."""
+    for precision in precisions:
+        for batch_size in batch_sizes:
+            training = replace(recipe.training, batch_size=batch_size, precision=precision)
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                yield pool.submit(measure_training, replace(recipe, training=training), seconds=seconds).result()
+
+
+def _forever(batches: SentenceBatches) -> Iterator[SentenceBatch]:
+    return chain.from_iterable(repeat(batches))
+
+
+def _memory_mb() -> float:
+    """The most memory that this process has held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

@@ -1,0 +1,41 @@
+"""Small corpora and the slow plain forms that the fast ones are compared with."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.trees.tree import Tree
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+GUM_OPEN = Path(__file__).parents[2] / "src" / "treelm" / "data" / "gum-open"
+
+TREES = (
+    "(S (NP the dog) (VP barks))",
+    "(S (NP (NP dogs) (PP of (NP war))) (VP bark) .)",
+    "(NP (NP (NP dogs)))",
+    "(S (VP (VP (VP go) on) on) on)",
+    "(S The (VP dog))",
+)
+
+
+def sentence(tree: str, line: int = 1, source: str = "t.ptb") -> Sentence:
+    parsed = Tree.parse(tree)
+    return Sentence(words=tuple(parsed.words()), tree=parsed, identifier=str(line), source=source, line=line)
+
+
+def corpus(trees: Iterable[str] = TREES, source: str = "t.ptb") -> PreparedCorpus:
+    return PreparedCorpus.from_sentences(sentence(tree, line, source) for line, tree in enumerate(trees, 1))
+
+
+def text_corpus(lines: Iterable[str]) -> PreparedCorpus:
+    return PreparedCorpus.from_sentences(
+        Sentence(words=tuple(text.split()), identifier=str(line), source="t.txt", line=line)
+        for line, text in enumerate(lines, 1)
+    )
+
+
+def gum_open(num_sentences: int) -> list[Sentence]:
+    found = read_sentences(GUM_OPEN / "dev.ptb.gz")
+    return [next(found) for _ in range(num_sentences)]

@@ -1,0 +1,136 @@
+from pathlib import Path
+
+import pytest
+
+from treelm.corpora.catalog import corpus_entry, corpus_names, show
+from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
+from treelm.corpora.downloads import Download
+from treelm.errors import InputError
+
+HASH = "0" * 64
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "catalog.toml"))
+
+
+def write_catalog(directory: Path, text: str) -> None:
+    (directory / "catalog.toml").write_text(text, "utf-8")
+
+
+def test_gum_open_is_packaged_with_licence_and_attribution() -> None:
+    assert corpus_names() == ["gum-open"]
+    text = show("gum-open")
+    for part in ("CC BY-SA 4.0", "Zeldes", "ATTRIBUTION.tsv", "parser", "3,624 sentences", "76,304 tokens", "news: 24"):
+        assert part in text
+
+
+@pytest.mark.parametrize(("split", "sentences"), [("dev", 474), ("test", 460)])
+@pytest.mark.parametrize("format", ["auto", "conllu"])
+def test_gum_open_offers_the_same_sentences_as_brackets_and_conllu(split: str, sentences: int, format: str) -> None:
+    corpus = prepared_split(DataConfig(corpus="gum-open", format=format), split)  # type: ignore[arg-type]
+    assert len(corpus) == sentences
+    assert corpus.has_trees
+    assert (len(corpus.labels) == 1) == (format == "conllu")
+
+
+def test_a_directory_is_a_corpus(tmp_path: Path) -> None:
+    (tmp_path / "train.ptb").write_text("(S (N a))\n")
+    (tmp_path / "train.txt").write_text("a\n")
+    (tmp_path / "dev.txt").write_text("a\n")
+    config = DataConfig(corpus=str(tmp_path))
+    assert locate_split(config, "train") == (tmp_path / "train.ptb", "brackets")
+    assert locate_split(config, "dev") == (tmp_path / "dev.txt", "text")
+    assert [config.has_split(split) for split in ("train", "dev", "test")] == [True, True, False]
+    with pytest.raises(InputError, match="no test split"):
+        locate_split(config, "test")
+    with pytest.raises(InputError, match="set format to brackets or text"):
+        locate_split(DataConfig(corpus=str(tmp_path), format="conllu"), "train")
+
+
+def test_two_files_for_one_split_are_an_error(tmp_path: Path) -> None:
+    for name in ("train.ptb", "train.mrg"):
+        (tmp_path / name).write_text("(S (N a))\n")
+    with pytest.raises(InputError, match=r"train\.mrg and train\.ptb"):
+        corpus_entry(str(tmp_path))
+
+
+def test_a_directory_without_corpus_files_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no corpus files"):
+        corpus_entry(str(tmp_path))
+
+
+def test_files_are_taken_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "my.ptb"
+    path.write_text("(S (NP-SBJ (N a)) (V b))\n(S (N c))\n")
+    config = DataConfig(train=str(path), max_sentences=1, strip_functions=False)
+    assert prepared_split(config, "train").labels == ("S", "NP-SBJ")
+    assert len(prepared_split(config, "train")) == 1
+    assert not config.has_split("dev")
+    with pytest.raises(InputError, match=r"no dev data.*data\.dev"):
+        prepared_split(config, "dev")
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"no corpus 'ptb'; .*gum-open"):
+        corpus_entry("ptb")
+
+
+def test_users_name_files_and_downloads(tmp_path: Path) -> None:
+    write_catalog(
+        tmp_path,
+        f'[mine]\nlicence = "CC0"\ndescription = "A few trees"\n'
+        f'train.brackets = {{path = "a.ptb"}}\n'
+        f'train.conllu = {{url = "https://example.org/a.conllu.gz", sha256 = "{HASH}"}}\n',
+    )
+    assert corpus_names() == ["gum-open", "mine"]
+    entry = corpus_entry("mine")
+    assert entry.splits["train"] == {
+        "brackets": tmp_path / "a.ptb",
+        "conllu": Download(url="https://example.org/a.conllu.gz", sha256=HASH),
+    }
+    assert "A few trees" in show("mine")
+    assert "https://example.org/a.conllu.gz" in show("mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[mine", "not a catalogue"),
+        ("mine = 3", "without licence"),
+        ("[mine]\n", "without licence"),
+        ('[mine]\nlicence = "x"\ntrian.text = {path = "a"}', "unknown key 'trian'"),
+        ('[mine]\nlicence = "x"\ntrain = "a"', "split without files"),
+        ('[mine]\nlicence = "x"\ntrain.text = {url = "https://example.org/a.txt"}', "text ="),
+        (f'[mine]\nlicence = "x"\ntrain.text = {{url = "file:///etc/passwd", sha256 = "{HASH}"}}', "url 'file"),
+        ('[mine]\nlicence = "x"\ntrain.text = {url = "https://example.org/a.txt", sha256 = "12"}', "sha256 '12'"),
+    ],
+)
+def test_mistakes_in_the_catalogue_name_the_file(tmp_path: Path, text: str, message: str) -> None:
+    write_catalog(tmp_path, text)
+    with pytest.raises(InputError, match=message) as caught:
+        corpus_entry("mine")
+    assert caught.value.where is not None
+    assert caught.value.where.startswith(str(tmp_path / "catalog.toml"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"corpus": "gum-open", "train": "a.ptb"},
+        {"format": "xml"},
+        {"tags": "some"},
+        {"on_error": "ignore"},
+        {"max_sentences": 0},
+    ],
+)
+def test_bad_data_configuration_is_an_error(settings: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        DataConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_no_data_at_all_says_what_to_set() -> None:
+    with pytest.raises(InputError, match=r"data\.corpus"):
+        prepared_split(DataConfig(), "train")

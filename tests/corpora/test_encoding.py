@@ -1,0 +1,151 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.corpora.helpers import GUM_OPEN, TREES, corpus, gum_open, sentence, text_corpus
+from treelm.corpora import encoding
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words
+from treelm.corpora.preparing import prepare
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.trees.transitions import to_actions
+
+CORPUS = corpus()
+LABELS = ("PP", "NP", "VP", "S")  # another order than the corpus has
+CONFIGS = [
+    VocabularyConfig(min_count=2),
+    VocabularyConfig(min_count=2, unknown="berkeley"),
+    VocabularyConfig(kind="character", min_count=2),
+    VocabularyConfig(kind="subword", max_size=275, min_count=1),
+]
+
+
+@pytest.fixture(scope="module", params=CONFIGS, ids=lambda config: f"{config.kind}-{config.unknown}")
+def vocabulary(request: pytest.FixtureRequest) -> Vocabulary:
+    return build_vocabulary(request.param, CORPUS.form_counts())
+
+
+def slow_batch(sentences: list[Sentence], vocabulary: Vocabulary, labels: tuple[str, ...]) -> SentenceBatch:
+    """Word by word and action by action."""
+    tokens: list[int] = []
+    actions: list[int] = []
+    token_offsets, action_offsets = [0], [0]
+    index = {label: number for number, label in enumerate(labels)}
+    for found in sentences:
+        pieces = [
+            vocabulary.encode([word], sentence_initial=place == 0).ids.tolist()
+            for place, word in enumerate(found.words)
+        ]
+        tokens += [piece for word in pieces for piece in word]
+        token_offsets.append(len(tokens))
+        assert found.tree is not None
+        words = iter(pieces)
+        for action in to_actions(found.tree, index):
+            actions += [0] * len(next(words)) if action == 0 else [action]
+        action_offsets.append(len(actions))
+    return SentenceBatch(
+        tokens=np.array(tokens, dtype=np.int64),
+        token_offsets=np.array(token_offsets),
+        num_words=np.array([len(s.words) for s in sentences], dtype=np.int64),
+        actions=np.array(actions, dtype=np.int64),
+        action_offsets=np.array(action_offsets),
+        names=tuple(s.where for s in sentences),
+    )
+
+
+def assert_same(left: SentenceBatch, right: SentenceBatch) -> None:
+    for name in ("tokens", "token_offsets", "num_words", "actions", "action_offsets"):
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name), strict=True, err_msg=name)
+    assert left.names == right.names
+
+
+@given(indices=st.lists(st.integers(0, len(TREES) - 1), max_size=8))
+def test_a_batch_is_what_encoding_word_by_word_gives(vocabulary: Vocabulary, indices: list[int]) -> None:
+    encoded = EncodedCorpus(CORPUS, vocabulary, LABELS)
+    assert_same(encoded.batch(indices), slow_batch([CORPUS.sentence(index) for index in indices], vocabulary, LABELS))
+
+
+def test_batches_of_real_trees_are_what_encoding_word_by_word_gives(vocabulary: Vocabulary) -> None:
+    sentences = gum_open(40)
+    prepared = PreparedCorpus.from_sentences(sentences)
+    assert_same(
+        encode_sentences(sentences, vocabulary, prepared.labels), slow_batch(sentences, vocabulary, prepared.labels)
+    )
+
+
+def test_lengths_are_those_of_the_batches(vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_CHUNK", 4)
+    encoded = EncodedCorpus(CORPUS, vocabulary, LABELS)
+    batch = encoded.batch(range(len(encoded)))
+    assert batch.action_offsets is not None
+    np.testing.assert_array_equal(encoded.num_tokens, np.diff(batch.token_offsets))
+    np.testing.assert_array_equal(encoded.num_actions, np.diff(batch.action_offsets))
+    np.testing.assert_array_equal(encoded.num_words, batch.num_words)
+
+
+def test_plain_text_has_no_actions(vocabulary: Vocabulary) -> None:
+    encoded = EncodedCorpus(text_corpus(["the dog", "", "barks"]), vocabulary)
+    batch = encoded.batch([2, 1, 0])
+    assert batch.actions is None
+    assert batch.action_offsets is None
+    assert batch.num_words.tolist() == [1, 0, 2]
+    np.testing.assert_array_equal(encoded.num_actions, encoded.num_tokens)
+    np.testing.assert_array_equal(np.diff(batch.token_offsets), encoded.num_tokens[::-1])
+
+
+def test_an_unknown_label_is_named_with_its_line() -> None:
+    vocabulary = build_vocabulary(CONFIGS[0], CORPUS.form_counts())
+    with pytest.raises(InputError, match=r"t\.ptb:2: .*'PP'"):
+        EncodedCorpus(CORPUS, vocabulary, ("NP", "VP", "S"))
+
+
+def test_sentences_with_unknown_labels_are_dropped_and_counted_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_CHUNK", 4)
+    vocabulary = build_vocabulary(CONFIGS[0], CORPUS.form_counts())
+    labels = ("NP", "VP", "S")
+    encoded = EncodedCorpus(CORPUS, vocabulary, labels, unknown_labels="drop")
+    kept = [CORPUS.sentence(index) for index in (0, 2, 3, 4)]
+    assert (len(encoded), encoded.num_dropped) == (4, 1)
+    assert encoded.name(1) == "t.ptb:3"
+    assert_same(encoded.batch(range(4)), slow_batch(kept, vocabulary, labels))
+
+
+def test_bare_words_make_a_batch(vocabulary: Vocabulary) -> None:
+    batch = encode_words([["the", "dog"], ["Xyz"]], vocabulary)
+    expected = [vocabulary.encode(["the"], sentence_initial=True).ids, vocabulary.encode(["dog"]).ids]
+    assert batch.tokens[: batch.token_offsets[1]].tolist() == np.concatenate(expected).tolist()
+    assert batch.names == ("<words>:1", "<words>:2")
+    assert len(batch) == 2
+
+
+def test_a_sentence_of_unknown_words_alone_is_encoded() -> None:
+    vocabulary = build_vocabulary(CONFIGS[0], CORPUS.form_counts())
+    assert encode_sentences([sentence("(S xx (NP yy))")], vocabulary, LABELS).tokens.tolist() == [0, 0]
+
+
+def test_a_sentence_of_five_thousand_words_is_encoded(vocabulary: Vocabulary) -> None:
+    long = sentence("(S the " * 5000 + "dog" + ")" * 5000)
+    batch = encode_sentences([long], vocabulary, LABELS)
+    assert batch.num_words.tolist() == [5001]
+    assert_same(batch, slow_batch([long], vocabulary, LABELS))
+
+
+def test_encoded_forms_are_kept_beside_the_corpus(
+    vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "_KEPT_FORMS", 1)
+    prepared = prepare([GUM_OPEN / "dev.ptb.gz"], tmp_path / "dev", max_sentences=30)
+    fresh = EncodedCorpus(prepared, vocabulary, prepared.labels).batch(range(30))
+    monkeypatch.setattr(encoding, "_encode_all", lambda *_: pytest.fail("encoded again"))
+    assert_same(EncodedCorpus(prepared, vocabulary, prepared.labels).batch(range(30)), fresh)
+    (kept,) = (tmp_path / "dev" / "encodings").iterdir()
+    np.save(kept / "offsets.npy", np.zeros(3, dtype=np.int64))
+    with pytest.raises(InputError, match="damaged table"):
+        EncodedCorpus(prepared, vocabulary, prepared.labels)

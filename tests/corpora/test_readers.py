@@ -1,0 +1,208 @@
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.trees.tree import Tree
+
+GOOD = b"(S (NP (D the) (N dog)) (VP (V barks)))\n"
+CONLLU = (
+    b"# sent_id = a-1\n# text = Dogs bark\n"
+    b"1-2\tDogsbark\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    b"1\tDogs\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_\n"
+    b"2\tbark\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
+)
+
+
+def words(content: bytes, *, format: str = "text", **options: object) -> list[tuple[str, ...]]:
+    found = read_sentences(io.BytesIO(content), format=format, **options)  # type: ignore[arg-type]
+    return [sentence.words for sentence in found]
+
+
+def test_text_is_one_sentence_a_line() -> None:
+    assert words(b"the dog\nbarks") == [("the", "dog"), ("barks",)]
+
+
+def test_text_splits_at_ascii_whitespace_only() -> None:
+    assert words("10\u00a0000\tdogs \x0b bark\u2003loud".encode()) == [("10\u00a0000", "dogs", "bark\u2003loud")]
+
+
+def test_byte_order_mark_and_crlf_are_no_part_of_words() -> None:
+    assert words(b"\xef\xbb\xbfthe dog\r\nbarks\r\n") == [("the", "dog"), ("barks",)]
+
+
+def test_blank_lines_of_text_are_sentences_on_request_only() -> None:
+    assert words(b"a\n\n \nb\n") == [("a",), ("b",)]
+    assert words(b"a\n\n \nb\n", empty_lines=True) == [("a",), (), (), ("b",)]
+
+
+def test_brackets_give_words_tree_and_line() -> None:
+    (sentence,) = read_sentences(
+        io.BytesIO(b"\n\n( (S (NP-SBJ (D the)\n   (N dog)) (VP (V barks))))\n"), format="brackets"
+    )
+    tree = Tree.parse("(S (NP the dog) (VP barks))")
+    assert (sentence.words, sentence.tree, sentence.line) == (("the", "dog", "barks"), tree, 3)
+    assert sentence.identifier == "3"
+
+
+def test_function_tags_stay_on_request() -> None:
+    (sentence,) = read_sentences(io.BytesIO(b"(S (NP-SBJ (D I)))"), format="brackets", strip_functions=False)
+    assert sentence.tree == Tree.parse("(S (NP-SBJ I))")
+
+
+def test_brackets_without_tags_are_read_on_request() -> None:
+    assert words(b"(S (NP the dog) barks)", format="brackets", tags="absent") == [("the", "dog", "barks")]
+    with pytest.raises(InputError, match=r":1: .*siblings.*tags"):
+        words(b"(S (NP the dog) barks)", format="brackets")
+
+
+def test_many_trees_on_one_line() -> None:
+    assert len(words(GOOD.strip() * 3, format="brackets")) == 3
+
+
+def test_trees_over_many_lines_at_the_margin() -> None:
+    assert len(words(b"(S\n(NP (D the)\n(N dog)))\n(S\n(NP (N cats)))\n", format="brackets")) == 2
+
+
+def test_conllu_gives_words_tree_and_identifier() -> None:
+    (sentence,) = read_sentences(io.BytesIO(CONLLU), format="conllu")
+    assert sentence == Sentence(
+        words=("Dogs", "bark"),
+        tree=Tree.parse("(X Dogs bark)"),
+        text="Dogs bark",
+        identifier="a-1",
+        source="<stream>",
+        line=1,
+    )
+
+
+def test_conllu_constituents_can_carry_the_part_of_speech_of_their_head() -> None:
+    (sentence,) = read_sentences(io.BytesIO(CONLLU), format="conllu", dependency_labels="upos")
+    assert sentence.tree == Tree.parse("(VERBP Dogs bark)")
+
+
+@pytest.mark.parametrize(
+    ("format", "good", "bad"),
+    [
+        ("brackets", GOOD, b"(S (NP (D the))\n"),
+        ("brackets", GOOD, b"(S (NP (D the))))\n"),
+        ("brackets", GOOD, b"(S (NP (D the)) ())\n"),
+        ("brackets", GOOD, b"no tree\n"),
+        ("brackets", GOOD, b"(S)\n"),
+        ("brackets", GOOD, b"(S (N d\xffg))\n"),
+        ("conllu", CONLLU, b"1\ta\t_\t_\t_\t_\t2\t_\t_\t_\n2\tb\t_\t_\t_\t_\t1\t_\t_\t_\n\n"),
+        ("conllu", CONLLU, b"1\ta\t_\t_\t_\t_\t0\n\n"),
+        ("conllu", CONLLU, b"1\t\xff\t_\t_\t_\t_\t0\t_\t_\t_\n\n"),
+        ("text", b"a b\n", b"a \xff\n"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, 500])
+def test_one_bad_sentence_does_not_lose_the_others(format: str, good: bytes, bad: bytes, place: int) -> None:
+    content = good * place + bad + good * (999 - place)
+    skipped: list[InputError] = []
+    assert len(words(content, format=format, on_error="skip", skipped=skipped)) == 999
+    (error,) = skipped
+    first_line = place * good.count(b"\n") + 1
+    assert error.where is not None
+    assert int(error.where.rpartition(":")[2]) - first_line in range(bad.count(b"\n"))
+    with pytest.raises(InputError) as caught:
+        words(content, format=format)
+    assert str(caught.value) == str(error)
+
+
+@given(st.lists(st.sampled_from([GOOD, b"\n", b"(S\n  (N a)\n\n  (N b))\n", b"(S (N a)\n"]), max_size=8))
+def test_a_tree_that_never_closes_ends_before_the_next_one(pieces: list[bytes]) -> None:
+    # A first tree that is closed tells the layout; a file may not begin with half a tree for this.
+    content = GOOD + b"".join(pieces)
+    skipped: list[InputError] = []
+    found = list(read_sentences(io.BytesIO(content), format="brackets", on_error="skip", skipped=skipped))
+    assert len(found) == 1 + sum(piece in (GOOD, b"(S\n  (N a)\n\n  (N b))\n") for piece in pieces)
+    assert len(skipped) == pieces.count(b"(S (N a)\n")
+    for sentence in found:
+        assert content.split(b"\n")[sentence.line - 1].startswith(b"(S")
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line() -> None:
+    with pytest.raises(InputError, match=r"<stream>:2: byte 0xe9 is not UTF-8"):
+        words(b"ok\ncaf\xe9\n")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf", gzip.compress(b"")])
+@pytest.mark.parametrize("format", ["brackets", "conllu", "text"])
+def test_a_file_without_sentences_is_an_error(format: str, content: bytes) -> None:
+    with pytest.raises(InputError, match="no sentences"):
+        words(content, format=format)
+
+
+def test_a_file_of_bad_sentences_alone_is_an_error_even_when_they_are_skipped() -> None:
+    with pytest.raises(InputError, match="none of its 1 sentences"):
+        words(b"(S)", format="brackets", on_error="skip", skipped=[])
+
+
+def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(gzip.compress(b"a b\n"))
+    assert [s.words for s in read_sentences(path)] == [("a", "b")]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:30] + b"??" + data[32:]])
+def test_damaged_gzip_is_an_error_that_names_the_file(damage: object, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(damage(gzip.compress(b"a b c\n" * 1000 + bytes(range(32, 100)))))  # type: ignore[operator]
+    with pytest.raises(InputError, match=r"a\.txt\.gz:\d+: gzip data"):
+        list(read_sentences(path))
+
+
+def test_standard_input_is_read_in_a_given_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
+    (sentence,) = read_sentences("-", format="text")
+    assert sentence.where == "<stdin>:1"
+    with pytest.raises(InputError, match="say format"):
+        list(read_sentences("-"))
+
+
+def test_a_name_that_tells_no_format_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="tells no format"):
+        list(read_sentences(tmp_path / "a.dat"))
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("nothing.txt", "check the path"), (".", "check the path")])
+def test_an_unreadable_file_is_an_error(tmp_path: Path, name: str, remedy: str) -> None:
+    with pytest.raises(InputError, match=remedy):
+        list(read_sentences(tmp_path / name, format="text"))
+
+
+def test_reading_streams() -> None:
+    def endless() -> io.RawIOBase:
+        class Endless(io.RawIOBase):
+            def readable(self) -> bool:
+                return True
+
+            def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+                buffer[:] = (b"(S (N a))\n" * (len(buffer) // 10 + 1))[: len(buffer)]
+                return len(buffer)
+
+        return Endless()
+
+    found = read_sentences(io.BufferedReader(endless(), 8000), format="brackets")
+    assert [next(found).line for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_sentence_of_five_thousand_nested_constituents() -> None:
+    content = b"(S (W w) " * 5000 + b"(W w)" + b")" * 5000
+    assert len(words(content, format="brackets")[0]) == 5001
+
+
+@pytest.mark.parametrize(
+    "options", [{"format": "xml"}, {"tags": "maybe"}, {"on_error": "ignore"}, {"dependency_labels": "all"}]
+)
+def test_an_unknown_option_value_names_the_choices(options: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="choose"):
+        list(read_sentences(io.BytesIO(b"a"), **{"format": "text", **options}))  # type: ignore[arg-type]

@@ -1,0 +1,44 @@
+"""Dropout by random bits."""
+
+import pytest
+import torch
+
+from treelm.models.layers.dropout import dropout, dropout_mask
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
+def test_units_are_dropped_at_the_given_rate_and_the_mean_is_kept(probability: float) -> None:
+    torch.manual_seed(0)
+    units = dropout(torch.ones(1000, 1001), probability, training=True)
+    assert float((units == 0).double().mean()) == pytest.approx(probability, abs=0.003)
+    assert float(units.double().mean()) == pytest.approx(1, abs=0.02)
+
+
+def test_rows_and_columns_are_dropped_independently() -> None:
+    torch.manual_seed(0)
+    mask = dropout_mask(400, 400, 0.5, like=torch.empty(0)) - 1
+    for shift, dim in [(1, 0), (1, 1), (2, 1), (4, 1)]:
+        assert abs(float((mask * mask.roll(shift, dim)).mean())) < 0.02
+
+
+def test_the_gradient_meets_the_same_mask() -> None:
+    torch.manual_seed(0)
+    units = torch.ones(50, 7, dtype=torch.float64, requires_grad=True)
+    dropped = dropout(units, 0.3, training=True)
+    assert torch.equal(torch.autograd.grad(dropped.sum(), units)[0], dropped.detach())
+
+
+def test_nothing_is_drawn_outside_of_training() -> None:
+    units, before = torch.ones(3, 3), torch.get_rng_state()
+    assert dropout(units, 0.5, training=False) is units
+    assert dropout(units, 0.0, training=True) is units
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_mask_follows_the_seed() -> None:
+    masks = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        masks.append(dropout_mask(9, 9, 0.5, like=torch.empty(0)))
+    assert torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])

@@ -1,0 +1,47 @@
+"""Files are old or new, never half."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from treelm.errors import InputError
+from treelm.models.files import encode_json, read_json, write_atomically
+
+
+def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def crash(descriptor: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", crash)
+    with pytest.raises(OSError, match="no space left"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [item.name for item in tmp_path.iterdir()] == ["file"]
+
+
+def test_content_reaches_the_disk_before_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    real_sync, real_replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (events.append("sync"), real_sync(descriptor))[1])
+    monkeypatch.setattr(Path, "replace", lambda self, to: (events.append("rename"), real_replace(self, to))[1])
+    write_atomically(tmp_path / "file", b"content")
+    assert events == ["sync", "rename", "sync"]  # the last one is of the directory
+
+
+def test_json_keeps_text_as_it_is(tmp_path: Path) -> None:
+    values = {"word": "naïve 犬", "number": 0.1}
+    write_atomically(tmp_path / "file.json", encode_json(values))
+    assert read_json(tmp_path / "file.json", remedy="-") == values
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"[" * 100_000])
+def test_what_is_no_json_object_is_an_input_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"file\.json: not "):
+        read_json(tmp_path / "file.json", remedy="write it again")

@@ -1,0 +1,157 @@
+"""From a recipe to a run folder, with a real system."""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.treebanks import write_treebank
+from treelm.corpora.data_config import prepared_split
+from treelm.errors import InputError
+from treelm.models.storage import load_model
+from treelm.training.loop import fit
+from treelm.training.recipe import load_recipe
+from treelm.training.run import load_run_recipe, resolve_bounds, set_up, train
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_model(run).state_dict()
+
+
+def test_a_run_folder_holds_model_recipe_metrics_and_checkpoints(tmp_path: Path) -> None:
+    recipe = load_recipe(write_treebank(tmp_path))
+    train(recipe, tmp_path / "run", on_terminal=False)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    files = {"config.json", "model.safetensors", "vocabulary.json", "recipe.toml", "metrics.jsonl", "checkpoints"}
+    assert names == files
+    assert not any(path.suffix in {".pt", ".pkl", ".bin"} for path in tmp_path.rglob("*"))
+
+
+def depth(brackets: str) -> int:
+    return max(accumulate({"(": 1, ")": -1}.get(character, 0) for character in brackets))
+
+
+def test_the_recipe_of_a_run_names_the_bounds_that_the_data_gave(tmp_path: Path) -> None:
+    recipe = load_recipe(write_treebank(tmp_path))
+    model = train(recipe, tmp_path / "run", on_terminal=False)
+    config = load_run_recipe(tmp_path / "run").model.config
+    assert config == model.config
+    assert config.max_open == depth((tmp_path / "train.ptb").read_text()) - 1 + 2  # without tags, with the margin
+
+
+def test_overfits_and_is_the_same_after_loading(tmp_path: Path) -> None:
+    settings = ["training.epochs=20", "model.dropout=0.0", "model.hidden_size=16"]
+    recipe = load_recipe(write_treebank(tmp_path), settings)
+    losses = []
+    setup = set_up(recipe)
+    for step in fit(setup.model, setup.batches, setup.dev, recipe.training, tmp_path / "run"):
+        if step.dev:
+            losses.append(step.dev.nats_per_word)
+    assert losses[-1] < 0.6 * losses[0]
+    loaded = [load_model(tmp_path / "run").losses(batch) for batch in setup.dev]
+    found = sum(loss.total.item() for loss in loaded) / sum(loss.num_words for loss in loaded)
+    assert found == pytest.approx(min(losses), rel=1e-6)
+
+
+@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+def test_resumed_in_mid_epoch_with_dropout_it_is_the_undisturbed_run_bit_for_bit(
+    tmp_path: Path, composition: str
+) -> None:
+    path = write_treebank(tmp_path)
+    settings = [f"model.composition={composition}"]
+    train(load_recipe(path, settings), tmp_path / "undisturbed", on_terminal=False)
+    train(load_recipe(path, [*settings, "training.max_steps=6"]), tmp_path / "resumed", on_terminal=False)
+    rest = load_run_recipe(tmp_path / "resumed", ("training.max_steps=none",))
+    train(rest, tmp_path / "resumed", resume=True, on_terminal=False)
+    expected = weights(tmp_path / "undisturbed")
+    for name, tensor in weights(tmp_path / "resumed").items():
+        assert torch.equal(tensor, expected[name]), name
+    assert load_run_recipe(tmp_path / "resumed").training.max_steps is None
+
+
+def test_two_runs_of_a_recipe_are_equal_and_another_seed_is_not(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path)
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        settings = [f"training.seed={seed}", "training.epochs=1"]
+        train(load_recipe(path, settings), tmp_path / name, on_terminal=False)
+    a, b, c = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
+    assert a == b
+    assert a != c
+
+
+@pytest.mark.parametrize("precision", ["fp32-fast", "bf16"])
+def test_lower_precision_trains_too(tmp_path: Path, precision: str) -> None:
+    recipe = load_recipe(write_treebank(tmp_path), [f"training.precision={precision}"])
+    model = train(recipe, tmp_path / "run", on_terminal=False)
+    assert all(tensor.dtype == torch.float32 and torch.isfinite(tensor).all() for tensor in model.state_dict().values())
+
+
+def test_bf16_reaches_the_hand_written_layers(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path)
+    for precision in ("fp32", "bf16"):
+        settings = [f"training.precision={precision}", "training.epochs=1"]
+        train(load_recipe(path, settings), tmp_path / precision, on_terminal=False)
+    full, rounded = weights(tmp_path / "fp32"), weights(tmp_path / "bf16")
+    assert not torch.equal(full["stack.0.weight_hidden"], rounded["stack.0.weight_hidden"])
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    recipe = load_recipe(write_treebank(tmp_path))
+    train(recipe, tmp_path / "run", on_terminal=False)
+    before = (tmp_path / "run" / "recipe.toml").read_bytes()
+    with pytest.raises(InputError, match="already holds a run; resume it"):
+        train(load_recipe(tmp_path / "my.toml", ["training.epochs=9"]), tmp_path / "run", on_terminal=False)
+    assert (tmp_path / "run" / "recipe.toml").read_bytes() == before
+
+
+def test_resuming_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no run to resume: it has no recipe\.toml"):
+        load_run_recipe(tmp_path)
+
+
+def test_changed_data_is_refused_on_resume(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path)
+    train(load_recipe(path, ["training.max_steps=2"]), tmp_path / "run", on_terminal=False)
+    with (tmp_path / "train.ptb").open("a") as file:
+        file.write("(S (NP (X it)) (VP (X ends)))\n")
+    with pytest.raises(InputError, match="data"):
+        train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, on_terminal=False)
+
+
+def test_a_dev_tree_beyond_the_bounds_is_named_before_training(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path)
+    with (tmp_path / "dev.ptb").open("a") as file:
+        file.write("(S " * 30 + "(X deep)" + ")" * 30 + "\n")
+    message = r"dev\.ptb:9: this tree needs max_open = 30, the model has \d+; raise bounds_margin"
+    with pytest.raises(InputError, match=message):
+        set_up(load_recipe(path))
+
+
+def test_a_dev_label_that_training_lacks_is_named_or_left_out(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path)
+    with (tmp_path / "dev.ptb").open("a") as file:
+        file.write("(S (QP (X two)))\n")
+    with pytest.raises(InputError, match=r"dev\.ptb:9: constituent label 'QP'"):
+        set_up(load_recipe(path))
+    setup = set_up(load_recipe(path, ["data.unknown_labels=drop"]))
+    assert setup.dev is not None
+    assert sum(len(batch) for batch in setup.dev) == 8
+
+
+def test_bounds_follow_the_order_of_actions(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path)
+    found = {}
+    for order in ("top-down", "in-order"):
+        recipe = load_recipe(path, [f"model.order={order}"])
+        found[order] = resolve_bounds(recipe.model, prepared_split(recipe.data, "train")).config
+    assert found["top-down"].max_consecutive != found["in-order"].max_consecutive
+    assert math.isclose(found["top-down"].max_open, found["in-order"].max_open, abs_tol=1)
