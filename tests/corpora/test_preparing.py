@@ -1,10 +1,10 @@
+import dataclasses
 import gzip
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,11 @@ def same(left: PreparedCorpus, right: PreparedCorpus) -> bool:
     return arrays and skipped and (left.labels, left.sources) == (right.labels, right.sources)
 
 
+def untagged(found: Sentence) -> Sentence:
+    """What a prepared corpus keeps of a sentence: neither tags nor the source's own text."""
+    return dataclasses.replace(found, tags=None, text=None)
+
+
 def write(path: Path, text: str) -> Path:
     path.write_text(text, "utf-8")
     return path
@@ -41,13 +46,8 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
     return prepare([GUM_OPEN / "dev.ptb.gz"], tmp_path_factory.mktemp("prepared") / "dev")
 
 
-def as_kept(sentence: Sentence) -> Sentence:
-    """What a prepared corpus keeps of a sentence: all but tags and text, which no model needs."""
-    return replace(sentence, tags=None, text=None)
-
-
 def test_a_prepared_corpus_gives_back_the_sentences(dev: PreparedCorpus) -> None:
-    assert list(dev.sentences()) == [as_kept(one) for one in read_sentences(GUM_OPEN / "dev.ptb.gz")]
+    assert list(dev.sentences()) == [untagged(found) for found in read_sentences(GUM_OPEN / "dev.ptb.gz")]
 
 
 def test_memory_and_files_hold_the_same(dev: PreparedCorpus) -> None:
@@ -290,5 +290,5 @@ def test_offsets_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
 
 
 def test_gum_open_sentences_survive_preparation() -> None:
-    sentences = gum_open(20)
-    assert list(PreparedCorpus.from_sentences(sentences).sentences()) == [as_kept(one) for one in sentences]
+    sentences = [untagged(found) for found in gum_open(20)]
+    assert list(PreparedCorpus.from_sentences(sentences).sentences()) == sentences

@@ -146,7 +146,7 @@ class PreparedCorpus:
         return f"{self.source(index)}:{self.arrays['lines'][index]}"
 
     def sentence(self, index: int) -> Sentence:
-        """Sentence ``index`` as it was read, but for part-of-speech tags and text, which are not kept."""
+        """Sentence ``index`` as it was read, but without tags and text, which no model uses."""
         index = range(len(self))[index]
         words = tuple(self.forms[form] for form in self.words[self.word_offsets[index] : self.word_offsets[index + 1]])
         actions = self.actions[self.action_offsets[index] : self.action_offsets[index + 1]]

@@ -108,7 +108,8 @@ def segmented_norm(vectors: Tensor, weight: Tensor, bias: Tensor, segments: tupl
     if len(segments) == 1:
         return functional.layer_norm(vectors, segments, weight, bias, NORM_EPSILON)
     parts = [
-        functional.layer_norm(part, (part.shape[-1],), eps=NORM_EPSILON) for part in vectors.split(segments, dim=-1)
+        functional.layer_norm(part, (part.shape[-1],), eps=NORM_EPSILON)
+        for part in vectors.split_with_sizes(segments, dim=-1)
     ]
     return torch.cat(parts, -1) * weight + bias
 

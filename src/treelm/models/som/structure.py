@@ -1,7 +1,7 @@
 """Binary structure as SOM sees it: first siblings, static labels, and decisions back into trees.
 
-Slots are counted from 0 at the bottom to N - 1 at the root. Positions are counted from 0, the sentence boundary ``<s>``,
-which the root constituent takes in as its first child, so symbol i is position i + 1.
+Slots are counted from 0 at the bottom to N - 1 at the root. Positions are counted from 0, the sentence boundary
+``<s>``, which the root constituent takes in as its first child, so symbol i is position i + 1.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def first_siblings(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> IntArr
 def _word_level(actions: IntArray, action_offsets: IntArray) -> IntArray:
     """First siblings from top-down actions.
 
-    What is open after the last SHIFT or REDUCE before a symbol, ignoring constituents that start with the symbol itself,
-    is the smallest constituent in question. Sorting actions by depth puts each constituent's actions together.
+    What is open after the last SHIFT or REDUCE before a symbol, without the constituents that start with the symbol
+    itself, is the smallest constituent in question. Sorting actions by depth puts each constituent's actions together.
     """
     depth = np.cumsum(np.where(actions == REDUCE, -1, actions >= FIRST_NT))
     order = np.argsort(depth, kind="stable")
@@ -75,7 +75,7 @@ def _start_positions(actions: IntArray, action_offsets: IntArray, depth: IntArra
     return np.where(spans_sentence, 0, symbol + 1)
 
 
-def static_labels(siblings: IntArray, num_slots: int) -> tuple[IntArray, IntArray]:
+def static_labels(siblings: IntArray, num_slots: int) -> tuple[IntArray, NDArray[np.bool_]]:
     """Decisions that build the gold tree: xi_0 = N, xi_t = max(xi_fs(t) - 1, 0).
 
     ``siblings`` (B, T) are first siblings by position. Returns the labels (B, T) and, of every position, whether it

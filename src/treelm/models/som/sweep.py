@@ -31,7 +31,7 @@ class Tape:
     """What the gradient of n nodes needs. Grows by doubling where the number of nodes is not known before."""
 
     def __init__(self, like: Tensor, segments: tuple[int, ...], *, capacity: int, dropout: float) -> None:
-        """Make room for nodes of vectors like ``like`` (..., D). With dropout, a node's masks are drawn with its row."""
+        """Make room for nodes of vectors like ``like`` (..., D), and for their masks if there is dropout."""
         self.dropout = dropout
         self.is_filled = False
         size = like.shape[-1]
@@ -104,7 +104,9 @@ class CellKernel:
         f, i, c, u = gates.chunk(4, 1)
         mixed = torch.mul(c, u, out=tape.normalised[rows])
         mixed.addcmul_(f, below).addcmul_(i, stored)
-        for part, deviation in zip(mixed.split(self.segments, 1), tape.deviation[rows].split(1, 1), strict=True):
+        for part, deviation in zip(
+            mixed.split_with_sizes(self.segments, 1), tape.deviation[rows].split(1, 1), strict=True
+        ):
             variance, mean = torch.var_mean(part, 1, correction=0, keepdim=True)
             torch.rsqrt(variance.add_(NORM_EPSILON), out=deviation)
             part.sub_(mean).mul_(deviation)
@@ -196,7 +198,12 @@ def _level_backward(d_bank: Tensor, d_hidden: Tensor, bank: Tensor, rows: slice,
 
 def _norm_backward(gradient: Tensor, normalised: Tensor, deviation: Tensor, segments: tuple[int, ...]) -> None:
     """Turn the gradient of normalised vectors (n, D) into that of the vectors, in place."""
-    parts = zip(gradient.split(segments, 1), normalised.split(segments, 1), deviation.split(1, 1), strict=True)
+    parts = zip(
+        gradient.split_with_sizes(segments, 1),
+        normalised.split_with_sizes(segments, 1),
+        deviation.split(1, 1),
+        strict=True,
+    )
     for part, value, inverse in parts:
         along = (part * value).mean(1, keepdim=True)
         part.sub_(part.mean(1, keepdim=True)).addcmul_(value, along, value=-1).mul_(inverse)
@@ -216,5 +223,5 @@ def sweep_cell(
         bank = torch.cat([leaves, leaves.new_empty(len(plan.first), leaves.shape[1])])
         _sweep_forward(bank, len(leaves), plan, tape, kernel)
         return bank
-    bank = _CellSweep.apply(leaves, results, *weights.tensors(), plan, tape, kernel)  # type: ignore[no-untyped-call]
-    return bank
+    swept: Tensor = _CellSweep.apply(leaves, results, *weights.tensors(), plan, tape, kernel)  # type: ignore[no-untyped-call]
+    return swept
