@@ -3,57 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models.hub import Pretrained
+from treelm.models.scores import Analysis, Loss, Losses, SentenceScore
+from treelm.models.surprisal import SentenceSurprisal, sentence_surprisal
 from treelm.trees.tree import Tree
 
-
-@dataclass(frozen=True, kw_only=True)
-class Loss:
-    """One named term: a differentiable sum in nats, and the number of decisions that it sums over."""
-
-    sum: Tensor
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Losses:
-    """The terms of a batch. What training minimises is ``total``, a sum in nats per ``num_words`` words."""
-
-    terms: Mapping[str, Loss]
-    total: Tensor
-    num_words: int
-    num_sentences: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SentenceScore:
-    """log p(symbol | symbols before it) in nats, for every symbol and, last, the end of the sentence.
-
-    ``word_of_symbol`` names for every symbol the word that it belongs to. A search that prunes gives lower bounds on
-    probabilities and says so. ``columns`` holds further figures, one a word (entropy, open nodes, ...).
-    """
-
-    log_probs: NDArray[np.float64]  # (num_symbols + 1,)
-    word_of_symbol: NDArray[np.int64]  # (num_symbols,)
-    is_lower_bound: bool
-    columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Analysis:
-    """What one search says of a sentence: how probable it is, word by word, and its best tree."""
-
-    score: SentenceScore
-    tree: Tree
+__all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "SentenceScore", "SyntacticLM"]
 
 
 class IncrementalState(ABC):
@@ -65,7 +28,7 @@ class IncrementalState(ABC):
         """Sentences that are read side by side."""
 
 
-class SyntacticLM(nn.Module, ABC):
+class SyntacticLM(nn.Module, Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
     system: ClassVar[str]  # its name in recipes and run folders
@@ -95,6 +58,14 @@ class SyntacticLM(nn.Module, ABC):
     @abstractmethod
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence."""
+
+    def surprisal(self, sentences: Sequence[str | Sequence[str]]) -> list[SentenceSurprisal]:
+        """Surprisal in bits of every word and of the end; a sentence is a list of words, or a text split at blanks."""
+        if isinstance(sentences, str):
+            raise InputError("one text where a list of sentences was expected", remedy=f"give [{sentences!r}]")
+        words = [one.split() if isinstance(one, str) else list(one) for one in sentences]
+        pairs = zip(words, self.score(words), strict=True)
+        return [sentence_surprisal(sentence, score, self.vocabulary) for sentence, score in pairs]
 
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores and trees together; systems whose search gives both at once override this."""

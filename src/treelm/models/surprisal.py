@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import SentenceScore
+from treelm.models.scores import SentenceScore
 
 NATS_PER_BIT = math.log(2.0)
 

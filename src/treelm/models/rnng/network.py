@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.lstm_sweep import sweep_lstm
@@ -22,6 +23,18 @@ from treelm.models.rnng.compose_sweep import compose
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.plan import BatchPlan, plan_batch
+from treelm.models.rnng.search.interface import (
+    EncodedSentence,
+    ScoredTree,
+    encode,
+    scored_trees,
+    search_all,
+    sentence_score,
+)
+from treelm.models.rnng.search.sentences import SentenceResult
+from treelm.models.rnng.search.settings import Search
+from treelm.models.rnng.search.weights import SearchWeights
+from treelm.models.rnng.search.words import WordHead
 from treelm.trees.tree import Tree
 
 
@@ -39,6 +52,7 @@ class RNNG(SyntacticLM):
         """Draw the parameters from torch's global generator. V = len(vocabulary), N = len(labels)."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
+        self.search = Search()
         embedding_size, hidden_size = config.embedding_size, config.hidden_size
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), embedding_size))  # (V, E), tied
         self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
@@ -168,15 +182,40 @@ class RNNG(SyntacticLM):
         log_probs = logits.masked_fill(~plan.valid, -math.inf).log_softmax(1)
         return log_probs.gather(1, plan.actions[:, None])[:, 0]
 
-    # The search branch fills in what follows.
+    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:
+        """Widths of the search from now on."""
+        self.search = replace(self.search, action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol given the symbols before it."""
-        raise NotImplementedError
+        """Log probability of every symbol given the symbols before it: lower bounds, by beam search."""
+        encoded, results = self._search(sentences)
+        return [sentence_score(*pair) for pair in zip(encoded, results, strict=True)]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """The best tree of every sentence."""
-        raise NotImplementedError
+        """The best tree of every sentence. Raises ``InputError`` when a search found none."""
+        return [trees[0].tree for trees in self.parse_nbest(sentences, 1)]
+
+    def parse_nbest(self, sentences: Sequence[Sequence[str]], num_trees: int) -> list[list[ScoredTree]]:
+        """At most ``num_trees`` trees of every sentence, best first; there are never more than ``word_beam``."""
+        encoded, results = self._search(sentences)
+        return [self._trees(*pair, num_trees) for pair in zip(encoded, results, strict=True)]
+
+    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+        """Scores and best trees, from one search."""
+        encoded, results = self._search(sentences)
+        return [
+            Analysis(score=sentence_score(*pair), tree=self._trees(*pair, 1)[0].tree)
+            for pair in zip(encoded, results, strict=True)
+        ]
+
+    def _search(self, sentences: Sequence[Sequence[str]]) -> tuple[list[EncodedSentence], list[SentenceResult]]:
+        encoded = [encode(self.vocabulary, words) for words in sentences]
+        weights = SearchWeights.of(self)
+        head = WordHead(weights, self.search.heavy_words)
+        return encoded, search_all(weights, head, self.search, encoded)
+
+    def _trees(self, sentence: EncodedSentence, result: SentenceResult, num_trees: int) -> list[ScoredTree]:
+        return scored_trees(sentence, result, self.vocabulary, self.labels, self.config.order)[:num_trees]
 
     def start(self, num_sentences: int = 1) -> IncrementalState:
         """The state before the first word."""

@@ -1,0 +1,50 @@
+"""``save_pretrained``, ``from_pretrained`` and ``push_to_hub``, as users of Hugging Face models know them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelHubMixin, snapshot_download
+
+
+class Pretrained(ModelHubMixin, library_name="treelm", tags=["language-model", "syntax", "parsing", "surprisal"]):
+    """A model that is saved as a folder, the same as a run folder holds, and loaded from a folder or from the hub.
+
+    ``SyntacticLM.from_pretrained("runs/demo")`` reads a folder if there is one of that name; otherwise the name is that
+    of a repository on the hub.
+    """
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        from treelm.models.base import SyntacticLM
+        from treelm.models.storage import save_model
+
+        assert isinstance(self, SyntacticLM)
+        save_model(self, save_directory)
+
+    @classmethod
+    def _from_pretrained(
+        cls,
+        *,
+        model_id: str,
+        revision: str | None,
+        cache_dir: str | Path | None,
+        force_download: bool,
+        local_files_only: bool,
+        token: str | bool | None,
+        **_: Any,
+    ) -> Any:
+        from treelm.models.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
+
+        if Path(model_id).is_dir():
+            return load_model(model_id)
+        folder = snapshot_download(
+            model_id,
+            revision=revision,
+            cache_dir=cache_dir,
+            force_download=force_download,
+            local_files_only=local_files_only,
+            token=token,
+            allow_patterns=[CONFIG, VOCABULARY, WEIGHTS],
+        )
+        return load_model(folder)

@@ -1,0 +1,121 @@
+"""Search from one symbol to the next: word-synchronous beam search (Stern et al. 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from treelm.models.rnng.search.analyses import Analyses
+from treelm.models.rnng.search.goals import Goal
+from treelm.models.rnng.search.machine import Machine
+from treelm.models.rnng.search.rows import Floats, Ints, renumbered
+from treelm.models.rnng.search.selection import Layout, best, nth_best
+from treelm.models.rnng.search.settings import Search
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrivals:
+    """Analyses that are about to reach the goal, ordered by sentence, best first."""
+
+    sentence: Ints
+    score: Floats  # with the action that reaches the goal
+    top: Ints
+    history: Ints  # without that action
+
+    def __len__(self) -> int:
+        return len(self.sentence)
+
+    def first(self, count: int, num_sentences: int) -> Arrivals:
+        """The best ``count`` of each sentence."""
+        rank = np.arange(len(self)) - Layout(self.sentence, num_sentences).starts[self.sentence]
+        return self.take(np.flatnonzero(rank < count))
+
+    def take(self, index: Ints) -> Arrivals:
+        """The arrivals at ``index``."""
+        arrays = (self.sentence[index], self.score[index], self.top[index], self.history[index])
+        return Arrivals(**dict(zip(("sentence", "score", "top", "history"), arrays, strict=True)))
+
+    def ranked(self) -> Arrivals:
+        """Ordered by sentence, then by score; equals in their own order."""
+        return self.take(np.lexsort((-self.score, self.sentence)))
+
+
+def joined(parts: list[Arrivals]) -> Arrivals:
+    """All arrivals, ranked."""
+    empty = np.empty(0, np.int64)
+    parts = [Arrivals(sentence=empty, score=empty.astype(np.float64), top=empty, history=empty), *parts]
+    columns = ([getattr(part, name) for part in parts] for name in ("sentence", "score", "top", "history"))
+    sentence, score, top, history = map(np.concatenate, columns)
+    return Arrivals(sentence=sentence, score=score, top=top, history=history).ranked()
+
+
+class Advance:
+    """One search: all analyses of a batch expand side by side until none is left that could still matter.
+
+    Scores only fall, so whatever is not above the ``keep``-th best arrival of its sentence is dropped; this is exact,
+    and it is what ends the search.
+    """
+
+    def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+        self._machine, self._goal, self._settings = machine, goal, settings
+        self._num_sentences, self._keep = num_sentences, keep
+        self._best = np.full((num_sentences, keep), -np.inf)  # best arrivals so far
+        self._found: list[Arrivals] = []
+
+    @property
+    def _floor(self) -> Floats:
+        """What an arrival must beat, by sentence."""
+        return self._best.min(1)
+
+    def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
+        """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
+        while len(analyses):
+            analyses = self._step(analyses)
+            if len(self._machine.stacks) > self._settings.max_rows:
+                analyses, waiting = self._collect(analyses, waiting)
+        return joined(self._found), waiting
+
+    def _collect(self, analyses: Analyses, waiting: Analyses) -> tuple[Analyses, Analyses]:
+        groups = [analyses, waiting, *self._found]
+        rows, histories = self._machine.collect([one.top for one in groups], [one.history for one in groups])
+        self._found = [
+            replace(one, top=rows[one.top], history=renumbered(histories, one.history)) for one in self._found
+        ]
+        return self._machine.moved(analyses, rows, histories), self._machine.moved(waiting, rows, histories)
+
+    def _step(self, analyses: Analyses) -> Analyses:
+        layout = Layout(analyses.sentence, self._num_sentences)
+        floor, beam = self._floor, self._settings.action_beam
+        others = self._goal.others(analyses)
+        width = others.shape[1]
+        matrix = layout.pad(others)
+        matrix[matrix <= floor[:, None]] = -np.inf
+        rows, places = np.nonzero(best(matrix, beam))
+        values = matrix[rows, places]
+        stays = Layout(rows, self._num_sentences)
+        padded = stays.pad(values)
+        least = nth_best(padded, beam)
+        reaching = self._goal.reaching(analyses, layout, floor, least)
+        chosen = best(np.concatenate([padded, reaching], 1), beam)
+        arrives = chosen[:, stays.width :] | best(reaching, self._settings.fast_track)
+        self._accept(analyses, layout, reaching, arrives & (reaching > floor[:, None]))
+        staying = chosen[:, : stays.width] & (padded > self._floor[:, None])
+        index = stays.flat(*np.nonzero(staying))
+        if len(index) == 0:
+            return analyses.take(index)
+        rows, places = rows[index], places[index]
+        sources, actions = layout.flat(rows, places // width), places % width + 1
+        return self._machine.apply(analyses, sources, actions, rows, values[index])
+
+    def _accept(self, analyses: Analyses, layout: Layout, scores: Floats, arrives: Ints) -> None:
+        rows, columns = np.nonzero(arrives)
+        if len(rows) == 0:
+            return
+        source = layout.flat(rows, columns)
+        found = Arrivals(
+            sentence=rows, score=scores[rows, columns], top=analyses.top[source], history=analyses.history[source]
+        )
+        self._found.append(found)
+        candidates = np.concatenate([self._best, np.where(arrives, scores, -np.inf)], 1)
+        self._best = np.partition(candidates, -self._keep, axis=1)[:, -self._keep :]

@@ -1,0 +1,205 @@
+"""Vectors of symbols, labels and constituents, and the constituents that are being built, shared by content.
+
+A "partial" is an open nonterminal with its children so far: (label, c_1 ... c_n). Partials form a trie, keyed by
+(partial, child), whose nodes hold the forward state of the composition LSTM. So analyses that differ elsewhere share
+them, one child more is one LSTM step, and equal constituents are composed once.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.models.rnng.composition import AttentionComposition, LSTMComposition, NoComposition
+from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, padded, padded_rows, renumbering, rounded
+from treelm.models.rnng.search.weights import Affine, SearchWeights, lstm_cell_
+
+# Columns of a partial.
+PREVIOUS, CHILD, LABEL, NUM_CHILDREN, COMPOSED = range(5)
+
+
+class Constituents:
+    """All vectors and partials of a search. Vectors and partials are numbers of rows."""
+
+    def __init__(self, weights: SearchWeights) -> None:
+        """Vectors and partials 0 ... N - 1 are the labels, without children; partial N stands for "nothing open"."""
+        self._weights = weights
+        self.vectors = Rows(weights.vectors.weight.shape[1], weights.initial)  # W x of every use of a vector
+        size, num_labels = weights.direction_size, weights.num_labels
+        self._hidden, self._cell = Rows(size, weights.initial), Rows(size, weights.initial)
+        self._partials = IntRows(5)
+        self._known: dict[int, int] = {}  # (partial, child) -> partial
+        self._symbols: dict[int, int] = {}  # symbol -> vector
+        self._add_vectors(weights.labels)
+        self._reduce_vector = self._add_reduce_vector()
+        self._add_roots(num_labels)
+
+    @property
+    def nothing_open(self) -> int:
+        """The partial of a stack without open nonterminals."""
+        return self._weights.num_labels
+
+    def _columns(self, use: int) -> slice:
+        """Columns of ``vectors`` that enter the forward (0) or backward (1) composition LSTM."""
+        start, width = 4 * self._weights.hidden_size, 4 * self._weights.direction_size
+        return slice(start + use * width, start + (use + 1) * width)
+
+    def _add_vectors(self, vectors: Tensor) -> Ints:
+        first, rows = len(self.vectors), padded_rows(vectors)
+        self._weights.vectors(rows, out=self.vectors.reserve(len(rows), len(vectors)))
+        return np.arange(first, len(self.vectors))
+
+    def _add_reduce_vector(self) -> int:
+        """What REDUCE pushes without composition."""
+        if not isinstance(self._weights.composition, NoComposition):
+            return -1
+        return int(self._add_vectors(self._weights.composition.reduce_embedding.detach()[None])[0])
+
+    def _add_roots(self, num_labels: int) -> None:
+        roots = np.zeros((num_labels + 1, 5), np.int64)
+        roots[:, LABEL], roots[:, COMPOSED] = np.arange(num_labels + 1), -1
+        self._partials.append(roots)
+        zero = self._weights.initial.new_zeros(rounded(num_labels + 1), self._weights.direction_size)
+        hidden, cell = zero, zero
+        if isinstance(self._weights.composition, LSTMComposition):
+            labels = np.minimum(np.arange(len(zero)), num_labels - 1)
+            hidden, cell = lstm_cell_(self.vectors.get(labels, self._columns(0)), zero)
+            self._backward_start = lstm_cell_(self.vectors.get(labels, self._columns(1)), zero)
+        self._hidden.append(hidden[: num_labels + 1])
+        self._cell.append(cell[: num_labels + 1])
+
+    def of_symbols(self, symbols: Ints) -> Ints:
+        """The vectors of symbols: (n,)."""
+        ids = symbols.tolist()
+        new = [symbol for symbol in dict.fromkeys(ids) if symbol not in self._symbols]
+        if new:
+            embeddings = self._weights.symbols[torch.tensor(new, device=self._weights.symbols.device)]
+            self._symbols.update(zip(new, self._add_vectors(embeddings).tolist(), strict=True))
+        return np.array([self._symbols[symbol] for symbol in ids], np.int64)
+
+    def extend(self, partials: Ints, children: Ints) -> Ints:
+        """The partials with one more child each: (n,)."""
+        if isinstance(self._weights.composition, NoComposition):
+            return partials
+        keys = ((partials << 32) | children).tolist()
+        known, first = self._known, len(self._partials)
+        new: list[int] = []  # places of the first uses of unknown keys
+        for place, key in enumerate(keys):
+            if key not in known:
+                known[key] = first + len(new)
+                new.append(place)
+        if new:
+            self._append(partials[new], children[new])
+        return np.array([known[key] for key in keys], np.int64)
+
+    def _append(self, previous: Ints, children: Ints) -> None:
+        before, size = padded(previous), len(previous)
+        gates = self.vectors.get(padded(children), self._columns(0))
+        gates.addmm_(self._hidden.get(before), _weight(self._weights.forward_hidden))
+        cell = self._cell.get(before)
+        rows = (states.reserve(len(before), size) for states in (self._hidden, self._cell))
+        lstm_cell_(gates, cell, *rows)
+        parents = self._partials.all[previous]
+        none = np.full(size, -1)
+        columns = (previous, children, parents[:, LABEL], parents[:, NUM_CHILDREN] + 1, none)
+        self._partials.append(np.stack(columns, 1))
+
+    def compose(self, partials: Ints, outputs: Tensor, sources: Ints) -> Ints:
+        """The vectors of closed constituents: (n,). ``outputs[sources]`` (n, E) are o before REDUCE, for attention."""
+        composition = self._weights.composition
+        if isinstance(composition, NoComposition):
+            return np.full(len(partials), self._reduce_vector)
+        if isinstance(composition, AttentionComposition):
+            return self._attend(composition, partials, outputs, sources)
+        composed = self._partials.all[partials, COMPOSED]
+        todo = np.unique(partials[composed < 0])
+        if len(todo) == 0:
+            return composed
+        todo = self._longest_first(todo)
+        forward = self._hidden.get(padded(todo))
+        ends = torch.cat([forward, self._run_backward(todo)], 1)
+        self._partials.all[todo, COMPOSED] = self._add_vectors(_output(composition)(ends).relu_()[: len(todo)])
+        return self._partials.all[partials, COMPOSED]
+
+    def _longest_first(self, partials: Ints) -> Ints:
+        return partials[np.argsort(-self._partials.all[partials, NUM_CHILDREN], kind="stable")]
+
+    def _run_backward(self, partials: Ints) -> Tensor:
+        """Last states of the backward LSTM over label and children, last child first; partials longest first."""
+        table = self._partials.all
+        labels = padded(table[partials, LABEL])
+        index = torch.from_numpy(labels).to(self._weights.initial.device)
+        hidden, cell = (state[index] for state in self._backward_start)
+        lengths = table[partials, NUM_CHILDREN]
+        weight = _weight(self._weights.backward_hidden)
+        for step in range(int(lengths[0])):
+            live = int(np.searchsorted(-lengths, -step))  # those with more than ``step`` children
+            at = table[partials[:live]]
+            gates = self.vectors.get(padded(at[:, CHILD]), self._columns(1))
+            gates.addmm_(hidden[: len(gates)], weight)
+            new_hidden, new_cell = lstm_cell_(gates, cell[: len(gates)])
+            hidden[:live], cell[:live] = new_hidden[:live], new_cell[:live]
+            partials = at[:, PREVIOUS]
+        return hidden
+
+    def _attend(self, composition: AttentionComposition, partials: Ints, outputs: Tensor, sources: Ints) -> Ints:
+        raise NotImplementedError
+
+    def keep(self, vectors: Ints, partials: Ints) -> tuple[Ints, Ints]:
+        """Drop all but the given ones and what they were made from; returns the new numbers of old ones."""
+        used_partials = _marked(len(self._partials), partials, self.nothing_open + 1)
+        _mark_previous(used_partials, self._partials.all[:, PREVIOUS])
+        used_vectors = _marked(len(self.vectors), vectors, self._num_fixed_vectors)
+        used_vectors[self._partials.all[used_partials, CHILD]] = True
+        new_vectors, new_partials = renumbering(used_vectors), renumbering(used_partials)
+        self.vectors.keep(np.flatnonzero(used_vectors))
+        for rows in (self._hidden, self._cell):
+            rows.keep(np.flatnonzero(used_partials))
+        self._partials.keep(used_partials)
+        table = self._partials.all
+        table[:, PREVIOUS] = new_partials[table[:, PREVIOUS]]
+        table[:, CHILD] = new_vectors[table[:, CHILD]]
+        table[:, COMPOSED] = -1
+        self._known.clear()
+        self._symbols.clear()
+        return new_vectors, new_partials
+
+    @property
+    def _num_fixed_vectors(self) -> int:
+        return self._weights.num_labels + (self._reduce_vector >= 0)
+
+    def copy(self) -> Constituents:
+        """An independent copy."""
+        new = copy.copy(self)
+        new.vectors, new._hidden, new._cell = self.vectors.copy(), self._hidden.copy(), self._cell.copy()
+        new._partials = self._partials.copy()
+        new._known, new._symbols = dict(self._known), dict(self._symbols)
+        return new
+
+
+def _weight(affine: Affine | None) -> Tensor:
+    assert affine is not None  # with composition there are two directions
+    return affine.weight
+
+
+def _output(composition: LSTMComposition) -> Affine:
+    return Affine(composition.output.weight.detach().T, composition.output.bias.detach())
+
+
+def _marked(size: int, used: Ints, num_fixed: int) -> Bools:
+    marked = np.zeros(size, np.bool_)
+    marked[:num_fixed] = True
+    marked[used] = True
+    return marked
+
+
+def _mark_previous(marked: Bools, previous: Ints) -> None:
+    while True:
+        missing = previous[marked]
+        missing = missing[~marked[missing]]
+        if len(missing) == 0:
+            return
+        marked[missing] = True

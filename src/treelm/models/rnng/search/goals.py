@@ -1,0 +1,115 @@
+"""What a search within a symbol looks for: SHIFT of a known symbol, SHIFT of whatever comes, or the end.
+
+A goal gives the scores of the actions that reach it; all other actions that are allowed keep an analysis in search.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from treelm.models.rnng.search.analyses import Analyses
+from treelm.models.rnng.search.rows import Floats, Ints
+from treelm.models.rnng.search.selection import Layout, nth_best
+from treelm.models.rnng.search.stacks import NUM_OPEN
+from treelm.models.rnng.search.words import SLACK, WordHead
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+
+_FEW = 6  # below so many candidates a bound does not pay
+
+
+class Goal(ABC):
+    """How analyses reach the next symbol, or the end."""
+
+    def __init__(self, num_labels: int, *, in_order: bool) -> None:
+        self._others = slice(REDUCE, FIRST_NT + num_labels)
+        self._in_order = in_order
+
+    def others(self, analyses: Analyses) -> Floats:
+        """Scores of the successors that stay in search: (n, 1 + N), REDUCE first."""
+        log_probs = analyses.log_probs[:, self._others]
+        scores = analyses.score[:, None] + log_probs
+        if not self._in_order:  # closing the root ends the sentence
+            scores[analyses.items[:, NUM_OPEN] == 1, 0] = -np.inf
+        return scores
+
+    @abstractmethod
+    def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
+        """Scores of the actions that reach the goal: (sentences, width); -inf for some that are not worth computing.
+
+        Those are, by sentence, at or below ``floor`` (they would be dropped), or below ``least_other`` (the k-th best
+        other successor) without being among the best ``fast_track``.
+        """
+
+
+class AnySymbol(Goal):
+    """SHIFT before the next symbol is known: p(symbol) is left out."""
+
+    def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
+        """All of them."""
+        return layout.pad(analyses.score + analyses.log_probs[:, SHIFT])
+
+
+class End(Goal):
+    """FINISH of in-order derivations."""
+
+    def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
+        """All of them."""
+        return layout.pad(analyses.score + analyses.log_probs[:, -1])
+
+
+class Symbol(Goal):
+    """SHIFT of a known symbol in each sentence, with its probability."""
+
+    def __init__(self, symbols: Ints, head: WordHead, fast_track: int, num_labels: int, *, in_order: bool) -> None:
+        """``symbols`` (sentences,)."""
+        super().__init__(num_labels, in_order=in_order)
+        self._symbols, self._head, self._fast_track = symbols, head, fast_track
+
+    def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
+        """Exact where a bound says that it matters."""
+        shifted = analyses.score + analyses.log_probs[:, SHIFT]
+        scores = np.full(len(shifted), -np.inf)
+        candidates = np.flatnonzero(shifted > floor[analyses.sentence])
+        if len(candidates) == 0:
+            return layout.pad(scores)
+        _Bounded(self, analyses, shifted, scores, candidates).fill(layout, floor, least_other)
+        return layout.pad(scores)
+
+
+class _Bounded:
+    """Fills in the scores that matter, by an upper bound on each."""
+
+    def __init__(self, goal: Symbol, analyses: Analyses, shifted: Floats, scores: Floats, candidates: Ints) -> None:
+        self._head, self._fast_track = goal._head, goal._fast_track
+        self._sentence = analyses.sentence[candidates]
+        self._symbols = goal._symbols[self._sentence]
+        taken = analyses.outputs if len(candidates) == len(scores) else analyses.take(candidates).outputs
+        self._outputs, self._candidates, self._scores = taken, candidates, scores
+        self._logits = self._head.logits(taken, self._symbols)
+        self._with_logit = shifted[candidates] + self._logits
+
+    def fill(self, layout: Layout, floor: Floats, least_other: Floats) -> None:
+        everything = np.arange(len(self._candidates))
+        if len(everything) <= _FEW:
+            return self._compute(everything)
+        upper = self._with_logit - self._head.log_normaliser_bounds(self._outputs, self._symbols, self._logits) + SLACK
+        of_all = np.full(len(self._scores), -np.inf)
+        of_all[self._candidates] = upper
+        few = nth_best(layout.pad(of_all), self._fast_track + 2)[self._sentence]
+        floor = floor[self._sentence]
+        likely = (upper > floor) & ((upper >= few) | (upper > least_other[self._sentence]))
+        self._compute(np.flatnonzero(likely))
+        if self._fast_track:
+            found = nth_best(layout.pad(self._scores), self._fast_track)[self._sentence]
+            self._compute(np.flatnonzero((upper > np.maximum(floor, found)) & ~likely))
+        return None
+
+    def _compute(self, places: Ints) -> None:
+        if len(places) == 0:
+            return
+        outputs = self._outputs
+        if len(places) < len(outputs):
+            outputs = outputs[places]
+        self._scores[self._candidates[places]] = self._with_logit[places] - self._head.log_normalisers(outputs)

@@ -1,0 +1,175 @@
+"""The machine that analyses run on: it applies actions to many of them at once and scores what may come next."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from treelm.models.rnng.composition import NoComposition
+from treelm.models.rnng.search import stacks as at
+from treelm.models.rnng.search.analyses import Analyses
+from treelm.models.rnng.search.constituents import Constituents
+from treelm.models.rnng.search.histories import Histories
+from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
+from treelm.models.rnng.search.stacks import Stacks
+from treelm.models.rnng.search.weights import SearchWeights
+from treelm.models.rnng.validity import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+
+
+class Machine:
+    """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
+
+    def __init__(self, weights: SearchWeights) -> None:
+        self.weights = weights
+        self.constituents = Constituents(weights)
+        self.stacks = Stacks(weights, self.constituents.nothing_open)
+        self.histories = Histories()
+        self._in_order = weights.config.order == "in-order"
+        self._composes = not isinstance(weights.composition, NoComposition)
+
+    def start(self, num_sentences: int) -> Analyses:
+        """One analysis a sentence, before the first action."""
+        top = np.zeros(num_sentences, np.int64)
+        items = self.stacks.items(top)
+        return self._scored(
+            np.arange(num_sentences), np.zeros(num_sentences), top, top - 1, items, self.stacks.top_states(top)
+        )
+
+    def shift(self, sentence: Ints, score: Floats, top: Ints, history: Ints, symbols: Ints) -> Analyses:
+        """SHIFT one symbol on each of these stacks; ``score`` already counts it."""
+        items = self.stacks.items(top)
+        new = items.copy()
+        new[:, at.BELOW] = top
+        new[:, at.UNDER] = np.where(items[:, at.IN_WORD] == 1, items[:, at.UNDER], top)
+        new[:, at.LABEL], new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = -1, 0, WORD
+        new[:, at.IN_WORD] = ~self.weights.ends_word[symbols]
+        new[:, at.VECTOR] = self.constituents.of_symbols(symbols)
+        self._add_child(new)
+        new[:, at.DEPTH] += 1
+        new_history = self.histories.append(history, np.full(len(top), SHIFT))
+        return self._pushed(sentence, score, top, new_history, new)
+
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, sentence: Ints, score: Floats) -> Analyses:
+        """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
+        below, items = analyses.top[sources], analyses.items[sources]
+        history = self.histories.append(analyses.history[sources], actions)
+        closes = np.flatnonzero(actions == REDUCE)
+        opens = np.flatnonzero(actions != REDUCE)
+        new = np.empty_like(items)
+        if len(opens):
+            new[opens] = self._opened(below[opens], items[opens], actions[opens] - FIRST_NT, len(self.stacks) + opens)
+        if len(closes):
+            new[closes] = self._closed(below[closes], items[closes], analyses.outputs, sources[closes])
+            below = new[:, at.BELOW]
+        return self._pushed(sentence, score, below, history, new)
+
+    def _opened(self, below: Ints, items: Ints, labels: Ints, own_rows: Ints) -> Ints:
+        """The rows that NT pushes."""
+        new = items.copy()
+        new[:, at.BELOW] = below
+        new[:, at.OPENED], new[:, at.LABEL], new[:, at.VECTOR] = own_rows, labels, labels
+        new[:, at.NUM_OPEN] += 1
+        new[:, at.NUM_CONSECUTIVE] += 1
+        new[:, at.TOP], new[:, at.IN_WORD] = OPEN, 0
+        if self._in_order:  # UNDER stays that of the left corner
+            new[:, at.PARTIAL] = self._with_corner(labels, below, items[:, at.UNDER])
+        else:
+            new[:, at.UNDER], new[:, at.PARTIAL] = below, labels
+        new[:, at.DEPTH] += 1
+        return new
+
+    def _with_corner(self, labels: Ints, corners: Ints, under: Ints) -> Ints:
+        """The partials of new nonterminals around their left corner, a constituent or the pieces of a word."""
+        pieces, inside = list[Ints](), np.ones(len(labels), np.bool_)
+        while self._composes and inside.any():
+            pieces.append(np.where(inside, self.stacks.column(corners, at.VECTOR), -1))
+            corners = self.stacks.column(corners, at.BELOW)
+            inside &= corners != under
+        partials = labels.copy()
+        for vectors in reversed(pieces):
+            present = vectors >= 0
+            partials[present] = self.constituents.extend(partials[present], vectors[present])
+        return partials
+
+    def _closed(self, top: Ints, items: Ints, outputs: Tensor, sources: Ints) -> Ints:
+        """The rows that REDUCE pushes."""
+        under = self.stacks.column(items[:, at.OPENED], at.UNDER)
+        new = self.stacks.items(under)
+        new[:, at.BELOW] = under if self._composes else top
+        new[:, at.UNDER], new[:, at.LABEL] = under, -1
+        new[:, at.NUM_CONSECUTIVE] = items[:, at.NUM_CONSECUTIVE] if self._in_order else 0
+        new[:, at.TOP], new[:, at.IN_WORD] = CONSTITUENT, 0
+        new[:, at.VECTOR] = self.constituents.compose(items[:, at.PARTIAL], outputs, sources)
+        self._add_child(new)
+        new[:, at.DEPTH] += 1
+        return new
+
+    def _add_child(self, items: Ints) -> None:
+        """Extend the partial that each new item, whose PARTIAL is still the old one, is a child of."""
+        child = np.flatnonzero(items[:, at.NUM_OPEN] > 0)
+        if len(child):
+            items[child, at.PARTIAL] = self.constituents.extend(items[child, at.PARTIAL], items[child, at.VECTOR])
+
+    def _pushed(self, sentence: Ints, score: Floats, below: Ints, history: Ints, items: Ints) -> Analyses:
+        items[:, at.PRODUCT] = -1
+        top, states = self.stacks.push(below, items, self.constituents.vectors)
+        return self._scored(sentence, score, top, history, items, states)
+
+    def _scored(self, sentence: Ints, score: Floats, top: Ints, history: Ints, items: Ints, states: Tensor) -> Analyses:
+        outputs = self.weights.output(states).relu_()
+        logits = self.weights.actions(outputs)[: len(top)].cpu().numpy()
+        return Analyses(
+            sentence=sentence,
+            score=score,
+            top=top,
+            history=history,
+            items=items,
+            outputs=outputs[: len(top)],
+            log_probs=log_softmax(logits, self._valid(items)),
+        )
+
+    def outputs(self, tops: Ints) -> Tensor:
+        """o of stacks with these tops: (n, E)."""
+        return self.weights.output(self.stacks.top_states(tops)).relu_()[: len(tops)]
+
+    def _valid(self, items: Ints) -> Bools:
+        configuration = Configuration(
+            num_open=items[:, at.NUM_OPEN],
+            num_consecutive=items[:, at.NUM_CONSECUTIVE],
+            top=items[:, at.TOP],
+            in_word=items[:, at.IN_WORD] == 1,
+        )
+        config = self.weights.config
+        return spread(valid_actions(config, configuration), config, self.weights.num_labels)
+
+    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
+        """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
+        rows = self.stacks.keep(self.stacks.reachable(np.concatenate(tops)))
+        self.stacks.renumber(*self.constituents.keep(self.stacks.vectors_in_use, self.stacks.partials_in_use))
+        return rows, self.histories.keep(np.concatenate(histories))
+
+    def moved(self, analyses: Analyses, rows: Ints, histories: Ints) -> Analyses:
+        """The same analyses after ``collect``."""
+        top = rows[analyses.top]
+        history = renumbered(histories, analyses.history)
+        return replace(analyses, top=top, history=history, items=self.stacks.items(top))
+
+    def copy(self) -> Machine:
+        """An independent copy."""
+        new = copy.copy(self)
+        new.stacks, new.constituents = self.stacks.copy(), self.constituents.copy()
+        new.histories = self.histories.copy()
+        return new
+
+
+def log_softmax(logits: Floats, valid: Bools) -> Floats:
+    """log p of the valid actions, float64; -inf for the others."""
+    masked = np.where(valid, logits, -np.inf).astype(np.float64)
+    masked -= masked.max(1, keepdims=True)
+    masked -= np.log(np.exp(masked).sum(1, keepdims=True))
+    return masked

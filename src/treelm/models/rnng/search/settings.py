@@ -1,0 +1,51 @@
+"""How to search: sizes of the beams, and what to reproduce."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from treelm.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Settings of word-synchronous search (Stern et al. 2017) and of the particle filter (Crabbé et al. 2019)."""
+
+    method: Literal["beam", "particles"] = "beam"
+    """Beam search gives lower bounds; the particle filter an unbiased estimate of prefix probabilities."""
+    action_beam: int = 100
+    """k: partial analyses kept after every action."""
+    word_beam: int = 10
+    """k_w: partial analyses kept after every symbol."""
+    fast_track: int = 1
+    """k_s: the best SHIFTs of every step that reach the word beam even from below the action beam."""
+    num_particles: int = 1000
+    """Particles of each sentence (``method = "particles"``)."""
+    seed: int = 0
+    """Of the particle filter: the same sentence gets the same estimate in any company."""
+    batch_size: int = 10
+    """Sentences searched side by side; speed and memory only."""
+    compatibility: Literal["released"] | None = None
+    """``"released"`` reproduces masks, scores and stopping rule of the public code of Noji & Oseki (2021)."""
+    heavy_words: int = 512
+    """Words whose logits bound the normaliser of p(word) from below; speed only."""
+    share: bool = True
+    """Compose equal constituents of different analyses once; speed only."""
+    max_rows: int = 1 << 16
+    """Stack items after which a long word's search drops those out of reach; memory only."""
+    matmul: Literal["highest", "high", "medium"] = "medium"
+    """``torch.set_float32_matmul_precision`` while searching; "medium" lets oneDNN do float32 products."""
+
+    def __post_init__(self) -> None:
+        """Check ranges; raises ``InputError`` naming the field."""
+        for name in ("action_beam", "word_beam", "num_particles", "batch_size", "heavy_words", "max_rows"):
+            if getattr(self, name) < 1:
+                raise InputError(f"search.{name} is {getattr(self, name)}", remedy="give at least 1")
+        if self.fast_track < 0:
+            raise InputError(f"search.fast_track is {self.fast_track}", remedy="give 0 or more")
+        if self.compatibility == "released" and (self.action_beam < 2 or self.method != "beam"):
+            raise InputError(
+                "compatibility with the released search needs beam search with action_beam of at least 2",
+                remedy="raise action_beam or leave compatibility out",
+            )

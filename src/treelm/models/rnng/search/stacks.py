@@ -1,0 +1,159 @@
+"""The arena of persistent stacks: one row for every item that was ever pushed and can still be reached.
+
+A row names the row below it, so a stack is the number of its top row, and stacks share what they have in common. A push
+appends one row; nothing is copied or moved until ``keep`` drops what no analysis can reach any more.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+from torch import Tensor
+
+from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, padded, renumbering
+from treelm.models.rnng.search.weights import SearchWeights, lstm_cell_
+from treelm.models.rnng.validity import EMPTY
+
+# Columns of a row.
+BELOW = 0  # the row below on the stack
+UNDER = 1  # the row that lies below the constituent or word which begins here (open item, piece of a word)
+OPENED = 2  # the row of the innermost open nonterminal, this row itself if it is one
+LABEL = 3  # of the open nonterminal, else -1
+NUM_OPEN = 4
+NUM_CONSECUTIVE = 5  # NT actions, as the validity rule counts them
+TOP = 6  # EMPTY, WORD, CONSTITUENT or OPEN
+IN_WORD = 7  # 1 if a symbol that does not end its word
+PARTIAL = 8  # what the innermost open nonterminal holds so far (see Constituents)
+VECTOR = 9  # the item's vector (see Constituents)
+PRODUCT = 10  # row of W_hh h, -1 while nothing was pushed on top
+DEPTH = 11  # number of pushes on the way from the initial item
+NUM_COLUMNS = 12
+
+
+class Stacks:
+    """Items with their integers and the states of every layer of the stack LSTM."""
+
+    def __init__(self, weights: SearchWeights, empty_partial: int) -> None:
+        """Push the initial item, row 0: one LSTM step on the learned embedding."""
+        self._weights = weights
+        like, size = weights.initial, weights.hidden_size
+        self._items = IntRows(NUM_COLUMNS)
+        self._hidden = [Rows(size, like) for _ in weights.hidden]
+        self._cell = [Rows(size, like) for _ in weights.hidden]
+        self._products = [Rows(4 * size, like) for _ in weights.hidden]
+        row = np.zeros((1, NUM_COLUMNS), np.int64)
+        row[0, [LABEL, VECTOR, PRODUCT]] = -1
+        row[0, TOP], row[0, PARTIAL] = EMPTY, empty_partial
+        self._items.append(row)
+        self._push_initial()
+
+    def _push_initial(self) -> None:
+        weights = self._weights
+        zero = weights.initial.new_zeros(8, weights.hidden_size)  # padded: see rows.rounded
+        inputs = weights.vectors(weights.initial.expand(8, -1).contiguous())[:, : 4 * weights.hidden_size]
+        for layer, hidden in enumerate(weights.hidden):
+            gates = hidden.bias + inputs
+            state, cell = lstm_cell_(gates, zero)
+            self._hidden[layer].append(state[:1])
+            self._cell[layer].append(cell[:1])
+            if layer < len(weights.deeper):
+                inputs = weights.deeper[layer](state)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def items(self, rows: Ints) -> Ints:
+        """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
+        return self._items.all[rows]
+
+    def column(self, rows: Ints, column: int) -> Ints:
+        """One integer of some rows: (n,)."""
+        return self._items.all[rows, column]
+
+    def top_states(self, rows: Ints) -> Tensor:
+        """Hidden states of the highest layer, in a padded number of rows."""
+        return self._hidden[-1].get(padded(rows))
+
+    def push(self, below: Ints, items: Ints, inputs: Rows) -> tuple[Ints, Tensor]:
+        """Push one item on each row of ``below``; returns the new rows and their padded top hidden states.
+
+        ``inputs`` holds W_ih x of the lowest layer in its first columns, by VECTOR.
+        """
+        size, num_items = self._weights.hidden_size, len(below)
+        self._multiply(below)
+        below_padded = padded(below)
+        products = padded(self.column(below, PRODUCT))
+        state = inputs.get(padded(items[:, VECTOR]), slice(0, 4 * size))
+        for layer, stored in enumerate(self._products):
+            gates = stored.get(products)
+            if layer == 0:
+                gates += state
+            else:
+                gates.addmm_(state, self._weights.deeper[layer - 1].weight)
+            hidden_rows = self._hidden[layer].reserve(len(below_padded), num_items)
+            cell_rows = self._cell[layer].reserve(len(below_padded), num_items)
+            state, _ = lstm_cell_(gates, self._cell[layer].get(below_padded), hidden_rows, cell_rows)
+        return self._items.append(items), state
+
+    def _multiply(self, rows: Ints) -> None:
+        """W_hh h + b of the given rows, once a row."""
+        needed = np.unique(rows[self.column(rows, PRODUCT) < 0])
+        if len(needed) == 0:
+            return
+        index, first = padded(needed), len(self._products[0])
+        for affine, hidden, products in zip(self._weights.hidden, self._hidden, self._products, strict=True):
+            affine(hidden.get(index), out=products.reserve(len(index), len(needed)))
+        self._items.all[needed, PRODUCT] = np.arange(first, first + len(needed))
+
+    def reachable(self, tops: Ints) -> Bools:
+        """Which rows lie on the stacks with these tops, the initial item included."""
+        items = self._items.all
+        marked = np.zeros(len(items), np.bool_)
+        marked[0] = True
+        while len(tops):
+            marked[tops] = True
+            tops = items[tops, BELOW]
+            tops = tops[~marked[tops]]
+        return marked
+
+    def keep(self, marked: Bools) -> Ints:
+        """Drop the other rows; returns the new number of every old row."""
+        new = renumbering(marked)
+        index = np.flatnonzero(marked)
+        self._items.keep(index)
+        for rows in self._hidden + self._cell:
+            rows.keep(index)
+        items = self._items.all
+        for column in (BELOW, UNDER, OPENED):
+            items[:, column] = new[items[:, column]]
+        multiplied = np.flatnonzero(items[:, PRODUCT] >= 0)
+        for rows in self._products:
+            rows.keep(items[multiplied, PRODUCT])
+        items[multiplied, PRODUCT] = np.arange(len(multiplied))
+        return new
+
+    @property
+    def vectors_in_use(self) -> Ints:
+        """VECTOR of every item but the initial one."""
+        return self._items.all[1:, VECTOR]
+
+    @property
+    def partials_in_use(self) -> Ints:
+        """PARTIAL of every item."""
+        return self._items.all[:, PARTIAL]
+
+    def renumber(self, vectors: Ints, partials: Ints) -> None:
+        """Follow a renumbering of vectors and of partials."""
+        items = self._items.all
+        items[1:, VECTOR] = vectors[items[1:, VECTOR]]
+        items[:, PARTIAL] = partials[items[:, PARTIAL]]
+
+    def copy(self) -> Stacks:
+        """An independent copy."""
+        new = copy.copy(self)
+        new._items = self._items.copy()
+        new._hidden, new._cell, new._products = (
+            [rows.copy() for rows in group] for group in (self._hidden, self._cell, self._products)
+        )
+        return new

@@ -1,0 +1,52 @@
+"""What a model says of a batch or a sentence: losses, scores, analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.trees.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """One named term: a differentiable sum in nats, and the number of decisions that it sums over."""
+
+    sum: Tensor
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """The terms of a batch. What training minimises is ``total``, a sum in nats per ``num_words`` words."""
+
+    terms: Mapping[str, Loss]
+    total: Tensor
+    num_words: int
+    num_sentences: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceScore:
+    """log p(symbol | symbols before it) in nats, for every symbol and, last, the end of the sentence.
+
+    ``word_of_symbol`` names for every symbol the word that it belongs to. A search that prunes gives lower bounds on
+    probabilities and says so. ``columns`` holds further figures, one a word (entropy, open nodes, ...).
+    """
+
+    log_probs: NDArray[np.float64]  # (num_symbols + 1,)
+    word_of_symbol: NDArray[np.int64]  # (num_symbols,)
+    is_lower_bound: bool
+    columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """What one search says of a sentence: how probable it is, word by word, and its best tree."""
+
+    score: SentenceScore
+    tree: Tree

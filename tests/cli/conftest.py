@@ -1,0 +1,75 @@
+"""A tiny trained run that the verbs are tried on."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from treelm.cli import run as run_treelm
+
+TREES = """\
+(S (NP (D the) (N dog)) (VP (V barks)) (. .))
+(S (NP (D the) (N cat)) (VP (V sees) (NP (D the) (N dog))) (. .))
+(S (NP (D a) (N dog)) (VP (V sees) (NP (D a) (N cat))) (. .))
+(S (NP (D a) (N cat)) (VP (V sleeps)) (. .))
+"""
+
+RECIPE = """\
+[data]
+train = "train.ptb"
+dev = "train.ptb"
+test = "train.ptb"
+[vocabulary]
+kind = "word"
+min_count = 1
+[model]
+system = "rnng"
+embedding_size = 16
+hidden_size = 16
+num_layers = 1
+dropout = 0.0
+[training]
+epochs = 30
+batch_size = 4
+learning_rate = 0.02
+[evaluation]
+action_beam = 20
+word_beam = 5
+"""
+
+
+class Outcome(NamedTuple):
+    """What a call of ``treelm`` gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+Treelm = Callable[..., Outcome]
+
+
+@pytest.fixture
+def treelm(capsys: pytest.CaptureFixture[str]) -> Treelm:
+    """Call the command line in this process."""
+
+    def call(*arguments: str | Path) -> Outcome:
+        try:
+            code = run_treelm([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small treebank, a recipe, and a run."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "train.ptb").write_text(TREES, encoding="utf-8")
+    (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
+    assert run_treelm(["train", str(folder / "recipe.toml"), "--out", str(folder / "run"), "--quiet"]) == 0
+    return folder

@@ -1,0 +1,177 @@
+"""The verbs on a tiny run, as a user calls them."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+from treelm.cli import VERBS
+from treelm.trees.brackets import iter_trees
+
+HEADER = "sentence_id\tword_id\tword\tsurprisal_bits\tis_unk\tunk_class\tnum_pieces\tchar_start\tchar_end"
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(treelm: Treelm, verb: str) -> None:
+    outcome = treelm(verb, "--help")
+    assert outcome.code == 0
+    assert f"treelm {verb}" in outcome.out
+    assert "Example" in outcome.out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = "import sys; from treelm.cli import run; run(['--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0
+
+
+def test_surprisal_is_a_table_with_one_row_a_word(
+    treelm: Treelm, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin(monkeypatch, "the dog  barks .\n\na zebra sleeps .\n")
+    outcome = treelm("surprisal", project / "run", "-")
+    lines = outcome.out.splitlines()
+    assert (outcome.code, outcome.err) == (0, "")
+    assert lines[0] == HEADER
+    rows = [line.split("\t") for line in lines[1:]]
+    assert [row[:3] for row in rows[:5]] == [
+        ["1", "1", "the"],
+        ["1", "2", "dog"],
+        ["1", "3", "barks"],
+        ["1", "4", "."],
+        ["3", "1", "a"],
+    ]
+    assert rows[2][7:9] == ["9", "14"]  # two blanks before it
+    assert [row[4] for row in rows] == ["0", "0", "0", "0", "0", "1", "0", "0"]
+    assert all(float(row[3]) >= 0 for row in rows)
+
+
+def test_bits_with_the_end_add_up_to_the_sentence(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\n")
+    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--end", "--output", tmp_path / "out.tsv")
+    assert (outcome.code, outcome.out) == (0, "")
+    rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()[1:]]
+    metadata = json.loads((tmp_path / "out.tsv.json").read_text())
+    assert rows[-1][2] == "</s>"
+    total = metadata["word_surprisal_bits"] + metadata["end_surprisal_bits"]
+    assert sum(float(row[3]) for row in rows) == pytest.approx(total, abs=1e-4)
+
+
+def test_parse_writes_one_tree_a_line_in_input_order(
+    treelm: Treelm, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin(monkeypatch, "a cat sees the dog .\n\nthe dog barks .\n")
+    outcome = treelm("parse", project / "run", "-")
+    lines = outcome.out.split("\n")
+    assert outcome.code == 0
+    assert lines[1] == ""
+    words = [[tree.tree.words() for tree in iter_trees([line])] for line in (lines[0], lines[2])]
+    assert words == [[["a", "cat", "sees", "the", "dog", "."]], [["the", "dog", "barks", "."]]]
+
+
+def test_a_model_parses_what_it_has_learned(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    assert treelm("parse", project / "run", project / "train.ptb", "--output", tmp_path / "out.ptb").code == 0
+    outcome = treelm("evaluate", "--gold", project / "train.ptb", "--predicted", tmp_path / "out.ptb", "--json")
+    assert json.loads(outcome.out)["all"]["f1"] > 90
+
+
+def test_one_bad_tree_does_not_lose_the_others(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    good = (project / "train.ptb").read_text().splitlines()
+    (tmp_path / "bad.ptb").write_text("\n".join([good[0], "(S (NP (D the)", good[1]]) + "\n")
+    stopped = treelm("surprisal", project / "run", tmp_path / "bad.ptb")
+    assert stopped.code == 2
+    assert stopped.err.count("\n") == 1
+    assert "bad.ptb:2" in stopped.err
+    skipped = treelm("surprisal", project / "run", tmp_path / "bad.ptb", "--on-error", "skip")
+    assert skipped.code == 3
+    assert len(skipped.out.splitlines()) == 1 + 4 + 6
+    assert "bad.ptb:2" in skipped.err
+
+
+def test_evaluate_prints_one_table_with_baselines(treelm: Treelm, project: Path) -> None:
+    outcome = treelm("evaluate", project / "run", "--split", "dev")
+    assert outcome.code == 0
+    for name in ("perplexity", "evalb", "left-branching", "right-branching", "random", "binary upper bound"):
+        assert name in outcome.out
+
+
+def test_evaluate_as_json_names_unit_and_protocols(treelm: Treelm, project: Path) -> None:
+    (result,) = json.loads(treelm("evaluate", project / "run", "--split", "test", "--json").out)
+    assert result["num_sentences"] == 4
+    assert result["perplexities"][0]["unit"] == "word"
+    assert {row["protocol"] for row in result["unlabeled_f1"]} >= {"wsj10", "wsj40"}
+
+
+def test_generate_is_reproducible_and_uses_the_models_words(treelm: Treelm, project: Path) -> None:
+    once, again, other = (
+        treelm("generate", project / "run", "--num-sentences", "4", "--seed", seed).out for seed in ("3", "3", "4")
+    )
+    assert once == again != other
+    known = set((project / "train.ptb").read_text().replace(")", " ").split()) | {"<unk>"}
+    assert set(once.split()) <= known
+
+
+def test_audit_passes(treelm: Treelm, project: Path) -> None:
+    outcome = treelm("audit", project / "run", project / "train.ptb", "--num-sentences", "3")
+    assert outcome.code == 0, outcome.out
+
+
+def test_show_names_licence_and_origin(treelm: Treelm) -> None:
+    out = treelm("data", "show", "gum-open").out
+    assert "CC BY-SA 4.0" in out
+    assert "Zeldes" in out
+    assert "parser" in out
+
+
+def test_statistics_of_a_file(treelm: Treelm, project: Path) -> None:
+    outcome = treelm("data", "statistics", project / "train.ptb")
+    assert outcome.code == 0
+    assert "sentences" in outcome.out
+
+
+def test_train_refuses_a_folder_that_holds_a_run(treelm: Treelm, project: Path) -> None:
+    outcome = treelm("train", project / "recipe.toml", "--out", project / "run")
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_finished_run_can_be_made_longer(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    short = ("--set", "training.epochs=1")
+    assert treelm("train", project / "recipe.toml", "--out", out, "--quiet", *short).code == 0
+    assert treelm("train", "--resume", out, "--quiet", "--set", "training.epochs=2").code == 0
+    assert sum('"kind": "dev"' in line for line in (out / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("no-such-verb",),
+        ("surprisal", "no-such-run", "-"),
+        ("parse", "no-such-run", "-"),
+        ("evaluate",),
+        ("evaluate", "run", "--gold", "x", "--predicted", "y"),
+        ("evaluate", "--gold", "no-such-file", "--predicted", "no-such-file"),
+        ("train",),
+        ("train", "no-such-recipe", "--out", "somewhere"),
+        ("train", "demo", "--out", "somewhere", "--set", "training.epoch=3"),
+        ("train", "--resume", "no-such-run"),
+        ("data", "show", "no-such-corpus"),
+        ("data", "statistics", "no-such-file"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    treelm: Treelm, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = treelm(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,107 @@
+"""Enumeration and beam search straight from their definitions, on the plain model: nothing is shared or skipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from tests.models.rnng.plain import REDUCE, SHIFT, PlainRNNG, State
+from treelm.models.rnng.network import RNNG
+
+Words = tuple[int, ...]
+
+
+def log_sum(values: Iterable[float]) -> float:
+    values = list(values)
+    highest = max(values, default=-math.inf)
+    return highest + math.log(math.fsum(math.exp(v - highest) for v in values)) if highest > -math.inf else -math.inf
+
+
+@dataclass
+class Enumeration:
+    """Everything with up to ``length`` symbols."""
+
+    prefixes: dict[Words, list[float]] = field(default_factory=dict)  # log p of derivations up to the last SHIFT
+    trees: dict[Words, dict[tuple[int, ...], float]] = field(default_factory=dict)  # by actions
+    unfinished: list[float] = field(default_factory=list)  # at the SHIFT after the last symbol
+
+
+def successors(plain: PlainRNNG, state: State) -> Iterator[tuple[int, float]]:
+    for action, log_prob in plain.action_log_probs(state).items():
+        yield action, float(log_prob)
+
+
+def ends(plain: PlainRNNG, state: State, action: int) -> bool:
+    if plain.config.order == "in-order":
+        return action == plain.finish
+    return action == REDUCE and state.num_open == 1
+
+
+@torch.no_grad()
+def enumerate_all(model: RNNG, length: int) -> Enumeration:
+    plain, found = PlainRNNG(model), Enumeration()
+    todo = [(plain.initial(), 0.0, Words(), tuple[int, ...]())]
+    while todo:
+        state, score, words, actions = todo.pop()
+        symbols = plain.word_log_probs(state).tolist()
+        for action, log_prob in successors(plain, state):
+            if action == SHIFT and len(words) == length:
+                found.unfinished.append(score + log_prob)
+            elif action == SHIFT:
+                for symbol, symbol_log_prob in enumerate(symbols):
+                    longer, total = (*words, symbol), score + log_prob + symbol_log_prob
+                    found.prefixes.setdefault(longer, []).append(total)
+                    todo.append((plain.apply(state, action, symbol), total, longer, (*actions, action)))
+            elif ends(plain, state, action):
+                found.trees.setdefault(words, {})[(*actions, action)] = score + log_prob
+            else:
+                todo.append((plain.apply(state, action), score + log_prob, words, (*actions, action)))
+    return found
+
+
+Candidate = tuple[float, State, tuple[int, ...]]
+
+
+@torch.no_grad()
+def plain_beam(
+    model: RNNG, symbols: Iterable[int], action_beam: int, word_beam: int, fast_track: int
+) -> tuple[list[float], list[Candidate]]:
+    """M_i of every symbol, and the complete analyses, best first."""
+    plain, masses = PlainRNNG(model), []
+    beam: list[Candidate] = [(0.0, plain.initial(), ())]
+    for symbol in symbols:
+        arrived = search_step(plain, beam, symbol, action_beam, word_beam, fast_track)
+        masses.append(log_sum(score for score, _, _ in arrived))
+        beam = [(score, plain.apply(state, SHIFT, symbol), (*actions, SHIFT)) for score, state, actions in arrived]
+    finished = search_step(plain, beam, None, max(action_beam, word_beam), word_beam, 0)
+    return masses, [(score, state, (*actions, last_action(plain))) for score, state, actions in finished]
+
+
+def last_action(plain: PlainRNNG) -> int:
+    return plain.finish if plain.config.order == "in-order" else REDUCE
+
+
+def search_step(
+    plain: PlainRNNG, beam: list[Candidate], symbol: int | None, action_beam: int, word_beam: int, fast_track: int
+) -> list[Candidate]:
+    """The analyses that are about to shift the symbol, or to end (None)."""
+    arrived: list[Candidate] = []
+    while beam:
+        candidates = []
+        for score, state, actions in beam:
+            for action, log_prob in successors(plain, state):
+                is_goal = action == SHIFT if symbol is not None else ends(plain, state, action)
+                if is_goal and symbol is not None:
+                    log_prob += float(plain.word_log_probs(state)[symbol])
+                if is_goal or not (action == SHIFT or ends(plain, state, action)):
+                    candidates.append((score + log_prob, state, actions, action, is_goal))
+        if symbol is None and plain.config.order == "top-down":  # only closing leads to the end
+            candidates = [one for one in candidates if one[3] == REDUCE]
+        candidates.sort(key=lambda one: -one[0])
+        top, goals = candidates[:action_beam], [one for one in candidates if one[4]]
+        arrived += [one[:3] for one in goals[: max(fast_track, sum(one[4] for one in top))]]
+        beam = [(s, plain.apply(state, action), (*acts, action)) for s, state, acts, action, goal in top if not goal]
+    return sorted(arrived, key=lambda one: -one[0])[:word_beam]

@@ -1,0 +1,122 @@
+"""Beam search against enumeration and against the plain beam search."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
+from tests.models.rnng.worlds import Symbols, build_model
+from treelm.models.rnng.network import RNNG
+from treelm.models.rnng.search.interface import encode, search_all
+from treelm.models.rnng.search.sentences import SentenceResult
+from treelm.models.rnng.search.settings import Search
+from treelm.models.rnng.search.weights import SearchWeights
+from treelm.models.rnng.search.words import WordHead
+
+SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [1, 1, 1], [0, 2, 4, 6]]
+TINY = {"max_open": 2, "max_consecutive": 2}
+EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
+
+
+def run(
+    model: RNNG, sentences: list[list[int]], *, head: WordHead | None = None, **settings: Any
+) -> list[SentenceResult]:
+    weights, search = SearchWeights.of(model), Search(**settings)
+    encoded = [encode(model.vocabulary, [str(symbol) for symbol in symbols]) for symbols in sentences]
+    return search_all(weights, head or WordHead(weights, search.heavy_words), search, encoded)
+
+
+VARIANTS = [{}]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
+    model, length = build_model(Symbols(3), 2, seed=1, **TINY, **variant), 3
+    everything = enumerate_all(model, length)
+    for size in range(1, length + 1):
+        sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=size)]
+        for symbols, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
+            for end in range(1, size + 1):
+                assert result.log_masses[end - 1] == pytest.approx(log_sum(everything.prefixes[tuple(symbols[:end])]))
+            trees = everything.trees[tuple(symbols)]
+            assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
+            assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
+            assert result.log_probs.sum() == pytest.approx(result.log_prob)
+            assert max(result.beam_loss_bits) < 1e-9
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("beams", [(6, 3, 1), (20, 5, 2), (8, 8, 0), (1, 1, 1), (40, 3, 3)], ids=str)
+def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant: dict[str, Any]) -> None:
+    model = build_model(Symbols(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
+    widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
+    expected = [plain_beam(model, symbols, *beams) for symbols in SENTENCES[:4]]
+    for extra in ({"heavy_words": 40}, {"heavy_words": 6}, {"heavy_words": 6, "max_rows": 1}):
+        head = WordHead(SearchWeights.of(model), extra["heavy_words"])
+        for _ in range(2):  # the second time the heavy symbols are known
+            for result, (masses, finished) in zip(
+                run(model, SENTENCES[:4], head=head, **widths, **extra), expected, strict=True
+            ):
+                assert result.log_masses == pytest.approx(masses, abs=1e-9)
+                assert [one.log_prob for one in result.derivations] == pytest.approx(
+                    [score for score, _, _ in finished], abs=1e-9
+                )
+                assert [one.actions for one in result.derivations] == [actions for _, _, actions in finished]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("beams", [(6, 3, 1), (30, 5, 2)], ids=str)
+def test_neighbours_and_later_words_do_not_matter_to_the_last_bit(
+    dtype: torch.dtype, beams: tuple[int, int, int]
+) -> None:
+    model = build_model(
+        Symbols(40), 4, seed=6, max_open=5, max_consecutive=3, dtype=dtype, embedding_size=32, hidden_size=32
+    )
+    widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
+    alone = [run(model, [symbols], **widths, heavy_words=6)[0] for symbols in SENTENCES]
+    for order in (range(6), range(5, -1, -1), [*range(6), *range(6)]):
+        results = run(model, [SENTENCES[index] for index in order], **widths, heavy_words=6)
+        for index, result in zip(order, results, strict=True):
+            assert result == alone[index]
+    for symbols, result in zip(SENTENCES, alone, strict=True):
+        (longer,) = run(model, [[*symbols, 7, 8]], **widths, heavy_words=6)
+        assert longer.log_masses[: len(symbols)] == result.log_masses
+
+
+def test_a_narrow_beam_never_overstates() -> None:
+    model = build_model(Symbols(3), 2, seed=2, **TINY)
+    everything = enumerate_all(model, 3)
+    sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=3)]
+    for beams in ((1, 1), (3, 2), (8, 4)):
+        for symbols, result in zip(
+            sentences, run(model, sentences, action_beam=beams[0], word_beam=beams[1]), strict=True
+        ):
+            for end in range(1, 4):
+                assert result.log_masses[end - 1] <= log_sum(everything.prefixes[tuple(symbols[:end])]) + 1e-12
+            assert result.log_prob <= log_sum(everything.trees[tuple(symbols)].values()) + 1e-12
+
+
+def test_an_empty_beam_gives_probability_zero_from_there_on() -> None:
+    model = build_model(Symbols(5), 3, seed=1, max_open=30, max_consecutive=30)
+    with torch.no_grad():
+        model.action_head.bias[0] = -50.0  # SHIFT never comes near the best successor
+    (result,) = run(model, [[1, 2, 3]], action_beam=1, word_beam=1, fast_track=0)
+    assert result.log_probs.tolist() == [-np.inf] * 4
+    assert result.log_prob == -np.inf
+    assert result.derivations == []
+
+
+def test_very_long_sentences_and_single_words() -> None:
+    model = build_model(Symbols(10), 3, seed=3, max_open=5, max_consecutive=3)
+    long = [index * 7 % 10 for index in range(300)]
+    (alone,) = run(model, [[4]], action_beam=10, word_beam=4)
+    results = run(model, [long, [4]], action_beam=10, word_beam=4)
+    assert results[1] == alone
+    assert len(results[0].derivations[0].actions) > 600
+    assert np.isfinite(results[0].log_prob)
+    assert results[0].log_probs.sum() == pytest.approx(results[0].log_prob)
