@@ -92,10 +92,10 @@ def batch_of(
     if tokens is None:
         tokens = [random.integers(0, vocabulary, length).tolist() for length in lengths]
     return SentenceBatch(
-        tokens=np.array(sum(tokens, []), np.int64),
+        tokens=np.array(list(itertools.chain(*tokens)), np.int64),
         token_offsets=np.cumsum([0, *lengths]),
         num_words=np.array(lengths),
-        actions=np.array(sum(actions, []), np.int64),
+        actions=np.array(list(itertools.chain(*actions)), np.int64),
         action_offsets=np.cumsum([0, *map(len, actions)]),
         names=tuple(f"test:{i}" for i in range(len(trees))),
     )

@@ -60,9 +60,9 @@ class SegmentedLinear(nn.Module):
             self.syntactic_weight = _uniform(outputs * segments[1], inputs * segments[1], fan_in=inputs * segments[1])
             rows = _is_semantic(segments, outputs, by_vector=to_vectors)
             columns = _is_semantic(segments, inputs, by_vector=not to_vectors)
-            self.register_buffer("semantic_rows", rows.nonzero()[:, 0], persistent=False)
-            self.register_buffer("syntactic_rows", (~rows).nonzero()[:, 0], persistent=False)
-            self.register_buffer("syntactic_columns", (~columns).nonzero()[:, 0], persistent=False)
+            self.register_buffer("semantic_rows", _indices(rows, True), persistent=False)
+            self.register_buffer("syntactic_rows", _indices(rows, False), persistent=False)
+            self.register_buffer("syntactic_columns", _indices(columns, False), persistent=False)
 
     semantic_rows: Tensor
     syntactic_rows: Tensor
@@ -81,11 +81,15 @@ def _uniform(*shape: int, fan_in: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
 
 
-def _is_semantic(segments: tuple[int, ...], vectors: int, *, by_vector: bool) -> Tensor:
+def _is_semantic(segments: tuple[int, ...], vectors: int, *, by_vector: bool) -> list[bool]:
     semantic, syntactic = segments
     if by_vector:
-        return torch.tensor(([True] * semantic + [False] * syntactic) * vectors)
-    return torch.tensor([True] * semantic * vectors + [False] * syntactic * vectors)
+        return ([True] * semantic + [False] * syntactic) * vectors
+    return [True] * semantic * vectors + [False] * syntactic * vectors
+
+
+def _indices(flags: list[bool], wanted: bool) -> Tensor:
+    return torch.tensor([index for index, flag in enumerate(flags) if flag == wanted])
 
 
 class SegmentedNorm(nn.Module):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -171,12 +172,11 @@ class _Reader:
         return best
 
 
-class _without_dropout:  # noqa: N801 (used like a function)
-    def __init__(self, som: SOM) -> None:
-        self._som, self._was_training = som, som.training
-
-    def __enter__(self) -> None:
-        self._som.eval()
-
-    def __exit__(self, *exception: object) -> None:
-        self._som.train(self._was_training)
+@contextmanager
+def _without_dropout(som: SOM) -> Iterator[None]:
+    was_training = som.training
+    som.eval()
+    try:
+        yield
+    finally:
+        som.train(was_training)

@@ -2,8 +2,8 @@
 
 A sentence of n symbols has n + 1 positions: position 0 reads the sentence boundary ``<s>``, position t the t-th symbol;
 position t predicts symbol t + 1 and the last one the boundary again (``</s>``). Sentences are sorted by length, longest
-first, so those that are still alive at position t are the first ``num_alive[t]`` rows, and the packed number of position
-t of row b is ``offsets[t] + b``.
+first, so those that are still alive at position t are the first ``num_alive[t]`` rows, and the packed number of
+position t of row b is ``offsets[t] + b``.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ class SOM(SyntacticLM):
     # The interface of all systems.
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol, decisions greedy. ``columns``: ``depth``, the slots in use after each word."""
+        """Log probability of every symbol under greedy decisions. ``columns``: ``depth``, slots in use at each word."""
         if not sentences:
             return []
         written, reading = self._read_words(sentences)

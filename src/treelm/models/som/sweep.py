@@ -105,11 +105,12 @@ class CellKernel:
         mixed = torch.mul(c, u, out=tape.normalised[rows])
         mixed.addcmul_(f, below).addcmul_(i, stored)
         for part, deviation in zip(
-            mixed.split_with_sizes(self.segments, 1), tape.deviation[rows].split(1, 1), strict=True
+            mixed.split_with_sizes(self.segments, 1), tape.deviation[rows].unbind(1), strict=True
         ):
             variance, mean = torch.var_mean(part, 1, correction=0, keepdim=True)
-            torch.rsqrt(variance.add_(NORM_EPSILON), out=deviation)
-            part.sub_(mean).mul_(deviation)
+            inverse = variance.add_(NORM_EPSILON).rsqrt_()
+            part.sub_(mean).mul_(inverse)
+            deviation.copy_(inverse[:, 0])
         torch.addcmul(self.norm_bias, mixed, self.norm_weight, out=out)
 
 
@@ -201,12 +202,12 @@ def _norm_backward(gradient: Tensor, normalised: Tensor, deviation: Tensor, segm
     parts = zip(
         gradient.split_with_sizes(segments, 1),
         normalised.split_with_sizes(segments, 1),
-        deviation.split(1, 1),
+        deviation.unbind(1),
         strict=True,
     )
     for part, value, inverse in parts:
         along = (part * value).mean(1, keepdim=True)
-        part.sub_(part.mean(1, keepdim=True)).addcmul_(value, along, value=-1).mul_(inverse)
+        part.sub_(part.mean(1, keepdim=True)).addcmul_(value, along, value=-1).mul_(inverse[:, None])
 
 
 def sweep_cell(
