@@ -125,7 +125,7 @@ class _Reader:
     def _decide(self, rows: list[int], inputs: Tensor) -> list[int]:
         queries = self.som.attachment.queries(self.som.for_scoring(inputs))
         index, slots = self._occupied([self.decisions[row][-1] for row in rows])
-        candidates = self.candidates[torch.tensor(rows)[index], slots]
+        candidates = self.candidates[torch.tensor(rows, device=slots.device)[index], slots]
         scores = self.som.attachment(queries[index], self.som.for_scoring(candidates))
         return self._best(scores, index, slots, len(rows))
 
@@ -155,7 +155,7 @@ class _Reader:
         above = [decision + 1 for decision in decisions]
         self.prefixes[rows, decisions] = apply_cell(weights, self.prefixes[rows, above], self.memory[rows, decisions])
         index, slots = self._occupied(decisions)
-        candidates = self.candidates[torch.tensor(rows)[index], slots]
+        candidates = self.candidates[torch.tensor(rows, device=slots.device)[index], slots]
         scores = self.som.prediction(self.som.for_scoring(candidates))
         chosen = self._best(scores, index, slots, len(rows))
         above = [choice + 1 for choice in chosen]

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.som import incremental
 from treelm.models.som.cells import Cell, SegmentedNorm
@@ -60,6 +60,7 @@ class SOM(SyntacticLM):
     """
 
     system: ClassVar[str] = "som"
+    predicts_labels: ClassVar[bool] = False
     recomputes: ClassVar[bool] = False
     """Whether training computes by levels what it already computed while deciding (the two-pass form)."""
 
@@ -88,13 +89,14 @@ class SOM(SyntacticLM):
         """The id of ``<s>`` and ``</s>``."""
         return len(self.vocabulary)
 
-    def losses(self, batch: SentenceBatch) -> Losses:
+    def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
         """Sums of -log p in nats: ``word`` and, under the oracle, ``parse`` (p) and ``parse_prediction`` (p').
 
         In training decisions are sampled (static oracle: gold); in evaluation they are greedy and judged by the
-        corrected dynamic oracle. Raises ``InputError`` for a batch without trees unless the oracle is left-branching.
+        corrected dynamic oracle. ``choose`` decides instead. Raises ``InputError`` for a batch without trees unless the
+        oracle is left-branching.
         """
-        reading = self.read(batch)
+        reading = self.read(batch, choose=choose)
         targets = self._targets(batch, reading.layout)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.word_loss):
             dropped = functional.dropout(reading.hidden, self.config.output_dropout, self.training)
@@ -123,6 +125,12 @@ class SOM(SyntacticLM):
         given = static_labels(siblings, self.config.num_slots)[0] if gold or is_static else None
         oracle = ORACLE_CLASSES[self.config.oracle] if self.training else DynamicOracle
         return self._read(batch, layout, oracle(siblings, self.config.num_slots), choose, given)
+
+    @torch.no_grad()
+    def symbol_log_probs(self, batch: SentenceBatch, reading: Reading) -> Tensor:
+        """log p of what follows every position, symbols and ends of sentences: float64 (P,), nats, packed."""
+        targets = self._targets(batch, reading.layout)
+        return target_log_probs(reading.hidden, self.embedding, self.output_bias, targets)
 
     def siblings(self, batch: SentenceBatch) -> IntArray:
         """First siblings by position, 0 beyond the end: (B, longest + 2), in the batch's order of sentences."""
@@ -260,37 +268,44 @@ class SOM(SyntacticLM):
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol under greedy decisions. ``columns``: ``depth``, slots in use at each word."""
-        if not sentences:
-            return []
-        written, reading = self._read_words(sentences)
-        layout = reading.layout
-        targets = self._targets(written.batch, layout)
-        log_probs = target_log_probs(reading.hidden, self.embedding, self.output_bias, targets).cpu().numpy()
-        scores: list[SentenceScore | None] = [None] * len(sentences)
-        for row, sentence in enumerate(layout.sentences):
-            positions = layout.of_row(row)
-            word_of_symbol = written.word_of_symbol(int(sentence))
-            is_last = np.append(word_of_symbol[1:] != word_of_symbol[:-1], True)[: len(word_of_symbol)]
-            depth = self.config.num_slots - reading.graph.decisions[positions[1:]][is_last] + 1
-            scores[int(sentence)] = SentenceScore(
-                log_probs=log_probs[positions],
-                word_of_symbol=word_of_symbol,
-                is_lower_bound=False,
-                columns={"depth": depth.astype(np.float64)},
-            )
-        return [score for score in scores if score is not None]
+        return [analysis.score for analysis in self.analyse(sentences)]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The tree of the greedy decisions over each sentence; constituents have the label X."""
+        return [analysis.tree for analysis in self.analyse(sentences)]
+
+    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+        """Scores and trees of one reading. Raises ``InputError`` for a sentence without words."""
         if not sentences:
             return []
         written, reading = self._read_words(sentences)
-        trees: dict[int, Tree] = {}
-        for row, sentence in enumerate(reading.layout.sentences):
-            decisions = reading.graph.decisions[reading.layout.of_row(row)].tolist()
-            spans = decoded_spans(decisions, self.config.num_slots)
-            trees[int(sentence)] = word_tree(sentences[sentence], spans, written.word_of_symbol(int(sentence)))
-        return [trees[index] for index in range(len(sentences))]
+        log_probs = self.symbol_log_probs(written.batch, reading).cpu().numpy()
+        row_of = np.argsort(reading.layout.sentences)
+        return [
+            self._analysis(words, written.word_of_symbol(number), reading, log_probs, int(row_of[number]))
+            for number, words in enumerate(sentences)
+        ]
+
+    def _analysis(
+        self,
+        words: Sequence[str],
+        word_of_symbol: IntArray,
+        reading: Reading,
+        log_probs: NDArray[np.float64],
+        row: int,
+    ) -> Analysis:
+        positions = reading.layout.of_row(row)
+        decisions = reading.graph.decisions[positions]
+        ends_word = np.append(np.diff(word_of_symbol) > 0, True)
+        depth = self.config.num_slots + 1 - decisions[1:][ends_word]
+        score = SentenceScore(
+            log_probs=log_probs[positions],
+            word_of_symbol=word_of_symbol,
+            is_lower_bound=False,
+            columns={"depth": depth.astype(np.float64)},
+        )
+        spans = decoded_spans(decisions.tolist(), self.config.num_slots)
+        return Analysis(score=score, tree=word_tree(words, spans, word_of_symbol))
 
     @torch.no_grad()
     def _read_words(self, sentences: Sequence[Sequence[str]]) -> tuple[WrittenSentences, Reading]:

@@ -37,8 +37,8 @@ class AttachmentScorer(nn.Module):
         hidden = (queries + self.key_norm(linear(candidates, self.key.weight, self.key.bias))).relu()
         if masks is not None:
             hidden = hidden * masks[1]
-        scores: Tensor = self.score(hidden)
-        return scores[:, 0].to(queries.dtype) / math.sqrt(queries.shape[1])
+        scores = linear(hidden, self.score.weight, self.score.bias)
+        return scores[:, 0] / math.sqrt(queries.shape[1])
 
 
 class PredictionScorer(nn.Module):
@@ -54,8 +54,8 @@ class PredictionScorer(nn.Module):
         """Scores of candidates (n, D): (n,)."""
         drop = dropout if dropout is not None else nn.Identity()
         hidden = drop(linear(drop(candidates), self.hidden.weight, self.hidden.bias).relu())
-        scores: Tensor = self.score(hidden)
-        return scores[:, 0].to(candidates.dtype) / math.sqrt(candidates.shape[1])
+        scores = linear(hidden, self.score.weight, self.score.bias)
+        return scores[:, 0] / math.sqrt(candidates.shape[1])
 
 
 def slot_log_probs(scores: Tensor, rows: Tensor, slots: Tensor, num_rows: int, num_slots: int) -> Tensor:
