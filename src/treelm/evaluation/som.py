@@ -1,4 +1,4 @@
-"""SOM's own figures: its two parsers against the oracle, binarised bracketing, depth (Shen et al. 2021, Tables 1, 2)."""
+"""SOM's own figures: its parsers against the oracle, binarised bracketing, depth (Shen et al. 2021, Tables 1, 2)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _add(figures: SOMFigures, som: SOM, batch: SentenceBatch, reading: Reading) 
     figures.attachment.add(reading.log_p, reading.labels)
     if reading.log_p_prediction is not None:
         figures.prediction.add(reading.log_p_prediction, reading.next_labels)
-    siblings = som.siblings(batch)
+    siblings = som.gold_siblings(batch)
     gold = static_labels(siblings, ANY_DEPTH)[0]
     lengths = np.diff(batch.token_offsets)
     for row, sentence in enumerate(reading.layout.sentences):

@@ -25,6 +25,13 @@ from treelm.models.som.network import SOM
 from treelm.models.som.structure import static_labels
 
 Form = Literal["all slots", "lazy", "two passes"]
+MEASURED: tuple[tuple[Form, MatmulPrecision], ...] = (
+    ("all slots", "fp32"),
+    ("lazy", "fp32"),
+    ("two passes", "fp32"),
+    ("lazy", "bf16"),
+    ("two passes", "bf16"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +42,7 @@ class FormSpeed:
     precision: MatmulPrecision
     tokens_per_second: float
     ratio: float
-    seconds: tuple[float, ...]  # of every round
+    seconds: tuple[float, ...]  # of processor time, every round
 
 
 def compare_forms(
@@ -57,13 +64,7 @@ def compare_forms(
     runs = _runs(som, batch)
     seconds: dict[tuple[Form, MatmulPrecision], list[float]] = {}
     for _ in range(rounds):
-        for form, precision in (
-            ("all slots", "fp32"),
-            ("lazy", "fp32"),
-            ("two passes", "fp32"),
-            ("lazy", "bf16"),
-            ("two passes", "bf16"),
-        ):
+        for form, precision in MEASURED:
             seconds.setdefault((form, precision), []).append(_time(som, runs[form], precision))
     num_tokens = len(batch.tokens) + len(batch)
     naive = min(seconds["all slots", "fp32"])
@@ -112,8 +113,7 @@ def _runs(som: SOM, batch: SentenceBatch) -> dict[Form, Callable[[], Tensor]]:
 
     def naive() -> Tensor:
         following = np.concatenate([gold[:, 1:], gold[:, -1:]], 1)
-        given = {"decisions": gold, "choices": following, "labels": gold, "next_labels": following}
-        return all_slots_losses(som, batch, **given).loss
+        return all_slots_losses(som, batch, decisions=gold, choices=following, labels=gold, next_labels=following).loss
 
     return {
         "all slots": naive,

@@ -121,8 +121,9 @@ class SOM(SyntacticLM):
         """Read a batch as ``losses`` does; ``choose`` decides instead, or the gold tree (an oracle: it looks ahead)."""
         layout = lay_out(batch.token_offsets)
         siblings = self.siblings(batch)[layout.sentences]
-        is_static = self.training and self.config.oracle == "static"
-        given = static_labels(siblings, self.config.num_slots)[0] if gold or is_static else None
+        given = None
+        if gold or (self.training and self.config.oracle == "static"):
+            given = static_labels(self.gold_siblings(batch)[layout.sentences], self.config.num_slots)[0]
         oracle = ORACLE_CLASSES[self.config.oracle] if self.training else DynamicOracle
         return self._read(batch, layout, oracle(siblings, self.config.num_slots), choose, given)
 
@@ -133,12 +134,14 @@ class SOM(SyntacticLM):
         return target_log_probs(reading.hidden, self.embedding, self.output_bias, targets)
 
     def siblings(self, batch: SentenceBatch) -> IntArray:
-        """First siblings by position, 0 beyond the end: (B, longest + 2), in the batch's order of sentences."""
+        """What the oracle follows: ``gold_siblings``, or those of left-branching trees."""
         if self.config.oracle == "left-branching":
-            flat = np.zeros(len(batch.tokens), np.int64)
-        else:
-            flat = first_siblings(batch, self.vocabulary.ends_word)
-        return pad(flat, batch.token_offsets, first=0, last=0)
+            return pad(np.zeros_like(batch.tokens), batch.token_offsets, first=0, last=0)
+        return self.gold_siblings(batch)
+
+    def gold_siblings(self, batch: SentenceBatch) -> IntArray:
+        """First siblings by position, 0 beyond the end: (B, longest + 2), in the batch's order of sentences."""
+        return pad(first_siblings(batch, self.vocabulary.ends_word), batch.token_offsets, first=0, last=0)
 
     def _read(
         self, batch: SentenceBatch, layout: Layout, oracle: Oracle, choose: Choose | None, given: IntArray | None
