@@ -54,6 +54,10 @@ class ToyState(IncrementalState):
     def num_sentences(self) -> int:
         return len(self.symbols)
 
+    @property
+    def num_symbols_read(self) -> list[int]:
+        return [len(one) for one in self.symbols]
+
 
 class ToyLM(SyntacticLM):
     """p(symbol | symbols before) depends on the number of symbols and on the last one."""
@@ -85,10 +89,10 @@ class ToyLM(SyntacticLM):
     def start(self, num_sentences: int = 1) -> ToyState:
         return ToyState(((),) * num_sentences)
 
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> ToyState:
+    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> ToyState:
         assert isinstance(state, ToyState)
-        read = (tuple(map(int, self.vocabulary.encode([word]).ids)) for word in words)
-        return ToyState(tuple(old + new for old, new in zip(state.symbols, read, strict=True)))
+        new = ((one,) if one is not None else () for one in symbols)
+        return ToyState(tuple(old + more for old, more in zip(state.symbols, new, strict=True)))
 
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         assert isinstance(state, ToyState)

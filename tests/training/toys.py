@@ -71,7 +71,7 @@ class ToyLM(SyntacticLM):
     def start(self, num_sentences: int = 1) -> IncrementalState:
         raise NotImplementedError
 
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
+    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
         raise NotImplementedError
 
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:

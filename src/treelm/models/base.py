@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -26,6 +27,11 @@ class IncrementalState(ABC):
     @abstractmethod
     def num_sentences(self) -> int:
         """Sentences that are read side by side."""
+
+    @property
+    @abstractmethod
+    def num_symbols_read(self) -> Sequence[int]:
+        """Symbols read of each sentence."""
 
 
 class SyntacticLM(nn.Module, Pretrained, ABC):
@@ -78,8 +84,18 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         """The state before the first word."""
 
     @abstractmethod
+    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
+        """The state after one more symbol in each sentence; None for a sentence that waits. ``state`` stays as it is."""
+
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
-        """The state after one more word in each sentence."""
+        """The state after one more word in each sentence, symbol by symbol."""
+        spelled = [
+            self.vocabulary.encode([word], sentence_initial=num_read == 0).ids.tolist()
+            for word, num_read in zip(words, state.num_symbols_read, strict=True)
+        ]
+        for symbols in zip_longest(*spelled):
+            state = self.extend_symbols(state, symbols)
+        return state
 
     @abstractmethod
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:

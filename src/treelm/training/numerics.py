@@ -12,6 +12,7 @@ import torch.utils.deterministic
 from lightning_fabric import Fabric
 
 from treelm.errors import InputError
+from treelm.models.layers.memory import keep_freed_memory
 from treelm.models.layers.precision import matmul_precision
 from treelm.training.config import TrainingConfig
 
@@ -24,6 +25,7 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     settings: Any = torch.utils.deterministic  # its module type hides the property from type checkers
     fill = settings.fill_uninitialized_memory
+    keep_freed_memory()
     try:
         if config.threads is not None:
             torch.set_num_threads(config.threads)

@@ -276,3 +276,17 @@ def test_blocks_of_a_level_change_nothing(composition: str, block_rows: int, mon
     torch.testing.assert_close(in_blocks, whole, rtol=1e-12, atol=0)
     for name, found in gradients(model, in_blocks).items():
         torch.testing.assert_close(found, wanted[name], rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+@pytest.mark.parametrize("with_gradient", [True, False])
+def test_autocast_adds_no_rounding_of_its_own(composition: str, with_gradient: bool) -> None:
+    """Mixed precision rounds products alone: gates, softmax and sums stay in float32."""
+    vocabulary = Symbols(9)
+    model = build_model(vocabulary, dtype=torch.float32, composition=composition, num_layers=2)
+    batch = as_batch(random_trees(vocabulary, 7), vocabulary)
+    with torch.set_grad_enabled(with_gradient):
+        exact = model.losses(batch).total
+        with torch.autocast("cpu", torch.bfloat16):
+            found = model.losses(batch).total
+    torch.testing.assert_close(found, exact, rtol=0, atol=0)

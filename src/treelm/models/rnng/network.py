@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights
@@ -33,6 +34,14 @@ from treelm.models.rnng.search.interface import (
 )
 from treelm.models.rnng.search.sentences import SentenceResult
 from treelm.models.rnng.search.settings import Search
+from treelm.models.rnng.search.state import (
+    BeamState,
+    next_log_probs,
+    partial_trees,
+    read_symbols,
+    start_state,
+    with_words,
+)
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
 from treelm.trees.tree import Tree
@@ -217,18 +226,31 @@ class RNNG(SyntacticLM):
     def _trees(self, sentence: EncodedSentence, result: SentenceResult, num_trees: int) -> list[ScoredTree]:
         return scored_trees(sentence, result, self.vocabulary, self.labels, self.config.order)[:num_trees]
 
-    def start(self, num_sentences: int = 1) -> IncrementalState:
-        """The state before the first word."""
-        raise NotImplementedError
+    def start(self, num_sentences: int = 1) -> BeamState:
+        """The state before the first word; it keeps the parameters and the settings of now."""
+        return start_state(SearchWeights.of(self), self.search, num_sentences)
 
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
-        """The state after one more word in each sentence."""
-        raise NotImplementedError
+    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> BeamState:
+        """The state after one more symbol in each sentence, by the search that ``score`` uses."""
+        return read_symbols(_own(state), symbols, self.vocabulary)
+
+    def extend(self, state: IncrementalState, words: Sequence[str]) -> BeamState:
+        """The state after one more word in each sentence; remembers the words as they are given."""
+        return with_words(_own(super().extend(state, words)), words)
 
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next symbol)."""
-        raise NotImplementedError
+        """log p(next symbol), float64 (n, V + 1), by a search that does not look at the next word.
+
+        So this is a distribution, up to what the beam loses; ``score`` knows the word, so it finds at least as much.
+        """
+        return next_log_probs(_own(state))
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best tree over the words read so far, what is open closed."""
-        raise NotImplementedError
+        return partial_trees(_own(state), self.labels, self.config.order)
+
+
+def _own(state: IncrementalState) -> BeamState:
+    if not isinstance(state, BeamState):
+        raise InputError("a state of another system", remedy="use a state that this model's start() began")
+    return state

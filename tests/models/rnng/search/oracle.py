@@ -76,7 +76,9 @@ def plain_beam(
         arrived = search_step(plain, beam, symbol, action_beam, word_beam, fast_track)
         masses.append(log_sum(score for score, _, _ in arrived))
         beam = [(score, plain.apply(state, SHIFT, symbol), (*actions, SHIFT)) for score, state, actions in arrived]
-    finished = search_step(plain, beam, None, max(action_beam, word_beam), word_beam, 0)
+    if model.config.order == "top-down":  # closing is no choice
+        action_beam = max(action_beam, word_beam)
+    finished = search_step(plain, beam, None, action_beam, word_beam, fast_track)
     return masses, [(score, state, (*actions, last_action(plain))) for score, state, actions in finished]
 
 

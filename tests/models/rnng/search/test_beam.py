@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
+from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.rnng.network import RNNG
 from treelm.models.rnng.search.interface import encode, search_all
@@ -31,12 +32,9 @@ def run(
     return search_all(weights, head or WordHead(weights, search.heavy_words), search, encoded)
 
 
-VARIANTS = [{}]
-
-
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
-    model, length = build_model(Symbols(3), 2, seed=1, **TINY, **variant), 3
+    model, length = build_model(Symbols(3), 2, seed=1, **TINY, **variant), 2
     everything = enumerate_all(model, length)
     for size in range(1, length + 1):
         sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=size)]
@@ -102,13 +100,15 @@ def test_a_narrow_beam_never_overstates() -> None:
 
 
 def test_an_empty_beam_gives_probability_zero_from_there_on() -> None:
-    model = build_model(Symbols(5), 3, seed=1, max_open=30, max_consecutive=30)
+    model = build_model(Symbols(5), 3, seed=1, max_open=3, max_consecutive=3)
     with torch.no_grad():
-        model.action_head.bias[0] = -50.0  # SHIFT never comes near the best successor
-    (result,) = run(model, [[1, 2, 3]], action_beam=1, word_beam=1, fast_track=0)
-    assert result.log_probs.tolist() == [-np.inf] * 4
-    assert result.log_prob == -np.inf
-    assert result.derivations == []
+        model.word_bias[2] = -np.inf  # an impossible symbol
+    impossible, possible = run(model, [[1, 2, 3], [1, 3]], action_beam=5, word_beam=2)
+    assert np.isfinite(impossible.log_probs[0])
+    assert impossible.log_probs[1:].tolist() == [-np.inf] * 3
+    assert impossible.log_prob == -np.inf
+    assert impossible.derivations == []
+    assert np.isfinite(possible.log_probs).all()
 
 
 def test_very_long_sentences_and_single_words() -> None:

@@ -6,11 +6,13 @@ import copy
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from treelm.models.rnng.search import stacks as at
 from treelm.models.rnng.search.advance import Advance, Arrivals
 from treelm.models.rnng.search.analyses import Analyses, joined
-from treelm.models.rnng.search.goals import End, Goal, Symbol
+from treelm.models.rnng.search.goals import AnySymbol, End, Goal, Symbol
 from treelm.models.rnng.search.machine import Machine
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.selection import log_sums
@@ -97,6 +99,25 @@ class Beam:
             open_nodes=np.bincount(kept.sentence, share * num_open, self.num_sentences),
         )
 
+    def next_symbol_log_mass(self) -> Tensor:
+        """log of the mass of every next symbol and, last, of the end here: float64 (sentences, V + 1). Changes the beam."""
+        everything = np.ones(self.num_sentences, np.bool_)
+        endings = self.endings(everything)
+        goal = AnySymbol(self.machine.weights.num_labels, in_order=self._in_order)
+        analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
+        arrivals = self._search(goal, analyses, self.settings.action_beam)
+        outputs = self.machine.outputs(arrivals.top)
+        mass = outputs.new_full(
+            (self.num_sentences, len(self.machine.weights.symbols) + 1), -np.inf, dtype=torch.float64
+        )
+        for sentence in np.unique(arrivals.sentence).tolist():
+            rows = np.flatnonzero(arrivals.sentence == sentence)
+            scores = torch.from_numpy(arrivals.score[rows]).to(mass.device)
+            log_probs = self._head.log_probs(outputs[torch.from_numpy(rows).to(outputs.device)])
+            mass[sentence, :-1] = (log_probs + scores[:, None]).logsumexp(0)
+        mass[:, -1] = torch.from_numpy(log_sums(endings.sentence, endings.score, self.num_sentences))
+        return mass
+
     def _collect(self) -> None:
         rows, histories = self.machine.collect([self.analyses.top], [self.analyses.history])
         self.analyses = self.machine.moved(self.analyses, rows, histories)
@@ -131,7 +152,7 @@ class Beam:
         goal = End(self.machine.weights.num_labels, in_order=True)
         arrivals = self._search(goal, self.analyses.take(sentences[self.analyses.sentence]), self.settings.word_beam)
         arrivals = arrivals.first(self.settings.word_beam, self.num_sentences)
-        finish = np.full(len(arrivals), self.machine.weights.actions.bias.shape[0] - 1)
+        finish = np.full(len(arrivals), self.machine.weights.num_actions - 1)
         history = self.machine.histories.append(arrivals.history, finish)
         return _endings([(arrivals.sentence, arrivals.score, history)])
 

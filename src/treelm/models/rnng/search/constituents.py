@@ -8,14 +8,15 @@ them, one child more is one LSTM step, and equal constituents are composed once.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.rnng.composition import AttentionComposition, LSTMComposition, NoComposition
+from treelm.models.rnng.composition import LSTMComposition, NoComposition
 from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, padded, padded_rows, renumbering, rounded
-from treelm.models.rnng.search.weights import Affine, SearchWeights, lstm_cell_
+from treelm.models.rnng.search.weights import Affine, AttentionWeights, SearchWeights, lstm_cell_
 
 # Columns of a partial.
 PREVIOUS, CHILD, LABEL, NUM_CHILDREN, COMPOSED = range(5)
@@ -112,17 +113,20 @@ class Constituents:
         composition = self._weights.composition
         if isinstance(composition, NoComposition):
             return np.full(len(partials), self._reduce_vector)
-        if isinstance(composition, AttentionComposition):
-            return self._attend(composition, partials, outputs, sources)
-        composed = self._partials.all[partials, COMPOSED]
-        todo = np.unique(partials[composed < 0])
-        if len(todo) == 0:
-            return composed
+        if self._weights.attention is not None:
+            return self._attend(self._weights.attention, partials, outputs, sources)
+        todo = np.unique(partials[self._partials.all[partials, COMPOSED] < 0])
+        if len(todo):
+            self._compose(todo)
+        return self._partials.all[partials, COMPOSED]
+
+    def _compose(self, todo: Ints) -> None:
+        composed = self._weights.composed
+        assert composed is not None
         todo = self._longest_first(todo)
         forward = self._hidden.get(padded(todo))
         ends = torch.cat([forward, self._run_backward(todo)], 1)
-        self._partials.all[todo, COMPOSED] = self._add_vectors(_output(composition)(ends).relu_()[: len(todo)])
-        return self._partials.all[partials, COMPOSED]
+        self._partials.all[todo, COMPOSED] = self._add_vectors(composed(ends).relu_()[: len(todo)])
 
     def _longest_first(self, partials: Ints) -> Ints:
         return partials[np.argsort(-self._partials.all[partials, NUM_CHILDREN], kind="stable")]
@@ -145,8 +149,38 @@ class Constituents:
             partials = at[:, PREVIOUS]
         return hidden
 
-    def _attend(self, composition: AttentionComposition, partials: Ints, outputs: Tensor, sources: Ints) -> Ints:
-        raise NotImplementedError
+    def _attend(self, attention: AttentionWeights, partials: Ints, outputs: Tensor, sources: Ints) -> Ints:
+        """Composition by attention, which looks at o: only the states of the children are shared."""
+        distinct = self._longest_first(np.unique(partials))
+        states = list(self._run_both(distinct))
+        place = np.empty(int(distinct.max()) + 1, np.int64)
+        place[distinct] = np.arange(len(distinct))
+        lengths = self._partials.all[partials, NUM_CHILDREN]
+        labels = as_index(padded(self._partials.all[partials, LABEL]), outputs)
+        summary = outputs.index_select(0, as_index(padded(sources), outputs))
+        query = attention.query(torch.cat([attention.label_query[labels], summary], 1))
+        attended = attend(query, states, padded(place[partials]), padded(lengths))
+        t = attention.label_vector[labels]
+        gate = attention.gate(torch.cat([t, attended], 1)).sigmoid_()
+        composed = self._weights.composed
+        assert composed is not None
+        return self._add_vectors(composed(attended.lerp_(t, gate)).relu_()[: len(partials)])
+
+    def _run_both(self, partials: Ints) -> Iterator[Tensor]:
+        """States (rows, E) of both directions at the last child of each partial, the last but one, ...; longest first."""
+        table, size = self._partials.all, self._weights.direction_size
+        hidden = self._weights.initial.new_zeros(rounded(len(partials)), size)
+        cell = hidden.clone()
+        lengths = table[partials, NUM_CHILDREN]
+        weight = _weight(self._weights.backward_hidden)
+        for step in range(int(lengths[0])):
+            live = int(np.searchsorted(-lengths, -step))
+            at = table[partials[:live]]
+            gates = self.vectors.get(padded(at[:, CHILD]), self._columns(1))
+            gates.addmm_(hidden[: len(gates)], weight)
+            hidden, cell = lstm_cell_(gates, cell[: len(gates)])
+            yield torch.cat([self._hidden.get(padded(partials[:live])), hidden], 1)
+            partials = at[:, PREVIOUS]
 
     def keep(self, vectors: Ints, partials: Ints) -> tuple[Ints, Ints]:
         """Drop all but the given ones and what they were made from; returns the new numbers of old ones."""
@@ -180,13 +214,31 @@ class Constituents:
         return new
 
 
+def attend(query: Tensor, states: list[Tensor], place: Ints, lengths: Ints) -> Tensor:
+    """sum_i softmax_i(h_i . query) h_i for each query (n, E); ``states[j][place]`` is h of the j-th child from the end.
+
+    Sums over children are made one by one, so that a row does not depend on the length of others.
+    """
+    index = as_index(place, query)
+    present = as_index(lengths, query)[:, None] > torch.arange(len(states), device=query.device)  # (n, children)
+    rows = [state.index_select(0, index.clamp(max=len(state) - 1)) for state in states]
+    scores = torch.stack([(state * query).sum(1) for state in rows], 1).masked_fill_(~present, -torch.inf)
+    weights = scores.sub_(scores.amax(1, keepdim=True)).exp_()
+    total, attended = torch.zeros_like(weights[:, 0]), torch.zeros_like(query)
+    for child, state in enumerate(rows):
+        total += weights[:, child]
+        attended.addcmul_(weights[:, child, None], state)
+    return attended.div_(total[:, None])
+
+
+def as_index(index: Ints, like: Tensor) -> Tensor:
+    """An index on the device of ``like``."""
+    return torch.from_numpy(index).to(like.device)
+
+
 def _weight(affine: Affine | None) -> Tensor:
     assert affine is not None  # with composition there are two directions
     return affine.weight
-
-
-def _output(composition: LSTMComposition) -> Affine:
-    return Affine(composition.output.weight.detach().T, composition.output.bias.detach())
 
 
 def _marked(size: int, used: Ints, num_fixed: int) -> Bools:

@@ -122,7 +122,7 @@ class Machine:
 
     def _scored(self, sentence: Ints, score: Floats, top: Ints, history: Ints, items: Ints, states: Tensor) -> Analyses:
         outputs = self.weights.output(states).relu_()
-        logits = self.weights.actions(outputs)[: len(top)].cpu().numpy()
+        logits = self.weights.actions(outputs)[: len(top), : self.weights.num_actions].cpu().numpy()
         return Analyses(
             sentence=sentence,
             score=score,

@@ -64,18 +64,21 @@ class Rows:
         """Room for ``num_rows`` rows that the caller writes, of which the first ``used`` are kept."""
         start, end = self._length, self._length + num_rows
         if end > self._data.shape[0]:
-            grown = self._data.new_empty((max(end, self._data.shape[0] * 3 // 2), self._data.shape[1]))
+            grown = self._data.new_empty((max(end, 2 * self._data.shape[0]), self._data.shape[1]))
             grown[:start] = self._data[:start]
             self._data = grown
         self._length = end if used is None else start + used
         return self._data[start:end]
 
     def keep(self, index: Ints) -> None:
-        """Keep the rows at ``index``, in that order, and drop the others; gives memory back."""
-        rows = self.get(index)
+        """Keep the rows at ``index``, in that order, and drop the others.
+
+        The room of a word is kept for the next one, which grows to about the same size; what is far more is given back.
+        """
+        rows, capacity = self.get(index), max(2 * self._length, 512)
+        if self._data.shape[0] > 2 * capacity:
+            self._data = self._data.new_empty((capacity, self._data.shape[1]))
         self._length = len(index)
-        if self._data.shape[0] > 4 * self._length + 1024:
-            self._data = self._data.new_empty((2 * self._length + 512, self._data.shape[1]))
         self._data[: self._length] = rows
 
     def copy(self) -> Rows:

@@ -49,7 +49,7 @@ class SentenceResult:
         alive = np.isfinite(masses)
         out = np.full(len(masses) - 1, -np.inf)
         both = alive[1:] & alive[:-1]
-        out[both] = np.diff(masses)[both]
+        out[both] = np.diff(np.where(alive, masses, 0.0))[both]
         return out
 
 

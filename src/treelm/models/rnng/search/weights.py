@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
@@ -37,6 +37,22 @@ class Affine:
 
 
 @dataclass(frozen=True)
+class AttentionWeights:
+    """What attention over children needs besides its LSTM and its output layer."""
+
+    label_query: Tensor  # (N, E)
+    label_vector: Tensor  # (N, E)
+    query: Affine
+    gate: Affine
+
+    @classmethod
+    def of(cls, composition: AttentionComposition) -> AttentionWeights:
+        """Copy and lay out the parameters."""
+        query, gate = Affine.of(composition.query.weight), _affine(composition.gate)
+        return cls(composition.label_query.detach(), composition.label_vector.detach(), query, gate)
+
+
+@dataclass(frozen=True)
 class SearchWeights:
     """What search needs of a model. E: size of vectors, H: of hidden states, A: actions, V: symbols."""
 
@@ -50,16 +66,19 @@ class SearchWeights:
     deeper: tuple[Affine, ...]  # from the hidden state of the layer below, for layers 1, 2, ...; no bias
     hidden: tuple[Affine, ...]  # W_hh h + b of every layer
     output: Affine  # E from H, before its ReLU
-    actions: Affine
-    words: Affine
+    actions: Affine  # in tiny models with columns of zeros after the A of the actions
+    words: Affine  # in tiny models with impossible symbols after the V
     composition: Composition
+    composed: Affine | None  # the composition's output layer
     forward_hidden: Affine | None
     backward_hidden: Affine | None
+    attention: AttentionWeights | None
 
     @classmethod
     def of(cls, model: RNNG) -> SearchWeights:
         """Copy and lay out a model's parameters."""
         layers, composition = model.stack_layers, model.composition
+        size = model.config.embedding_size
         directions: list[LSTMWeights] = []
         if not isinstance(composition, NoComposition):
             directions = [composition.forward_lstm, composition.backward_lstm]
@@ -76,13 +95,20 @@ class SearchWeights:
             vectors=Affine.of(torch.cat(inputs), torch.cat(biases)),
             deeper=tuple(Affine.of(lstm.weight_input) for lstm in layers[1:]),
             hidden=tuple(Affine.of(lstm.weight_hidden, lstm.bias) for lstm in layers),
-            output=Affine.of(model.output.weight, model.output.bias),
-            actions=Affine.of(model.action_head.weight, model.action_head.bias),
-            words=Affine.of(model.word_embedding, model.word_bias),
+            output=_affine(model.output),
+            actions=Affine.of(_widened(model.action_head.weight, size), _widened(model.action_head.bias, size)),
+            words=Affine.of(_widened(model.word_embedding, size), _widened(model.word_bias, size, -torch.inf)),
             composition=composition,
+            composed=None if isinstance(composition, NoComposition) else _affine(composition.output),
             forward_hidden=recurrent[0] if recurrent else None,
             backward_hidden=recurrent[1] if recurrent else None,
+            attention=AttentionWeights.of(composition) if isinstance(composition, AttentionComposition) else None,
         )
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return 2 + self.num_labels + (self.config.order == "in-order")
 
     @property
     def hidden_size(self) -> int:
@@ -97,14 +123,33 @@ class SearchWeights:
         return 0
 
 
+def _affine(layer: nn.Linear) -> Affine:
+    return Affine.of(layer.weight, layer.bias)
+
+
+_LEAST_PRODUCT = 512  # of the sizes of a weight
+
+
+def _widened(parameter: Tensor, size: int, padding: float = 0.0) -> Tensor:
+    """A weight or bias with rows of padding, so that even 8 rows times it are a product that torch takes for large.
+
+    Torch hands products of at most 4096 multiplications to another library, whose sums round differently: a row would
+    depend on how many others there are. The least number of rows is 8 (see ``rows.rounded``). Only tiny models need it.
+    """
+    missing = max(_LEAST_PRODUCT // size + 1 - len(parameter), 0)
+    return torch.cat([parameter, parameter.new_full((missing, *parameter.shape[1:]), padding)])
+
+
 def lstm_cell_(
     gates: Tensor, cell: Tensor, hidden_out: Tensor | None = None, cell_out: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """New hidden and cell state (n, H), written to the given rows if any; ``gates`` (n, 4H: i, f, o, g) are used up."""
     size = cell.shape[1]
-    sigmoids = gates[:, : 3 * size].sigmoid_()
-    candidate = gates[:, 3 * size :].tanh_()
+    candidate = gates[:, 3 * size :].mul_(2)
+    gates.sigmoid_()
+    candidate.mul_(2).sub_(1)  # tanh(x) = 2 sigmoid(2x) - 1, several times faster than torch's tanh on a CPU
+    sigmoids = gates[:, : 3 * size]
     new_cell = torch.mul(sigmoids[:, size : 2 * size], cell, out=cell_out)
     new_cell.addcmul_(sigmoids[:, :size], candidate)
-    tanh_cell = torch.tanh(new_cell, out=candidate)
+    tanh_cell = torch.mul(new_cell, 2, out=candidate).sigmoid_().mul_(2).sub_(1)
     return torch.mul(sigmoids[:, 2 * size :], tanh_cell, out=hidden_out), new_cell

@@ -30,7 +30,7 @@ class WordHead:
         """``num_heavy`` symbols, learned from the first distributions seen, give the bound; only speed depends on it."""
         self._affine, self._symbols = weights.words, weights.symbols
         self._num_heavy = min(num_heavy, len(self._symbols))
-        self._mass = torch.zeros(len(self._symbols), dtype=torch.float64, device=self._symbols.device)
+        self._mass = torch.zeros(len(weights.words.bias), dtype=torch.float64, device=self._symbols.device)
         self._rows_seen = 0
         self._heavy: _Heavy | None = None
 
@@ -54,7 +54,7 @@ class WordHead:
     def log_normaliser_bounds(self, outputs: Tensor, symbols: Ints, logits: Floats) -> Floats:
         """A lower bound of each normaliser, from the heavy symbols and the symbol itself: (n,)."""
         if self._heavy is None:
-            return logits
+            return np.maximum(logits, -1e30)  # finite, for an impossible symbol
         heavy = torch.addmm(self._heavy.bias, padded_rows(outputs), self._heavy.weight)[: len(outputs)]
         bound = _floats(heavy.logsumexp(1).double())
         inside = self._heavy.contains[torch.from_numpy(symbols).to(outputs.device)].cpu().numpy()
@@ -62,14 +62,14 @@ class WordHead:
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         """log p of every symbol: float64 (n, V)."""
-        return self._affine(padded_rows(outputs))[: len(outputs)].double().log_softmax(1)
+        return self._affine(padded_rows(outputs))[: len(outputs), : len(self._symbols)].double().log_softmax(1)
 
     def _learn(self, exponentials: Tensor) -> None:
         self._mass += (exponentials / exponentials.sum(1, keepdim=True)).sum(0).double()
         self._rows_seen += len(exponentials)
         if self._rows_seen >= _ROWS_TO_LEARN_FROM and self._num_heavy < len(self._symbols):
             index = self._mass.topk(self._num_heavy).indices
-            contains = torch.zeros(len(self._symbols), dtype=torch.bool, device=index.device)
+            contains = torch.zeros(len(self._mass), dtype=torch.bool, device=index.device)
             contains[index] = True
             weight = self._affine.weight.index_select(1, index).contiguous()
             self._heavy = _Heavy(weight, self._affine.bias[index], contains)

@@ -1,0 +1,199 @@
+"""Reading symbol by symbol: the state of ``RNNG`` between two symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models.base import IncrementalState
+from treelm.models.rnng.search import stacks as at
+from treelm.models.rnng.search.beam import WAITS, Beam
+from treelm.models.rnng.search.interface import build_tree, products_in
+from treelm.models.rnng.search.rows import Bools, Floats, Ints
+from treelm.models.rnng.search.settings import Search
+from treelm.models.rnng.search.weights import SearchWeights
+from treelm.models.rnng.search.words import WordHead
+from treelm.models.rnng.validity import REDUCE
+from treelm.trees.transitions import Order
+from treelm.trees.tree import Tree
+
+_END_MARK = "▁"  # at the end of subwords that end a word
+
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BeamState(IncrementalState):
+    """The beam after some symbols of each sentence. It holds its own copy of the parameters, laid out for search."""
+
+    beam: Beam  # never changed: every step works on a copy
+    log_mass: Floats  # (n,) M_i
+    symbols: tuple[tuple[int, ...], ...]
+    symbol_log_probs: tuple[tuple[float, ...], ...]  # the same numbers as ``RNNG.score`` gives
+    words: tuple[tuple[str, ...], ...]  # complete ones
+
+    @property
+    def num_sentences(self) -> int:
+        """Sentences that are read side by side."""
+        return len(self.symbols)
+
+    @property
+    def num_symbols_read(self) -> tuple[int, ...]:
+        """Symbols read of each sentence."""
+        return tuple(map(len, self.symbols))
+
+    @property
+    def word_log_probs(self) -> list[Floats]:
+        """log p of each word given those before it, one array (n,) for every word read; nan where a sentence has fewer."""
+        rows = [self._of_words(index) for index in range(self.num_sentences)]
+        longest = max(map(len, rows), default=0)
+        table = np.full((longest, len(rows)), np.nan)
+        for index, row in enumerate(rows):
+            table[: len(row), index] = row
+        return list(table)
+
+    def _of_words(self, index: int) -> list[float]:
+        totals, total = list[float](), 0.0
+        for symbol, log_prob in zip(self.symbols[index], self.symbol_log_probs[index], strict=True):
+            total += log_prob
+            if self.beam.machine.weights.ends_word[symbol]:
+                totals.append(total)
+                total = 0.0
+        return totals
+
+
+def start_state(weights: SearchWeights, settings: Search, num_sentences: int) -> BeamState:
+    """The state before the first symbol."""
+    nothing: tuple[tuple[int, ...], ...] = ((),) * num_sentences
+    with torch.inference_mode(), products_in(settings.matmul):
+        beam = Beam(weights, settings, num_sentences, WordHead(weights, settings.heavy_words))
+    return BeamState(
+        beam=beam,
+        log_mass=np.zeros(num_sentences),
+        symbols=nothing,
+        symbol_log_probs=((),) * num_sentences,
+        words=((),) * num_sentences,
+    )
+
+
+def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vocabulary) -> BeamState:
+    """The state after one more symbol in each sentence, None for a sentence that waits."""
+    if len(symbols) != state.num_sentences:
+        found = f"{len(symbols)} symbols for {state.num_sentences} sentences"
+        raise InputError(found, remedy="give one for each, None for a sentence that waits")
+    beam = state.beam.copy()
+    read = np.array([WAITS if symbol is None else symbol for symbol in symbols])
+    with torch.inference_mode(), products_in(beam.settings.matmul):
+        log_mass = beam.read(read).log_mass
+    reads = read != WAITS
+    log_probs = _difference(log_mass, state.log_mass)
+    new = replace(
+        state,
+        beam=beam,
+        log_mass=np.where(reads, log_mass, state.log_mass),
+        symbols=_appended(state.symbols, read.tolist(), reads),
+        symbol_log_probs=_appended(state.symbol_log_probs, log_probs.tolist(), reads),
+    )
+    return replace(new, words=_spelled(new, reads, vocabulary))
+
+
+def with_words(state: BeamState, words: Sequence[str]) -> BeamState:
+    """The state with its last words as they were given, rather than as their symbols spell them."""
+    given = tuple((*before[:-1], word) for before, word in zip(state.words, words, strict=True))
+    return replace(state, words=given)
+
+
+def _difference(after: Floats, before: Floats) -> Floats:
+    """log p of a symbol; -inf once the beam is empty."""
+    alive = np.isfinite(after) & np.isfinite(before)
+    return np.where(alive, np.where(alive, after, 0.0) - np.where(alive, before, 0.0), -np.inf)
+
+
+def _appended(rows: tuple[tuple[Entry, ...], ...], entries: list[Entry], reads: Bools) -> tuple[tuple[Entry, ...], ...]:
+    return tuple((*row, entry) if goes else row for row, entry, goes in zip(rows, entries, reads.tolist(), strict=True))
+
+
+def _spelled(state: BeamState, reads: Bools, vocabulary: Vocabulary) -> tuple[tuple[str, ...], ...]:
+    ends_word = state.beam.machine.weights.ends_word
+    words = []
+    for before, symbols, goes in zip(state.words, state.symbols, reads.tolist(), strict=True):
+        ends = goes and ends_word[symbols[-1]]
+        words.append((*before, _spell(symbols[:-1], symbols[-1], ends_word, vocabulary)) if ends else before)
+    return tuple(words)
+
+
+def _spell(before: Sequence[int], last: int, ends_word: Bools, vocabulary: Vocabulary) -> str:
+    pieces = [last]
+    for symbol in reversed(before):
+        if ends_word[symbol]:
+            break
+        pieces.insert(0, symbol)
+    text = "".join(vocabulary.symbol(symbol) for symbol in pieces)
+    return text if ends_word.all() else text.removesuffix(_END_MARK)
+
+
+@torch.inference_mode()
+def next_log_probs(state: BeamState) -> Tensor:
+    """log p of every next symbol and, last, of the end: float64 (n, V + 1).
+
+    The search does not look at the next symbol: analyses wait to SHIFT it, each with its distribution, and
+    p(w) = sum over them of p(analysis, SHIFT) p(w | analysis) / exp(M). Sums are at most 1; what is missing is the
+    probability that the beam lost.
+    """
+    beam = state.beam.copy()
+    with products_in(beam.settings.matmul):
+        out = beam.next_symbol_log_mass()
+    alive = np.isfinite(state.log_mass)
+    out[torch.from_numpy(~alive)] = -torch.inf
+    shift = torch.from_numpy(np.where(alive, state.log_mass, 0.0)).to(out.device)
+    return out - shift[:, None]
+
+
+@torch.inference_mode()
+def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list[Tree]:
+    """The best analysis of each sentence as a tree over the words read so far.
+
+    Top-down, what is open is closed. In-order, where the last words may not have a constituent yet, the tree is the best
+    way to end here. Raises ``InputError`` before the first word, within a word, and where the beam is empty.
+    """
+    beam = state.beam.copy()
+    with products_in(beam.settings.matmul):
+        actions = _best_endings(beam) if order == "in-order" else _best_closed(beam)
+    trees = []
+    for index, words in enumerate(state.words):
+        if not state.symbols[index] or not beam.machine.weights.ends_word[state.symbols[index][-1]]:
+            found = f"sentence {index + 1} stands within a word" if state.symbols[index] else "no word was read"
+            raise InputError(found, remedy="read up to the end of a word")
+        if index not in actions:
+            raise InputError(f"the beam of sentence {index + 1} is empty", remedy="raise action_beam or word_beam")
+        ends_word = beam.machine.weights.ends_word[np.array(state.symbols[index])]
+        trees.append(build_tree(actions[index], ends_word, words, labels, order))
+    return trees
+
+
+def _best_closed(beam: Beam) -> dict[int, list[int]]:
+    analyses, found = beam.analyses, dict[int, list[int]]()
+    order: Ints = np.lexsort((-analyses.score, analyses.sentence))
+    for place in order.tolist():
+        sentence, num_open = int(analyses.sentence[place]), int(analyses.items[place, at.NUM_OPEN])
+        if sentence not in found:
+            actions = beam.machine.histories.actions(int(analyses.history[place]))
+            found[sentence] = [*actions, *[REDUCE] * num_open]
+    return found
+
+
+def _best_endings(beam: Beam) -> dict[int, list[int]]:
+    endings = beam.endings(np.ones(beam.num_sentences, np.bool_))
+    first = np.unique(endings.sentence, return_index=True)
+    return {
+        sentence: beam.machine.histories.actions(int(endings.history[place]))
+        for sentence, place in zip(*(part.tolist() for part in first), strict=True)
+    }

@@ -1,0 +1,103 @@
+"""What RNNG offers on top of the search: scores, trees, and their contracts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.rnng.plain import PlainRNNG
+from tests.models.rnng.worlds import Symbols, build_model
+from treelm.errors import InputError
+from treelm.models.rnng.network import RNNG
+from treelm.trees.transitions import to_actions
+
+WORDS = [["0+1+5", "7", "2+6"], ["5"], ["8", "1+9", "5", "5"]]
+VARIANTS: list[dict[str, Any]] = [
+    {"order": order, "composition": composition}
+    for order in ("top-down", "in-order")
+    for composition in ("lstm", "none", "attention")
+]
+
+
+def subword_model(**config: Any) -> RNNG:
+    model = build_model(Symbols(10, num_unfinished=3), 3, seed=4, max_open=4, max_consecutive=3, **config)
+    model.set_beam(action_beam=20, word_beam=5, fast_track=1)
+    return model
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_trees_are_over_the_words_and_have_the_models_probability(variant: dict[str, Any]) -> None:
+    model = subword_model(**variant)
+    plain = PlainRNNG(model)
+    for words, trees in zip(WORDS, model.parse_nbest(WORDS, 3), strict=True):
+        assert len({one.tree for one in trees}) == 3
+        assert [one.log_prob for one in trees] == sorted((one.log_prob for one in trees), reverse=True)
+        for one in trees:
+            assert one.tree.words() == words
+            actions = to_actions(one.tree, {label: i for i, label in enumerate(model.labels)}, model.config.order)
+            pieces = [list(map(int, word.split("+"))) for word in words]
+            lengths = iter([len(word) for word in pieces])
+            spelled = [a for action in actions for a in [action] * (next(lengths) if action == 0 else 1)]
+            with torch.no_grad():
+                log_prob = sum(plain.log_prob(spelled, [piece for word in pieces for piece in word]))
+            assert one.log_prob == pytest.approx(float(log_prob), abs=1e-9)
+
+
+def test_scores_have_one_entry_a_symbol_and_columns_one_a_word() -> None:
+    model = subword_model()
+    score = model.score(WORDS)[0]
+    assert score.word_of_symbol.tolist() == [0, 0, 0, 1, 2, 2]
+    assert len(score.log_probs) == 7
+    assert (score.log_probs <= 0).all()
+    assert score.is_lower_bound
+    assert {name: len(values) for name, values in score.columns.items()} == {
+        "entropy_bits": 3,
+        "open_nodes": 3,
+        "beam_loss_bits": 3,
+    }
+    assert (score.columns["entropy_bits"] <= np.log2(5)).all()
+    assert (score.columns["open_nodes"] >= 1).all()
+    assert (score.columns["beam_loss_bits"] >= 0).all()
+
+
+def test_a_wider_beam_loses_less() -> None:
+    model = subword_model()
+    totals = []
+    for width in (1, 4, 16, 64):
+        model.set_beam(action_beam=4 * width, word_beam=width, fast_track=1)
+        totals.append(sum(score.log_probs.sum() for score in model.score(WORDS)))
+    assert totals == sorted(totals)
+    assert totals[0] < totals[-1]
+
+
+def test_analyse_is_score_and_parse_at_once() -> None:
+    model = subword_model()
+    trees, scores = model.parse(WORDS), model.score(WORDS)
+    for analysis, tree, score in zip(model.analyse(WORDS), trees, scores, strict=True):
+        assert analysis.tree == tree
+        assert (analysis.score.log_probs == score.log_probs).all()
+
+
+def test_results_come_in_input_order_whatever_the_batch_size() -> None:
+    model = subword_model()
+    alone = [model.score([words])[0].log_probs.tolist() for words in WORDS]
+    assert [score.log_probs.tolist() for score in model.score(WORDS)] == alone
+
+
+def test_no_words_and_impossible_words_are_user_errors() -> None:
+    model = subword_model()
+    with pytest.raises(InputError, match="without words"):
+        model.score([["5"], []])
+    with torch.no_grad():
+        model.word_bias[5] = -np.inf
+    with pytest.raises(InputError, match="beam is empty after 1 symbols"):
+        model.parse([["7", "5"]])
+
+
+def test_the_precision_of_products_is_put_back() -> None:
+    before = torch.get_float32_matmul_precision()
+    subword_model().score(WORDS)
+    assert torch.get_float32_matmul_precision() == before

@@ -1,0 +1,131 @@
+"""Reading symbol by symbol gives what reading all at once gives, and states never change."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.rnng.search.oracle import enumerate_all, log_sum
+from tests.models.rnng.search.test_interface import VARIANTS, WORDS, subword_model
+from tests.models.rnng.worlds import Symbols, build_model
+from treelm.errors import InputError
+from treelm.models.rnng.search.settings import Search
+from treelm.trees.tree import Tree
+
+BIG = {"embedding_size": 32, "hidden_size": 32, "dtype": torch.float32}
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_word_by_word_equals_all_at_once_to_the_last_bit(variant: dict[str, Any]) -> None:
+    model = subword_model(**BIG, **variant)
+    for words, score in zip(WORDS, model.score(WORDS), strict=True):
+        state = model.start()
+        for word in words:
+            state = model.extend(state, [word])
+        assert list(state.symbol_log_probs[0]) == score.log_probs[:-1].tolist()
+        per_word = np.bincount(score.word_of_symbol, score.log_probs[:-1])
+        assert [float(values[0]) for values in state.word_log_probs] == pytest.approx(per_word.tolist(), abs=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_next_symbols_of_an_exhaustive_beam_equal_enumeration(variant: dict[str, Any]) -> None:
+    model = build_model(Symbols(3, num_unfinished=1), 2, seed=1, max_open=2, max_consecutive=2, **variant)
+    model.search = Search(action_beam=100_000, word_beam=100_000)
+    everything = enumerate_all(model, 2)
+    for prefix in [(), *((symbol,) for symbol in range(3))]:
+        state = model.start()
+        for symbol in prefix:
+            state = model.extend_symbols(state, [symbol])
+        mass = log_sum(everything.prefixes[prefix]) if prefix else 0.0
+        expected = [log_sum(everything.prefixes.get((*prefix, symbol), [])) - mass for symbol in range(3)]
+        expected.append(log_sum(everything.trees.get(prefix, {}).values()) - mass)
+        log_probs = model.next_word_log_probs(state)[0]
+        assert log_probs.tolist() == pytest.approx(expected, abs=1e-9)
+        assert float(log_probs.exp().sum()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_a_narrow_beam_gives_a_deficient_distribution(variant: dict[str, Any]) -> None:
+    model = subword_model(**variant)
+    state = model.start()
+    for word in WORDS[2]:
+        state = model.extend(state, [word])
+        total = float(model.next_word_log_probs(state).exp().sum())
+        assert 0.3 < total <= 1 + 1e-12
+
+
+def test_within_a_word_only_symbols_can_follow() -> None:
+    model = subword_model()
+    state = model.extend_symbols(model.start(), [1])
+    log_probs = model.next_word_log_probs(state)[0]
+    assert log_probs[-1] == -torch.inf
+    assert float(log_probs.exp().sum()) == pytest.approx(1.0)
+
+
+def test_extending_a_state_leaves_it_as_it_was() -> None:
+    model = subword_model()
+    state = model.extend(model.start(), ["5"])
+    before = model.next_word_log_probs(state)
+    first, again = model.extend(state, ["0+7"]), model.extend(state, ["0+7"])
+    other = model.extend(state, ["8"])
+    assert first.symbol_log_probs == again.symbol_log_probs
+    assert first.symbol_log_probs != other.symbol_log_probs
+    assert torch.equal(model.next_word_log_probs(state), before)
+    assert torch.equal(model.next_word_log_probs(first), model.next_word_log_probs(again))
+    assert state.words == (("5",),)
+
+
+def test_sentences_side_by_side_may_wait_for_each_other() -> None:
+    model = subword_model(**BIG)
+    state = model.start(3)
+    for symbols in itertools.zip_longest([0, 1, 5], [7], [None, 8, 1, 9]):
+        state = model.extend_symbols(state, symbols)
+    expected = [score.log_probs[:-1].tolist() for score in model.score([["0+1+5"], ["7"], ["8", "1+9"]])]
+    assert [list(row) for row in state.symbol_log_probs] == expected
+    assert state.words == (("015",), ("7",), ("8", "19"))
+    assert state.num_symbols_read == (3, 1, 3)
+    together = model.next_word_log_probs(state)
+    alone = model.next_word_log_probs(model.extend(model.start(), ["7"]))
+    assert torch.equal(together[1], alone[0])
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_partial_trees_are_over_the_words_as_they_were_given(variant: dict[str, Any]) -> None:
+    model = subword_model(**variant)
+    state = model.start(2)
+    for words in (["0+5", "8"], ["7", "1+1+6"]):
+        state = model.extend(state, words)
+    first, second = model.partial_trees(state)
+    assert isinstance(first, Tree)
+    assert first.words() == ["0+5", "7"]
+    assert second.words() == ["8", "1+1+6"]
+
+
+def test_no_tree_before_the_first_word_or_within_a_word() -> None:
+    model = subword_model()
+    with pytest.raises(InputError, match="no word was read"):
+        model.partial_trees(model.start())
+    with pytest.raises(InputError, match="within a word"):
+        model.partial_trees(model.extend_symbols(model.start(), [1]))
+
+
+def test_as_many_symbols_as_sentences() -> None:
+    model = subword_model()
+    with pytest.raises(InputError, match="1 symbols for 2 sentences"):
+        model.extend_symbols(model.start(2), [5])
+
+
+def test_an_impossible_symbol_empties_the_beam() -> None:
+    model = subword_model()
+    with torch.no_grad():
+        model.word_bias[5] = -torch.inf
+    state = model.extend(model.start(), ["5"])
+    state = model.extend(state, ["6"])
+    assert state.symbol_log_probs == ((-np.inf, -np.inf),)
+    assert (model.next_word_log_probs(state) == -torch.inf).all()
+    with pytest.raises(InputError, match="empty"):
+        model.partial_trees(state)
