@@ -26,6 +26,7 @@ from treelm.training.recipe import Recipe, load_recipe
 from treelm.training.run import load_run_recipe, train
 
 FIGURES = "figures.json"
+SWEEP = Path(__file__).with_name("som_ablations.toml")
 COLUMNS = ("perplexity_with_end", "p_accuracy_unforced", "p_prediction_accuracy_unforced", "binarised_unlabeled_f1")
 
 
@@ -33,7 +34,7 @@ COLUMNS = ("perplexity_with_end", "p_accuracy_unforced", "p_prediction_accuracy_
 class Arguments:
     """What to run."""
 
-    sweep: Path = Path(__file__).with_name("som_ablations.toml")
+    sweep: Path = SWEEP
     """File with a list of overrides for every row."""
     recipe: str = "som-demo"
     """Recipe that the rows change."""

@@ -12,6 +12,7 @@ from tests.models.rnng.worlds import Symbols
 from tests.models.som import worlds
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
+from treelm.evaluation.audit import audit
 from treelm.models.som.all_slots import AllSlots, all_slots_losses
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.decide import sample
@@ -139,7 +140,7 @@ def test_a_batch_equals_its_sentences_one_by_one() -> None:
     together = network.score(sentences)
     for sentence, score in zip(sentences, together, strict=True):
         alone = network.score([sentence])[0]
-        np.testing.assert_allclose(score.log_probs, alone.log_probs, atol=1e-10, rtol=0)
+        np.testing.assert_allclose(score.log_probs, alone.log_probs, atol=1e-8, rtol=0)
         np.testing.assert_array_equal(score.columns["depth"], alone.columns["depth"])
     assert sum(part.terms["word"].count for part in parts) == 3 + 7
 
@@ -151,16 +152,30 @@ def test_the_loss_of_words_in_evaluation_is_the_score() -> None:
     scores = network.score([[str(symbol) for symbol in batch.tokens[a:b]] for a, b in bounds])
     with torch.no_grad():
         losses = network.losses(batch)
-    assert sum(score.log_probs.sum() for score in scores) == pytest.approx(-losses.terms["word"].sum.item(), abs=1e-9)
+    assert sum(score.log_probs.sum() for score in scores) == pytest.approx(-losses.terms["word"].sum.item(), abs=1e-7)
     assert losses.terms["word"].count == losses.terms["parse_prediction"].count == 25 + 5
     assert losses.terms["parse"].count == 25
+
+
+def test_the_audit_passes_in_float32() -> None:
+    network = worlds.som(size=16).float()
+    report = audit(network, worlds.sentences((6, 9, 3)))
+    assert report.passed, report.as_text()
+
+
+def test_scores_follow_the_weights() -> None:
+    network = worlds.som().float()
+    before = network.score([["1", "2"]])[0].log_probs
+    with torch.no_grad():
+        network.output_bias[1] += 1.0
+    assert (network.score([["1", "2"]])[0].log_probs != before).all()
 
 
 def test_what_follows_changes_no_score() -> None:
     network = worlds.som()
     one, two = ["1", "2", "3", "4", "5", "0"], ["1", "2", "3", "0", "7", "7", "2"]
     left, right = network.score([one, two])
-    np.testing.assert_allclose(left.log_probs[:3], right.log_probs[:3], atol=1e-12, rtol=0)
+    np.testing.assert_allclose(left.log_probs[:3], right.log_probs[:3], atol=1e-8, rtol=0)
     assert abs(left.log_probs[3] - right.log_probs[3]) > 1e-6
 
 
@@ -170,7 +185,7 @@ def test_a_prefix_read_alone_predicts_as_the_whole_sentence_does_there() -> None
     full = network.score([sentence])[0].log_probs
     for length in range(1, 9):
         prefix = network.score([sentence[:length]])[0].log_probs
-        np.testing.assert_allclose(prefix[:-1], full[:length], atol=1e-10, rtol=0)
+        np.testing.assert_allclose(prefix[:-1], full[:length], atol=1e-8, rtol=0)
 
 
 @pytest.mark.parametrize("variant", VARIANTS[:6], ids=str)
@@ -188,8 +203,8 @@ def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
     end = network.next_word_log_probs(state)[:, -1]
     for row, score in enumerate(scores):
         is_first = np.append(True, np.diff(score.word_of_symbol) > 0)
-        np.testing.assert_allclose(found[row], score.log_probs[:-1][is_first], atol=1e-10, rtol=0)
-        assert end[row].item() == pytest.approx(score.log_probs[-1], abs=1e-10)
+        np.testing.assert_allclose(found[row], score.log_probs[:-1][is_first], atol=1e-8, rtol=0)
+        assert end[row].item() == pytest.approx(score.log_probs[-1], abs=1e-8)
     assert [str(t) for t in network.partial_trees(state)] == [str(t) for t in network.parse(sentences)]
 
 
@@ -218,7 +233,7 @@ def test_probabilities_of_all_short_sentences_and_their_continuations_sum_to_one
     total = start[-1].item()  # the empty sentence
     total += sum(np.exp(log_probs.sum()) for log_probs in first.values())
     total += sum(np.exp(score.log_probs[:-1].sum()) for score in scores)  # two words, then anything
-    assert total == pytest.approx(1.0, abs=1e-12)
+    assert total == pytest.approx(1.0, abs=1e-8)
 
 
 def test_wrong_number_of_words_and_trees_before_words_are_refused() -> None:

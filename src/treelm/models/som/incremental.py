@@ -1,9 +1,11 @@
-"""Reading word by word: the memory as one state that is never changed in place."""
+"""Reading word by word: the memory as one state that is never changed in place.
+
+The network is in evaluation mode here: ``SOM.exact``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,8 +48,7 @@ def start(som: SOM, num_sentences: int) -> SOMState:
     """The state after the sentence boundary."""
     num_slots, size = som.config.num_slots, som.config.size
     symbol = torch.full((num_sentences,), som.boundary, device=som.embedding.device)
-    with _without_dropout(som):
-        inputs = som.embed(symbol)
+    inputs = som.embed(symbol)
     zeros = inputs.new_zeros(num_sentences, num_slots + 1, size)
     candidates = zeros[:, 1:].clone()
     candidates[:, -1] = inputs
@@ -76,10 +77,9 @@ def extend(som: SOM, state: SOMState, words: Sequence[str]) -> SOMState:
         for word, before in zip(words, state.words, strict=True)
     ]
     reader = _Reader(som, state)
-    with _without_dropout(som):
-        for position in range(max(map(len, symbols), default=0)):
-            rows = [row for row, written in enumerate(symbols) if position < len(written)]
-            reader.step(rows, [int(symbols[row][position]) for row in rows])
+    for position in range(max(map(len, symbols), default=0)):
+        rows = [row for row, written in enumerate(symbols) if position < len(written)]
+        reader.step(rows, [int(symbols[row][position]) for row in rows])
     return SOMState(
         words=tuple((*before, word) for before, word in zip(state.words, words, strict=True)),
         word_of_symbol=tuple(
@@ -170,13 +170,3 @@ class _Reader:
     def _best(self, scores: Tensor, index: Tensor, slots: Tensor, num_rows: int) -> list[int]:
         best: list[int] = slot_log_probs(scores, index, slots, num_rows, self.som.config.num_slots).argmax(1).tolist()
         return best
-
-
-@contextmanager
-def _without_dropout(som: SOM) -> Iterator[None]:
-    was_training = som.training
-    som.eval()
-    try:
-        yield
-    finally:
-        som.train(was_training)

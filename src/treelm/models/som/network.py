@@ -30,6 +30,7 @@ from treelm.models.som.symbols import WrittenSentences, write_sentences
 from treelm.trees.tree import Tree
 
 IntArray = NDArray[np.int64]
+DECIMALS = 9  # of scores in nats: far above the noise of float64, far below anything that matters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,7 @@ class SOM(SyntacticLM):
         self.prediction_cell = Cell(segments) if config.prediction_network else None
         self.prediction = PredictionScorer(size) if config.prediction_network else None
         self.dropout = nn.Dropout(config.dropout)
+        self._exact: tuple[tuple[tuple[int, int], ...], SOM] | None = None
 
     @property
     def config(self) -> SOMConfig:
@@ -267,6 +269,20 @@ class SOM(SyntacticLM):
     def _tensor(self, values: IntArray) -> Tensor:
         return torch.from_numpy(values).to(self.embedding.device)
 
+    def exact(self) -> SOM:
+        """This network with float64 weights, in evaluation mode, kept until the weights change.
+
+        Scores are computed with it and rounded to ``DECIMALS``, so that they do not depend on batch-mates or on what
+        follows: the last bits of float32 would, and could even tip a decision.
+        """
+        versions = tuple((parameter.data_ptr(), parameter._version) for parameter in self.parameters())
+        if self._exact is None or self._exact[0] != versions:
+            with torch.random.fork_rng(devices=[]):
+                copy = SOM(self.config, vocabulary=self.vocabulary, labels=self.labels)
+            copy.to(self.embedding.device, torch.float64).load_state_dict(self.state_dict())
+            self._exact = versions, copy.eval().requires_grad_(False)
+        return self._exact[1]
+
     # The interface of all systems.
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
@@ -281,8 +297,9 @@ class SOM(SyntacticLM):
         """Scores and trees of one reading. Raises ``InputError`` for a sentence without words."""
         if not sentences:
             return []
-        written, reading = self._read_words(sentences)
-        log_probs = self.symbol_log_probs(written.batch, reading).cpu().numpy()
+        exact = self.exact()
+        written, reading = exact._read_words(sentences)
+        log_probs = exact.symbol_log_probs(written.batch, reading).cpu().numpy().round(DECIMALS)
         row_of = np.argsort(reading.layout.sentences)
         return [
             self._analysis(words, written.word_of_symbol(number), reading, log_probs, int(row_of[number]))
@@ -312,33 +329,28 @@ class SOM(SyntacticLM):
 
     @torch.no_grad()
     def _read_words(self, sentences: Sequence[Sequence[str]]) -> tuple[WrittenSentences, Reading]:
-        """Read sentences without trees, greedily and without dropout."""
+        """Read sentences without trees, greedily; for a network in evaluation mode."""
         written = write_sentences(sentences, self.vocabulary)
         layout = lay_out(written.batch.token_offsets)
         nothing = pad(np.zeros_like(written.batch.tokens), written.batch.token_offsets, first=0, last=0)
-        was_training = self.training
-        self.eval()
-        try:
-            oracle = DynamicOracle(nothing[layout.sentences], self.config.num_slots)
-            return written, self._read(written.batch, layout, oracle, greedy, None)
-        finally:
-            self.train(was_training)
+        oracle = DynamicOracle(nothing[layout.sentences], self.config.num_slots)
+        return written, self._read(written.batch, layout, oracle, greedy, None)
 
     def start(self, num_sentences: int = 1) -> incremental.SOMState:
         """The state before the first word."""
-        return incremental.start(self, num_sentences)
+        return incremental.start(self.exact(), num_sentences)
 
     def extend(self, state: IncrementalState, words: Sequence[str]) -> incremental.SOMState:
         """The state after one more word in each sentence. Raises ``InputError`` for another number of words."""
         assert isinstance(state, incremental.SOMState)
-        return incremental.extend(self, state, words)
+        return incremental.extend(self.exact(), state, words)
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         assert isinstance(state, incremental.SOMState)
-        logits = functional.linear(state.hidden, self.embedding, self.output_bias)
-        return logits.double().log_softmax(1)
+        exact = self.exact()
+        return functional.linear(state.hidden, exact.embedding, exact.output_bias).log_softmax(1)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The tree of the decisions so far, what is open closed. Raises ``InputError`` before the first word."""
