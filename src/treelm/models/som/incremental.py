@@ -6,7 +6,7 @@ The network is in evaluation mode here: ``SOM.exact``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,6 @@ from treelm.models.base import IncrementalState
 from treelm.models.som.cells import CellWeights, apply_cell
 from treelm.models.som.scorers import slot_log_probs
 from treelm.models.som.structure import decoded_spans, word_tree
-from treelm.models.som.symbols import write_word
 from treelm.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 class SOMState(IncrementalState):
     """The memory of n sentences after some words. Vectors of empty slots are never read."""
 
-    words: tuple[tuple[str, ...], ...]
-    word_of_symbol: tuple[tuple[int, ...], ...]
+    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their symbols
+    symbols: tuple[tuple[int, ...], ...]
     decisions: tuple[tuple[int, ...], ...]  # theta of every position so far
     memory: Tensor  # (n, N, D)
     candidates: Tensor  # (n, N, D)
@@ -41,6 +40,11 @@ class SOMState(IncrementalState):
     def num_sentences(self) -> int:
         """Sentences that are read side by side."""
         return len(self.words)
+
+    @property
+    def num_symbols_read(self) -> tuple[int, ...]:
+        """Symbols that each sentence has read."""
+        return tuple(map(len, self.symbols))
 
 
 @torch.no_grad()
@@ -57,7 +61,7 @@ def start(som: SOM, num_sentences: int) -> SOMState:
         hidden = apply_cell(som.prediction_cell.weights(), torch.zeros_like(inputs), inputs)
     return SOMState(
         words=((),) * num_sentences,
-        word_of_symbol=((),) * num_sentences,
+        symbols=((),) * num_sentences,
         decisions=((num_slots,),) * num_sentences,
         memory=zeros[:, 1:],
         candidates=candidates,
@@ -67,24 +71,22 @@ def start(som: SOM, num_sentences: int) -> SOMState:
 
 
 @torch.no_grad()
-def extend(som: SOM, state: SOMState, words: Sequence[str]) -> SOMState:
-    """The state after one more word in each sentence, symbol by symbol."""
-    if len(words) != state.num_sentences:
-        found = f"{len(words)} words for {state.num_sentences} sentences"
-        raise InputError(found, remedy="give one word for each sentence")
-    symbols = [
-        write_word(word, som.vocabulary, sentence_initial=not before)
-        for word, before in zip(words, state.words, strict=True)
-    ]
+def extend_symbols(som: SOM, state: SOMState, symbols: Sequence[int | None]) -> SOMState:
+    """The state after one more symbol in each sentence, or none where there is None."""
+    if len(symbols) != state.num_sentences:
+        found = f"{len(symbols)} symbols for {state.num_sentences} sentences"
+        raise InputError(found, remedy="give one symbol, or None, for each sentence")
     reader = _Reader(som, state)
-    for position in range(max(map(len, symbols), default=0)):
-        rows = [row for row, written in enumerate(symbols) if position < len(written)]
-        reader.step(rows, [int(symbols[row][position]) for row in rows])
+    read = [(row, symbol) for row, symbol in enumerate(symbols) if symbol is not None]
+    if read:
+        reader.step([row for row, _ in read], [symbol for _, symbol in read])
+    words, all_symbols = list(state.words), list(state.symbols)
+    for row, symbol in read:
+        words[row] = _spell(som, words[row], all_symbols[row], symbol)
+        all_symbols[row] = (*all_symbols[row], symbol)
     return SOMState(
-        words=tuple((*before, word) for before, word in zip(state.words, words, strict=True)),
-        word_of_symbol=tuple(
-            before + (len(state.words[row]),) * len(symbols[row]) for row, before in enumerate(state.word_of_symbol)
-        ),
+        words=tuple(words),
+        symbols=tuple(all_symbols),
         decisions=tuple(map(tuple, reader.decisions)),
         memory=reader.memory,
         candidates=reader.candidates,
@@ -93,14 +95,29 @@ def extend(som: SOM, state: SOMState, words: Sequence[str]) -> SOMState:
     )
 
 
+def with_words(state: SOMState, words: Sequence[str]) -> SOMState:
+    """The same state, whose last words are called as they were given."""
+    renamed = tuple((*before[:-1], word) for before, word in zip(state.words, words, strict=True))
+    return replace(state, words=renamed)
+
+
+def _spell(som: SOM, words: tuple[str, ...], before: tuple[int, ...], symbol: int) -> tuple[str, ...]:
+    text = som.vocabulary.symbol(symbol)
+    if before and not som.vocabulary.ends_word[before[-1]]:
+        return (*words[:-1], words[-1] + text)
+    return (*words, text)
+
+
 def partial_trees(som: SOM, state: SOMState) -> list[Tree]:
     """The trees of the decisions so far."""
     if any(not words for words in state.words):
         raise InputError("no words have been read", remedy="extend the state first")
-    return [
-        word_tree(words, decoded_spans(decisions, som.config.num_slots), np.array(word_of_symbol))
-        for words, decisions, word_of_symbol in zip(state.words, state.decisions, state.word_of_symbol, strict=True)
-    ]
+    ends_word = som.vocabulary.ends_word
+    trees = []
+    for words, decisions, symbols in zip(state.words, state.decisions, state.symbols, strict=True):
+        word_of_symbol = np.concatenate([[0], np.cumsum(ends_word[list(symbols[:-1])], dtype=np.int64)])
+        trees.append(word_tree(words, decoded_spans(decisions, som.config.num_slots), word_of_symbol))
+    return trees
 
 
 class _Reader:

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.som import incremental
@@ -340,19 +341,29 @@ class SOM(SyntacticLM):
         """The state before the first word."""
         return incremental.start(self.exact(), num_sentences)
 
+    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> incremental.SOMState:
+        """The state after one more symbol in each sentence; None for a sentence that waits."""
+        return incremental.extend_symbols(self.exact(), _own(state), symbols)
+
     def extend(self, state: IncrementalState, words: Sequence[str]) -> incremental.SOMState:
         """The state after one more word in each sentence. Raises ``InputError`` for another number of words."""
-        assert isinstance(state, incremental.SOMState)
-        return incremental.extend(self.exact(), state, words)
+        if len(words) != state.num_sentences:
+            found = f"{len(words)} words for {state.num_sentences} sentences"
+            raise InputError(found, remedy="give one word for each sentence")
+        return incremental.with_words(_own(super().extend(state, words)), words)
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence."""
-        assert isinstance(state, incremental.SOMState)
         exact = self.exact()
-        return functional.linear(state.hidden, exact.embedding, exact.output_bias).log_softmax(1)
+        return functional.linear(_own(state).hidden, exact.embedding, exact.output_bias).log_softmax(1)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The tree of the decisions so far, what is open closed. Raises ``InputError`` before the first word."""
-        assert isinstance(state, incremental.SOMState)
-        return incremental.partial_trees(self, state)
+        return incremental.partial_trees(self, _own(state))
+
+
+def _own(state: IncrementalState) -> incremental.SOMState:
+    if not isinstance(state, incremental.SOMState):
+        raise InputError("a state of another system", remedy="use a state that this model's start() began")
+    return state
