@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     from treelm.inference.loading import load
 
     lm = load(options.run)
-    report = audit(lm, _sentences(options), seed=options.seed, enumerate_all=getattr(lm, "probability_mass", None))
+    report = audit(lm, _sentences(options), seed=options.seed, enumerate_all=lm.probability_mass)
     print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
     return 0 if report.passed else 1
 

@@ -28,7 +28,8 @@ PARTIAL = 8  # what the innermost open nonterminal holds so far (see Constituent
 VECTOR = 9  # the item's vector (see Constituents)
 PRODUCT = 10  # row of W_hh h, -1 while nothing was pushed on top
 DEPTH = 11  # number of pushes on the way from the initial item
-NUM_COLUMNS = 12
+NUM_ACTIONS = 12  # of the analysis whose action pushed this row
+NUM_COLUMNS = 13
 
 
 class Stacks:
@@ -65,7 +66,8 @@ class Stacks:
 
     def items(self, rows: Ints) -> Ints:
         """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
-        return self._items.all[rows]
+        items: Ints = self._items.all[rows]
+        return items
 
     def column(self, rows: Ints, column: int) -> Ints:
         """One integer of some rows: (n,)."""
