@@ -38,6 +38,7 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
     system: ClassVar[str]  # its name in recipes and run folders
+    predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers; subclasses build the network from their own config."""
