@@ -92,7 +92,8 @@ class Stacks:
             [rows.reserve(num_padded, len(below)) for rows in group] for group in (self._hidden, self._cell)
         )
         for block in blocks(num_padded):
-            self._push_block(*(column[block] for column in columns), inputs, hidden=hidden, cell=cell, block=block)
+            under, products, vectors = (column[block] for column in columns)
+            self._push_block(under, products, vectors, inputs, hidden=hidden, cell=cell, block=block)
         return self._items.append(items), hidden[-1]
 
     def _push_block(
@@ -115,9 +116,9 @@ class Stacks:
             return
         index, first = padded(needed), len(self._products[0])
         for affine, hidden, products in zip(self._weights.hidden, self._hidden, self._products, strict=True):
-            rows = products.reserve(len(index), len(needed))
+            made = products.reserve(len(index), len(needed))
             for block in blocks(len(index)):
-                affine(hidden.get(index[block]), out=rows[block])
+                affine(hidden.get(index[block]), out=made[block])
         self._items.all[needed, PRODUCT] = np.arange(first, first + len(needed))
 
     def reachable(self, tops: Ints) -> Bools:
