@@ -74,7 +74,7 @@ class Rows:
         """Room for ``num_rows`` rows that the caller writes, of which the first ``used`` are kept."""
         start, end = self._length, self._length + num_rows
         if end > self._data.shape[0]:
-            grown = self._data.new_empty((max(end, 2 * self._data.shape[0]), self._data.shape[1]))
+            grown = self._data.new_empty((max(end, self._data.shape[0] * 5 // 4), self._data.shape[1]))
             grown[:start] = self._data[:start]
             self._data = grown
         self._length = end if used is None else start + used
