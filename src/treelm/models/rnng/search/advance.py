@@ -75,10 +75,12 @@ class Advance:
 
     def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
+        limit = self._settings.max_rows
         while len(analyses):
             analyses = self._step(analyses)
-            if len(self._machine.stacks) > self._settings.max_rows:
+            if len(self._machine.stacks) > limit:
                 analyses, waiting = self._collect(analyses, waiting)
+                limit = max(limit, 2 * len(self._machine.stacks))
         return joined(self._found), waiting
 
     def _collect(self, analyses: Analyses, waiting: Analyses) -> tuple[Analyses, Analyses]:

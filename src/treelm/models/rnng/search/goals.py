@@ -94,17 +94,25 @@ class _Bounded:
         everything = np.arange(len(self._candidates))
         if len(everything) <= _FEW:
             return self._compute(everything)
-        upper = self._with_logit - self._head.log_normaliser_bounds(self._outputs, self._symbols, self._logits) + SLACK
-        of_all = np.full(len(self._scores), -np.inf)
-        of_all[self._candidates] = upper
-        few = nth_best(layout.pad(of_all), self._fast_track + 2)[self._sentence]
-        floor = floor[self._sentence]
-        likely = (upper > floor) & ((upper >= few) | (upper > least_other[self._sentence]))
+        upper, floor = np.full(len(everything), np.inf), floor[self._sentence]
+        likely = upper > floor
+        for rough in (True, False):
+            self._lower(upper, np.flatnonzero(likely), rough=rough)
+            of_all = np.full(len(self._scores), -np.inf)
+            of_all[self._candidates] = upper
+            few = nth_best(layout.pad(of_all), self._fast_track + 2)[self._sentence]
+            likely = (upper > floor) & ((upper >= few) | (upper > least_other[self._sentence]))
         self._compute(np.flatnonzero(likely))
         if self._fast_track:
             found = nth_best(layout.pad(self._scores), self._fast_track)[self._sentence]
             self._compute(np.flatnonzero((upper > np.maximum(floor, found)) & ~likely))
         return None
+
+    def _lower(self, upper: Floats, places: Ints, *, rough: bool) -> None:
+        """Better bounds of some scores."""
+        outputs = self._outputs if len(places) == len(upper) else self._outputs[places]
+        bounds = self._head.log_normaliser_bounds(outputs, self._symbols[places], self._logits[places], rough=rough)
+        upper[places] = self._with_logit[places] - bounds + SLACK
 
     def _compute(self, places: Ints) -> None:
         if len(places) == 0:

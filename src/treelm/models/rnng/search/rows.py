@@ -20,11 +20,13 @@ Bools = NDArray[np.bool_]
 
 BLOCK = 256  # rows of one matrix product; with what is done to them before and after, they fit into a core's cache
 
+_SIZES = (0, 8, 16, 32, 64, 128, 192, BLOCK)
+
 
 def rounded(num_rows: int) -> int:
     """Row counts are rounded up before a matrix product: oneDNN builds and caches one kernel for every shape."""
-    step = 8 if num_rows <= 64 else 32
-    return -(-num_rows // step) * step
+    whole = num_rows // BLOCK * BLOCK
+    return whole + next(size for size in _SIZES if size >= num_rows - whole)
 
 
 def blocks(num_rows: int, size: int = BLOCK) -> Iterator[slice]:
@@ -74,7 +76,7 @@ class Rows:
         """Room for ``num_rows`` rows that the caller writes, of which the first ``used`` are kept."""
         start, end = self._length, self._length + num_rows
         if end > self._data.shape[0]:
-            grown = self._data.new_empty((max(end, 2 * self._data.shape[0]), self._data.shape[1]))
+            grown = self._data.new_empty((max(end, self._data.shape[0] * 5 // 4), self._data.shape[1]))
             grown[:start] = self._data[:start]
             self._data = grown
         self._length = end if used is None else start + used

@@ -32,8 +32,8 @@ class Search:
     """Words whose logits bound the normaliser of p(word) from below; speed only."""
     share: bool = True
     """Compose equal constituents of different analyses once; speed only."""
-    max_rows: int = 1 << 16
-    """Stack items after which a long word's search drops those out of reach; memory only."""
+    max_rows: int = 1 << 11
+    """Stack items after which search drops those out of reach, even within a word; memory only."""
     matmul: Literal["highest", "high", "medium"] = "medium"
     """``torch.set_float32_matmul_precision`` while searching; "medium" lets oneDNN do float32 products."""
 

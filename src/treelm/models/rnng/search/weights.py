@@ -104,8 +104,8 @@ class SearchWeights:
             deeper=tuple(Affine.of(lstm.weight_input) for lstm in layers[1:]),
             hidden=tuple(Affine.of(lstm.weight_hidden, lstm.bias) for lstm in layers),
             output=_affine(model.output),
-            actions=Affine.of(_widened(model.action_head.weight, size), _widened(model.action_head.bias, size)),
-            words=Affine.of(_widened(model.word_embedding, size), _widened(model.word_bias, size, -torch.inf)),
+            actions=Affine.of(widened(model.action_head.weight, size), widened(model.action_head.bias, size)),
+            words=Affine.of(widened(model.word_embedding, size), widened(model.word_bias, size, -torch.inf)),
             composition=composition,
             composed=None if isinstance(composition, NoComposition) else _affine(composition.output),
             forward_hidden=recurrent[0] if recurrent else None,
@@ -138,7 +138,7 @@ def _affine(layer: nn.Linear) -> Affine:
 _LEAST_PRODUCT = 512  # of the sizes of a weight
 
 
-def _widened(parameter: Tensor, size: int, padding: float = 0.0) -> Tensor:
+def widened(parameter: Tensor, size: int, padding: float = 0.0) -> Tensor:
     """A weight or bias with rows of padding, so that even 8 rows times it are a product that torch takes for large.
 
     Torch hands products of at most 4096 multiplications to another library, whose sums round differently: a row would

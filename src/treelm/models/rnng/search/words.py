@@ -8,20 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.rnng.search.rows import Floats, Ints, blocks, padded_rows
-from treelm.models.rnng.search.weights import Affine, SearchWeights
+from treelm.models.rnng.search.rows import Bools, Floats, Ints, blocks, padded_rows
+from treelm.models.rnng.search.weights import Affine, SearchWeights, widened
 
 SLACK = 1e-4  # nats that rounding may take from a bound
-_ROWS_TO_LEARN_FROM = 64
+_ROWS_TO_LEARN_FROM = 512
 _BLOCK = 64  # rows of logits of all symbols that are held at a time
 
 
 class _Heavy(NamedTuple):
-    """The symbols that carry most probability."""
+    """Symbols that carry most probability."""
 
-    weight: Tensor  # (E, heavy)
-    bias: Tensor
-    contains: Tensor  # (V,) bool
+    affine: Affine
+    contains: Bools  # (V,)
 
 
 class WordHead:
@@ -33,7 +32,7 @@ class WordHead:
         self._num_heavy = min(num_heavy, len(self._symbols))
         self._mass = torch.zeros(len(weights.words.bias), dtype=torch.float64, device=self._symbols.device)
         self._rows_seen = 0
-        self._heavy: _Heavy | None = None
+        self._heavy: list[_Heavy] = []  # few symbols, then all heavy ones
 
     def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
         """The logit of one symbol for each output: (n,)."""
@@ -50,20 +49,24 @@ class WordHead:
         logits = self._affine(padded_rows(outputs))[: len(outputs)]
         highest = logits.amax(1, keepdim=True)
         exponentials = logits.sub_(highest).exp_()
-        if self._heavy is None:
+        if not self._heavy:
             self._learn(exponentials)
         sums = exponentials.sum(1, dtype=torch.float64)
         return _floats(sums.log() + highest[:, 0].double())
 
-    def log_normaliser_bounds(self, outputs: Tensor, symbols: Ints, logits: Floats) -> Floats:
-        """A lower bound of each normaliser, from the heavy symbols and the symbol itself: (n,)."""
-        if self._heavy is None:
+    def log_normaliser_bounds(
+        self, outputs: Tensor, symbols: Ints, logits: Floats, *, rough: bool = False
+    ) -> Floats:
+        """A lower bound of each normaliser, from the heavy symbols and the symbol itself: (n,).
+
+        A ``rough`` one takes few of the heavy symbols, and an eighth of the time.
+        """
+        if not self._heavy or len(outputs) == 0:
             return np.maximum(logits, -1e30)  # finite, for an impossible symbol
-        affine = Affine(self._heavy.weight, self._heavy.bias)
+        affine, contains = self._heavy[0 if rough else -1]
         parts = [affine(padded_rows(outputs[block])).logsumexp(1) for block in blocks(len(outputs))]
         bound = _floats(torch.cat(parts)[: len(outputs)].double())
-        inside = self._heavy.contains[torch.from_numpy(symbols).to(outputs.device)].cpu().numpy()
-        return np.where(inside, bound, np.logaddexp(bound, logits))
+        return np.where(contains[symbols], bound, np.logaddexp(bound, logits))
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         """log p of every symbol: float64 (n, V)."""
@@ -74,10 +77,15 @@ class WordHead:
         self._rows_seen += len(exponentials)
         if self._rows_seen >= _ROWS_TO_LEARN_FROM and self._num_heavy < len(self._symbols):
             index = self._mass.topk(self._num_heavy).indices
-            contains = torch.zeros(len(self._mass), dtype=torch.bool, device=index.device)
-            contains[index] = True
-            weight = self._affine.weight.index_select(1, index).contiguous()
-            self._heavy = _Heavy(weight, self._affine.bias[index], contains)
+            self._heavy = [self._heavy_symbols(index[:size]) for size in (-(-len(index) // 8), len(index))]
+
+    def _heavy_symbols(self, index: Tensor) -> _Heavy:
+        """In tiny models with impossible symbols besides (see ``weights.widened``)."""
+        contains = np.zeros(len(self._mass), np.bool_)
+        contains[index.cpu().numpy()] = True
+        size = self._symbols.shape[1]
+        weight = widened(self._affine.weight.T.index_select(0, index), size)
+        return _Heavy(Affine.of(weight, widened(self._affine.bias[index], size, -torch.inf)), contains)
 
 
 def _floats(values: Tensor) -> Floats:
