@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> int:
 def _sentences(options: Arguments) -> list[tuple[str, ...]]:
     from treelm.corpora.catalog import corpus_entry
 
+    if options.num_sentences < 1:
+        raise InputError(f"num_sentences = {options.num_sentences}", remedy="give 1 or more")
     path = options.file or str(corpus_entry("gum-open").locate("dev")[0])
     skipped: list[InputError] = []
     words = (sentence.words for sentence in read_input(path, options, skipped) if len(sentence.words) <= 20)
