@@ -15,6 +15,7 @@ RECIPE = """\
 [data]
 corpus = "gum-open"
 max_sentences = 200
+unknown_labels = "drop"
 [model]
 system = "rnng"
 embedding_size = 16
@@ -42,7 +43,7 @@ def run(command: list[str], folder: Path) -> str:
     environment = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
     environment |= {"HOME": str(folder), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 

@@ -22,7 +22,7 @@ class MemoryGrid:
     spans: tuple[tuple[tuple[int, int] | None, ...], ...]  # [position][slot]; None where the slot is empty
 
     def as_text(self) -> str:
-        """One column a word, one row a slot, the root's on top; below, decisions. Empty slots are left out."""
+        """A column for each word, a row for each slot, the root on top; below, decisions. Without unused slots."""
         num_slots = len(self.spans[0])
         used = [slot for slot in range(num_slots) if any(column[slot] for column in self.spans)]
         rows = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.models.layers.levels import Schedule, schedule
+from treelm.models.layers.levels import Schedule, schedule, starts
 from treelm.models.som.layout import Layout
 
 IntArray = NDArray[np.int64]
@@ -124,13 +124,14 @@ class PredictionGraph:
     """What the prediction network computes (Eq. 5-6): node i is pcell(first[i], second[i]).
 
     Writing slot theta renews one prefix state, the state after the slots N - 1 .. theta; the others stay. So a position
-    costs one prefix state and one prediction. Here the bank starts with a zero vector, then the memory's bank.
+    costs one prediction and at most one prefix state. Where the slot chosen for prediction is the one that is written
+    next, the prediction *is* the next prefix state. The bank starts with a zero vector, then the memory's bank.
     """
 
     first: IntArray
     second: IntArray
-    offsets: IntArray  # of levels: prefix states by slot from the top, and all predictions last
-    num_predictions: int
+    offsets: IntArray  # of levels: a node's level is the number of slots above its own
+    predictions: IntArray  # (P,) the bank's number of each position's prediction
 
 
 def prediction_graph(graph: MemoryGraph, layout: Layout, choices: IntArray, num_slots: int) -> PredictionGraph:
@@ -138,20 +139,32 @@ def prediction_graph(graph: MemoryGraph, layout: Layout, choices: IntArray, num_
     parents, prefixes = _prefixes(graph, layout, num_slots)
     wanted = np.take_along_axis(prefixes, choices[:, None] + 1, 1)[:, 0]
     values = np.take_along_axis(graph.candidates, choices[:, None], 1)[:, 0]
-    events = _needed(parents, wanted)
-    levels = num_slots - 1 - graph.decisions[events]
-    events = events[np.argsort(levels, kind="stable")]
-    number = np.zeros(len(parents) + 1, np.int64)  # number[NONE], the last, is the zero vector's
+    events, sharing, shared = _events(graph, layout, choices, _needed(parents, wanted))
+    slots = np.concatenate([graph.decisions[events], choices])
+    order = np.argsort(-slots, kind="stable")
     num_leaves = 1 + len(graph.decisions) + len(graph.first)
-    number[events] = num_leaves + np.arange(len(events))
-    counts = np.bincount(levels) if len(levels) else np.zeros(0, np.int64)
-    ends = np.cumsum(counts)
+    position = np.empty_like(order)
+    position[order] = num_leaves + np.arange(len(order))
+    predictions = position[len(events) :]
+    number = np.zeros(len(parents) + 1, np.int64)  # of prefix states; number[NONE], the last, is the zero vector's
+    number[events] = position[: len(events)]
+    number[sharing] = predictions[shared]
     return PredictionGraph(
-        first=np.concatenate([number[parents[events]], number[wanted]]),
-        second=1 + np.concatenate([graph.written[events], values]),
-        offsets=np.concatenate([[0], ends, [len(events) + len(choices)]]),
-        num_predictions=len(choices),
+        first=np.concatenate([number[parents[events]], number[wanted]])[order],
+        second=1 + np.concatenate([graph.written[events], values])[order],
+        offsets=starts(np.bincount(num_slots - 1 - slots)),
+        predictions=predictions,
     )
+
+
+def _events(
+    graph: MemoryGraph, layout: Layout, choices: IntArray, needed: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Positions that need a prefix state of their own; those that share one; and whose prediction these share."""
+    num_first = int(layout.num_alive[0])  # needed positions have one before
+    before = layout.previous()[needed - num_first]
+    is_shared = choices[before] == graph.decisions[needed]
+    return needed[~is_shared], needed[is_shared], before[is_shared]
 
 
 def _prefixes(graph: MemoryGraph, layout: Layout, num_slots: int) -> tuple[IntArray, IntArray]:

@@ -258,7 +258,7 @@ class SOM(SyntacticLM):
         sweep = SweepPlan(self._tensor(plan.first), self._tensor(plan.second), plan.offsets.tolist())
         tape = self._fresh_tape(leaves, len(plan.first))
         swept = sweep_cell(leaves, self.prediction_cell.weights(), sweep, tape=tape)
-        return swept[len(swept) - plan.num_predictions :]
+        return swept.index_select(0, self._tensor(plan.predictions))
 
     def _inputs(self, batch: SentenceBatch, layout: Layout) -> IntArray:
         return layout.pack(pad(batch.tokens, batch.token_offsets, first=self.boundary, last=self.boundary))
