@@ -67,4 +67,4 @@ def _show(run: Path) -> None:
     console.print(evaluation_table(run, recipe))
     for drawing in parsed_sentences(run, recipe, SENTENCES):
         console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)
-    console.print(what_next(run), markup=False, highlight=False)
+    console.print(what_next(run), markup=False, highlight=False, soft_wrap=True)
