@@ -46,7 +46,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _aligned(num_columns: int) -> int:
-    """As many columns or a few more, so that every row starts at a multiple of 64 bytes: MKL needs half the time then."""
+    """So many columns or a few more: where rows start at multiples of 64 bytes, MKL may need half the time."""
     return -(-num_columns // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
 
