@@ -155,3 +155,26 @@ def test_bounds_follow_the_order_of_actions(tmp_path: Path) -> None:
         found[order] = resolve_bounds(recipe.model, prepared_split(recipe.data, "train")).config
     assert found["top-down"].max_consecutive != found["in-order"].max_consecutive
     assert math.isclose(found["top-down"].max_open, found["in-order"].max_open, abs_tol=1)
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("vocabulary.min_count=2", "vocabulary: min_count = 2 now"),
+        ("data.max_sentences=3", "data: max_sentences = 3 now"),
+    ],
+)
+def test_changed_data_or_vocabulary_settings_are_refused_on_resume(tmp_path: Path, override: str, found: str) -> None:
+    path = write_treebank(tmp_path)
+    train(load_recipe(path, ["training.max_steps=2"]), tmp_path / "run", on_terminal=False)
+    with pytest.raises(InputError, match=rf"recipe\.toml: {found}, but the run was started with"):
+        load_run_recipe(tmp_path / "run", (override,))
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_plain_text_for_a_system_of_trees_is_named_before_a_run_begins(tmp_path: Path, split: str) -> None:
+    (tmp_path / "plain.txt").write_text("no trees here\n")
+    recipe = load_recipe(write_treebank(tmp_path), [f"data.{split}=plain.txt"])
+    with pytest.raises(InputError, match=r"plain\.txt:1: a sentence without a tree"):
+        train(recipe, tmp_path / "run", on_terminal=False)
+    assert not (tmp_path / "run").exists()

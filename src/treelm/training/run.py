@@ -16,11 +16,13 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models import system_class
 from treelm.models.base import SyntacticLM
+from treelm.models.configs import to_plain
 from treelm.models.storage import VOCABULARY, load_model
 from treelm.training.loop import fit
 from treelm.training.progress import show_progress
 from treelm.training.randomness import seed_everything
 from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, load_recipe, save_recipe
+from treelm.training.state import check_unchanged
 
 _DEV_BATCH_SIZE, _DEV_ACTIONS = 64, 26_000  # whatever the batches of training: the loss is the same
 _logger = logging.getLogger(__name__)
@@ -61,11 +63,20 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
 
 
 def load_run_recipe(run_directory: Path | str, overrides: tuple[str, ...] = ()) -> Recipe:
-    """The recipe of a run; raises ``InputError`` when the folder holds no run."""
+    """The recipe of a run, for resuming it.
+
+    Raises ``InputError`` when the folder holds no run, and for an override of what its data or vocabulary were made by.
+    """
     path = Path(run_directory) / FILE_NAME
     if not path.exists():
         raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
-    return load_recipe(path, overrides)
+    recipe = load_recipe(path, overrides)
+    if overrides:
+        kept = load_recipe(path)
+        for section in ("data", "vocabulary"):  # model and training are compared with the checkpoint
+            saved, present = (to_plain(getattr(one, section)) for one in (kept, recipe))
+            check_unchanged(saved, present, what=section, where=str(path))
+    return recipe
 
 
 def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
@@ -112,6 +123,9 @@ def _check_bounds(model: ModelConfig, corpus: PreparedCorpus | None) -> None:
     config = model.config
     if corpus is None or not hasattr(config, "max_open"):
         return
+    if not corpus.has_trees:
+        remedy = "train this system on brackets or CoNLL-U"
+        raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
     needed = corpus.bounds(config.order)
     for name, values in (("max_open", needed.max_open), ("max_consecutive", needed.max_consecutive)):
         beyond = values > getattr(config, name)
