@@ -67,13 +67,15 @@ def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant:
                 assert [one.actions for one in result.derivations] == [actions for _, _, actions in finished]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("sizes", [(40, 4), (41, 5), (1001, 27)], ids=str)
 @pytest.mark.parametrize("beams", [(6, 3, 1), (30, 5, 2)], ids=str)
 def test_neighbours_and_later_words_do_not_matter_to_the_last_bit(
-    dtype: torch.dtype, beams: tuple[int, int, int]
+    sizes: tuple[int, int], beams: tuple[int, int, int]
 ) -> None:
+    num_symbols, num_labels = sizes
+    dimensions = {"embedding_size": 32, "hidden_size": 48}
     model = build_model(
-        Symbols(40), 4, seed=6, max_open=5, max_consecutive=3, dtype=dtype, embedding_size=32, hidden_size=32
+        Symbols(num_symbols), num_labels, seed=6, max_open=5, max_consecutive=3, dtype=torch.float32, **dimensions
     )
     widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
     alone = [run(model, [symbols], **widths, heavy_words=6)[0] for symbols in SENTENCES]

@@ -82,7 +82,7 @@ def test_analyse_is_score_and_parse_at_once() -> None:
 
 
 def test_results_come_in_input_order_whatever_the_batch_size() -> None:
-    model = subword_model()
+    model = subword_model(embedding_size=32, hidden_size=32)
     alone = [model.score([words])[0].log_probs.tolist() for words in WORDS]
     assert [score.log_probs.tolist() for score in model.score(WORDS)] == alone
 

@@ -22,13 +22,10 @@ class Histories:
         """One more action after each history; returns the new histories."""
         return self._rows.append(np.stack([previous, actions], 1))
 
-    def actions(self, history: int) -> list[int]:
-        """All actions, first to last."""
-        rows, found = self._rows.all, []
-        while history >= 0:
-            found.append(int(rows[history, ACTION]))
-            history = int(rows[history, PREVIOUS])
-        return found[::-1]
+    def actions(self, histories: Ints) -> list[list[int]]:
+        """All actions of each history, first to last."""
+        rows: list[list[int]] = self._rows.all.tolist()
+        return [_walk(rows, history) for history in histories.tolist()]
 
     def keep(self, histories: Ints) -> Ints:
         """Drop what these do not need; returns the new number of every old row."""
@@ -52,3 +49,11 @@ class Histories:
         new = Histories()
         new._rows = self._rows.copy()
         return new
+
+
+def _walk(rows: list[list[int]], history: int) -> list[int]:
+    found = []
+    while history >= 0:
+        history, action = rows[history]
+        found.append(action)
+    return found[::-1]

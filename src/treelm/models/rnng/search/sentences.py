@@ -86,10 +86,10 @@ def _begin(weights: SearchWeights, head: WordHead, settings: Search, lengths: In
 
 
 def _end(beam: Beam | ParticleFilter, endings: Endings, results: list[SentenceResult]) -> None:
+    actions = beam.machine.histories.actions(endings.history)
     for index in np.unique(endings.sentence).tolist():
-        own = np.flatnonzero(endings.sentence == index)
         results[index].log_prob = float(endings.log_mass[index])
         results[index].derivations = [
-            Derivation(actions=tuple(beam.machine.histories.actions(int(history))), log_prob=float(score))
-            for history, score in zip(endings.history[own], endings.score[own], strict=True)
+            Derivation(actions=tuple(actions[place]), log_prob=float(endings.score[place]))
+            for place in np.flatnonzero(endings.sentence == index).tolist()
         ]

@@ -184,19 +184,16 @@ def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list
 
 def _best_closed(beam: Beam) -> dict[int, list[int]]:
     analyses, found = beam.analyses, dict[int, list[int]]()
+    actions = beam.machine.histories.actions(analyses.history)
     order: Ints = np.lexsort((-analyses.score, analyses.sentence))
     for place in order.tolist():
-        sentence, num_open = int(analyses.sentence[place]), int(analyses.items[place, at.NUM_OPEN])
-        if sentence not in found:
-            actions = beam.machine.histories.actions(int(analyses.history[place]))
-            found[sentence] = [*actions, *[REDUCE] * num_open]
+        num_open = int(analyses.items[place, at.NUM_OPEN])
+        found.setdefault(int(analyses.sentence[place]), [*actions[place], *[REDUCE] * num_open])
     return found
 
 
 def _best_endings(beam: Beam) -> dict[int, list[int]]:
     endings = beam.endings(np.ones(beam.num_sentences, np.bool_))
-    first = np.unique(endings.sentence, return_index=True)
-    return {
-        sentence: beam.machine.histories.actions(int(endings.history[place]))
-        for sentence, place in zip(*(part.tolist() for part in first), strict=True)
-    }
+    sentences, first = np.unique(endings.sentence, return_index=True)
+    actions = beam.machine.histories.actions(endings.history[first])
+    return dict(zip(sentences.tolist(), actions, strict=True))

@@ -74,7 +74,7 @@ class SearchWeights:
     deeper: tuple[Affine, ...]  # from the hidden state of the layer below, for layers 1, 2, ...; no bias
     hidden: tuple[Affine, ...]  # W_hh h + b of every layer
     output: Affine  # E from H, before its ReLU
-    actions: Affine  # in tiny models with columns of zeros after the A of the actions
+    actions: Affine  # with some columns of zeros after the A of the actions
     words: Affine  # in tiny models with impossible symbols after the V
     composition: Composition
     composed: Affine | None  # the composition's output layer
@@ -104,7 +104,7 @@ class SearchWeights:
             deeper=tuple(Affine.of(lstm.weight_input) for lstm in layers[1:]),
             hidden=tuple(Affine.of(lstm.weight_hidden, lstm.bias) for lstm in layers),
             output=_affine(model.output),
-            actions=Affine.of(widened(model.action_head.weight, size), widened(model.action_head.bias, size)),
+            actions=_action_head(model.action_head),
             words=Affine.of(widened(model.word_embedding, size), widened(model.word_bias, size, -torch.inf)),
             composition=composition,
             composed=None if isinstance(composition, NoComposition) else _affine(composition.output),
@@ -138,16 +138,22 @@ def _affine(layer: nn.Linear) -> Affine:
 _LEAST_PRODUCT = 512  # of the sizes of a weight
 
 
-def widened(parameter: Tensor, size: int, padding: float = 0.0) -> Tensor:
-    """A weight or bias with rows of padding, so that even 8 rows times it are a product that torch takes for large.
+def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int = 1) -> Tensor:
+    """A weight or bias with rows of padding, so that a row of a product does not depend on how many others there are.
 
-    Torch hands products of at most 4096 multiplications to another library, whose sums round differently: a row would
-    depend on how many others there are. The least number of rows is 8 (see ``rows.rounded``). Only tiny models need it.
+    Torch hands products of at most 4096 multiplications to another library, whose sums round differently; the least
+    number of rows is 8 (see ``rows.rounded``). So tiny models need it, and few outputs that fill no whole cache line.
     """
-    missing = max(_LEAST_PRODUCT // size + 1 - len(parameter), 0)
+    wanted = max(len(parameter), _LEAST_PRODUCT // size + 1)
+    missing = wanted + -wanted % multiple - len(parameter)
     if missing == 0:
         return parameter
     return torch.cat([parameter, parameter.new_full((missing, *parameter.shape[1:]), padding)])
+
+
+def _action_head(layer: nn.Linear) -> Affine:
+    size = layer.in_features
+    return Affine.of(widened(layer.weight, size, multiple=16), widened(layer.bias, size, multiple=16))
 
 
 def lstm_cell_(
