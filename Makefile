@@ -22,7 +22,7 @@ lint: install
 	$(BIN)/lint-imports
 
 unit: install
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 install: $(INSTALLED)
 

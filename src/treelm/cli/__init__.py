@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from treelm.errors import InputError
 
 VERBS = {
     "demo": "train a small RNNG on the packaged treebank and show what it can do",
@@ -64,14 +69,37 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
     try:
         if verb not in VERBS:
             raise InputError(f"no verb {verb!r}", remedy=f"choose from: {', '.join(VERBS)}")
-        return int(import_module(f"treelm.cli.{verb}").main(arguments) or 0)
+        code = int(import_module(f"treelm.cli.{verb}").main(arguments) or 0)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a full disk or a closed pipe still gets an answer
+        return code
     except InputError as error:
         print(f"treelm {verb}: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except BrokenPipeError:
         # The reader of our output has gone (`treelm ... | head`): not an error, and nothing is left to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:
+        _drop_output()
+        print(f"treelm {verb}: {_describe(error)}", file=sys.stderr)
+        return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         print(f"treelm {verb}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def _drop_output() -> None:
+    """Send what standard output still holds nowhere, so that the interpreter does not fail on it at its end."""
+    if sys.stdout is None:
+        return
+    with suppress(OSError):  # a standard output without a file, as in a notebook
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _describe(error: OSError) -> InputError:
+    from treelm.errors import InputError
+
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    found = f"cannot be read or written ({error.strerror or error})"
+    return InputError(found, where=" -> ".join(names) or "input or output", remedy="check path, permissions and space")

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     from treelm.inference.loading import load
 
     lm = load(options.run)
-    report = audit(lm, _sentences(options), seed=options.seed, enumerate_all=getattr(lm, "probability_mass", None))
+    report = audit(lm, _sentences(options), seed=options.seed, enumerate_all=lm.probability_mass)
     print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
     return 0 if report.passed else 1
 
@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> int:
 def _sentences(options: Arguments) -> list[tuple[str, ...]]:
     from treelm.corpora.catalog import corpus_entry
 
+    if options.num_sentences < 1:
+        raise InputError(f"num_sentences = {options.num_sentences}", remedy="give 1 or more")
     path = options.file or str(corpus_entry("gum-open").locate("dev")[0])
     skipped: list[InputError] = []
     words = (sentence.words for sentence in read_input(path, options, skipped) if len(sentence.words) <= 20)

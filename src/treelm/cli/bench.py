@@ -32,8 +32,8 @@ class Arguments:
     Example: treelm bench rnng --batch-sizes 16 64 --json bench.json
     """
 
-    system: Annotated[tyro.conf.Positional[Literal["rnng"]], tyro.conf.arg()] = "rnng"
-    """What to measure."""
+    system: Annotated[tyro.conf.Positional[Literal["rnng", "som"]], tyro.conf.arg()] = "rnng"
+    """What to measure. For som: its forms against the naive one that computes all slots; only --json applies."""
     run: str = ""
     """Folder of a trained model for the search."""
     corpus: str = "gum-open"
@@ -61,6 +61,8 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "bench", arguments)
     from rich.console import Console
 
+    if options.system == "som":
+        return _compare_som(options)
     from treelm.figures.speed import speed_table
 
     beams = [_beam(text) for text in options.beams]
@@ -75,6 +77,21 @@ def main(arguments: list[str]) -> int:
         with open_output(options.json) as out:
             machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
             json.dump({"machine": machine, "training": training, "search": searches}, out, indent=2)
+    return 0
+
+
+def _compare_som(options: Arguments) -> int:
+    import torch
+
+    from treelm.training.som_benchmark import compare_forms, speed_rows
+
+    torch.set_num_threads(options.threads)
+    speeds = compare_forms()
+    for row in speed_rows(speeds):
+        print(*row, sep="\t")
+    if options.json:
+        with open_output(options.json) as out:
+            json.dump([asdict(speed) for speed in speeds], out, indent=2)
     return 0
 
 

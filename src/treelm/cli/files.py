@@ -54,6 +54,8 @@ def read_input(
 def open_output(path: str) -> Iterator[IO[str]]:
     """Standard output for ``-``; else a file that appears under its name only when it is complete."""
     if path == "-":
+        if sys.stdout is None:
+            raise InputError("standard output is closed", remedy="open it, or give --output FILE")
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout
         sys.stdout.flush()
@@ -61,6 +63,8 @@ def open_output(path: str) -> Iterator[IO[str]]:
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"no folder {target.parent}", remedy="make it first, or write to -")
+    if target.is_dir():
+        raise InputError("a folder", where=path, remedy="give the name of a file, or write to -")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8", newline="\n") as stream:

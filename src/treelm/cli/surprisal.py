@@ -14,7 +14,9 @@ class Arguments(InputOptions):
     """Surprisal in bits of every word of a file, as TSV: one row a word, one header line.
 
     Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, and what
-    --columns asks for. Text is one sentence a line, words apart by blanks.
+    --columns asks for. Text is one sentence a line, words apart by blanks. A word with a quotation mark is quoted, the
+    mark doubled, as R and pandas expect. NA is missing, but a word may be NA, null or None too. To keep such words: in
+    pandas, read_csv(f, sep="\\t", converters={"word": str}); in R, d$word[is.na(d$word)] <- "NA" after read.delim(f).
 
     Example: treelm surprisal runs/demo stimuli.txt --output stimuli.tsv
     """
@@ -41,7 +43,7 @@ def main(arguments: list[str]) -> int:
 def write_table(arguments: Arguments) -> int:
     """Score the file and write the table."""
     from treelm.inference.loading import load
-    from treelm.inference.surprisal import COLUMNS, Totals, score_sentences, table_rows
+    from treelm.inference.surprisal import COLUMNS, Totals, score_sentences, table_rows, tsv_row
 
     lm = load(arguments.run)
     skipped: list[InputError] = []
@@ -53,7 +55,7 @@ def write_table(arguments: Arguments) -> int:
         for scored in score_sentences(lm, sentences, batch_size=arguments.batch_size, skipped=collect):
             totals = totals.plus(scored)
             for row in table_rows(scored, extra=arguments.columns, with_end=arguments.end):
-                print(*row, sep="\t", file=out)
+                print(tsv_row(row), file=out)
     write_metadata(arguments.output, metadata(arguments, lm.system, asdict(totals), len(skipped)))
     return report_skipped(skipped)
 

@@ -66,6 +66,8 @@ def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
     if not isinstance(source, str | Path):
         yield source if isinstance(source, gzip.GzipFile) else _unpacked(source)
     elif str(source) == STDIN:
+        if sys.stdin is None:
+            raise InputError("standard input is closed", where=name_of(source), remedy="open it, or give a file")
         yield _unpacked(sys.stdin.buffer)
     else:
         try:

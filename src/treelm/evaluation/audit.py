@@ -12,7 +12,7 @@ import torch
 
 from treelm.errors import InputError
 from treelm.evaluation.audit_differences import Change, compare_prefix, next_symbol_changes, word_changes
-from treelm.models.base import SyntacticLM
+from treelm.models.base import ProbabilityMass, SyntacticLM
 
 Sentences = Sequence[Sequence[str]]
 Outcome = Literal["passed", "failed", "skipped"]
@@ -64,17 +64,6 @@ def _finite(figure: float | None) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbabilityMass:
-    """What an exhaustive enumeration of a tiny model finds: probability of all finished (tree, sentence) pairs up to a
-    length, and of all derivations that are longer or not finished."""
-
-    finished: float
-    unfinished: float
-    num_pairs: int
-    description: str  # such as "sentences of up to 3 words over 4 symbols"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Tolerances:
     """Largest deviations that pass. Invariance is exact by default: searches that prune can amplify any change."""
 
@@ -91,7 +80,7 @@ def audit(
     seed: int = 1,
     num_cuts: int = 3,
     tolerances: Tolerances | None = None,
-    enumerate_all: Callable[[], ProbabilityMass] | None = None,
+    enumerate_all: Callable[[], ProbabilityMass | None] | None = None,
 ) -> AuditReport:
     """Check causality, normalisation, batch invariance, and that word by word and all at once give the same numbers.
 
@@ -166,13 +155,13 @@ def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: f
     return _judge("normalisation", changes, tolerance, "probability", explanation)
 
 
-def check_enumeration(enumerate_all: Callable[[], ProbabilityMass] | None, *, tolerance: float = 1e-6) -> Check:
+def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None, *, tolerance: float = 1e-6) -> Check:
     """Whether all (tree, sentence) pairs up to a length and the unfinished mass have probability 1 together."""
     explanation = "the model is a distribution over trees and sentences only if everything together has probability 1"
-    if enumerate_all is None:
+    mass = enumerate_all() if enumerate_all else None
+    if mass is None:
         reason = "this model offers no enumeration (only tiny vocabularies can)"
         return _skipped("enumeration", reason, tolerance, "probability", explanation)
-    mass = enumerate_all()
     deviation = abs(mass.finished + mass.unfinished - 1)
     finding = (
         f"{mass.num_pairs} pairs ({mass.description}) have {mass.finished:.9g}, unfinished ones {mass.unfinished:.9g}"

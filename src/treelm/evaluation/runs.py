@@ -63,7 +63,7 @@ def judge(
         system=lm.system,
         split=split,
         scores=[analysis.score for _, analysis in kept],
-        labels=lm.labels,
+        labels=lm.labels if lm.predicts_labels else (),
         num_skipped=len(skipped or ()),
         notes=notes,
         protocols=protocols,

@@ -34,6 +34,8 @@ def in_batches(
     batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected and paired with None,
     without it the error is raised, naming the sentence.
     """
+    if batch_size < 1:
+        raise InputError(f"batch_size = {batch_size}", remedy="give 1 or more")
     for group in batched(sentences, batch_size * window):
         order = sorted(range(len(group)), key=lambda i: len(group[i].words))
         results: dict[int, Result | None] = {}

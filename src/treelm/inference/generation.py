@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -9,6 +10,8 @@ import torch
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.trees.tree import Tree
+
+_COLDEST = 1e-3
 
 
 def generate(
@@ -19,11 +22,21 @@ def generate(
     A sentence that has not ended after ``max_words`` words is cut there. Temperature divides the log probabilities; 1
     samples from the model itself.
     """
-    if temperature <= 0:
-        raise InputError(f"temperature {temperature}", remedy="give a number above 0")
+    _check(num_sentences, seed, max_words, temperature)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(num_sentences):
         yield _sample(lm, generator, max_words, temperature)
+
+
+def _check(num_sentences: int, seed: int, max_words: int, temperature: float) -> None:
+    if num_sentences < 0:
+        raise InputError(f"num_sentences = {num_sentences}", remedy="give 0 or more")
+    if max_words < 1:
+        raise InputError(f"max_words = {max_words}", remedy="give 1 or more")
+    if not 0 <= seed < 2**63:
+        raise InputError(f"seed = {seed}", remedy="give a whole number of at least 0 and below 2^63")
+    if not _COLDEST <= temperature < math.inf:  # colder, and the largest score would overflow
+        raise InputError(f"temperature = {temperature}", remedy=f"give a finite number of at least {_COLDEST}")
 
 
 def _sample(

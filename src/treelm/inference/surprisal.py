@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ COLUMNS = (
     "char_end",
 )
 END_OF_SENTENCE = "</s>"
+_QUOTE = '"'
+_SPECIAL = re.compile(r'["\t\r\n]')
 MISSING = "NA"  # what R and pandas both read as missing
 
 
@@ -76,6 +79,14 @@ def table_rows(
         bits = f"{scored.surprisal.end_surprisal_bits:.6f}"
         blanks = (MISSING,) * (2 + len(extra))
         yield (scored.sentence.identifier, str(number), END_OF_SENTENCE, bits, "0", MISSING, "1", *blanks)
+
+
+def tsv_row(cells: Iterable[str]) -> str:
+    """A line of the table, without its end. A cell with a quotation mark is quoted, and the mark doubled.
+
+    That is how R and pandas read by default: to both, a lone ``"`` would open a cell that goes on over the next rows.
+    """
+    return "\t".join(f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _SPECIAL.search(cell) else cell for cell in cells)
 
 
 def _cells(word: WordSurprisal) -> tuple[str, ...]:

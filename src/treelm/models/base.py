@@ -13,11 +13,11 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.hub import Pretrained
-from treelm.models.scores import Analysis, Loss, Losses, SentenceScore
+from treelm.models.scores import Analysis, Loss, Losses, ProbabilityMass, SentenceScore
 from treelm.models.surprisal import SentenceSurprisal, sentence_surprisal
 from treelm.trees.tree import Tree
 
-__all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "SentenceScore", "SyntacticLM"]
+__all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
 
 
 class IncrementalState(ABC):
@@ -38,6 +38,7 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
     system: ClassVar[str]  # its name in recipes and run folders
+    predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers; subclasses build the network from their own config."""
@@ -78,13 +79,17 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         pairs = zip(self.score(sentences), self.parse(sentences), strict=True)
         return [Analysis(score=score, tree=tree) for score, tree in pairs]
 
+    def probability_mass(self) -> ProbabilityMass | None:
+        """The mass of everything, enumerated, which is 1 together; None where there is too much, or no enumeration."""
+        return None
+
     @abstractmethod
     def start(self, num_sentences: int = 1) -> IncrementalState:
         """The state before the first word."""
 
     @abstractmethod
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
-        """The state after one more symbol in each sentence; None for a sentence that waits. ``state`` stays as it is."""
+        """The state after one more symbol in each sentence; None for a sentence that waits. Changes nothing."""
 
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
         """The state after one more word in each sentence, symbol by symbol."""

@@ -50,3 +50,17 @@ class Analysis:
 
     score: SentenceScore
     tree: Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbabilityMass:
+    """What listing everything that a tiny model can say adds up to; together it must be 1.
+
+    ``finished`` is the probability of all (tree, sentence) pairs up to a length, ``unfinished`` that of all derivations
+    that are longer or not at their end.
+    """
+
+    finished: float
+    unfinished: float
+    num_pairs: int
+    description: str  # such as "sentences of up to 3 words over 4 symbols"

@@ -226,7 +226,7 @@ def test_a_batch_without_trees_is_refused() -> None:
 def test_a_word_that_a_bracket_splits_is_refused() -> None:
     vocabulary = Symbols(9, 3)
     for order in ("top-down", "in-order"):
-        with pytest.raises(InputError, match=r"trees.ptb:1"):
+        with pytest.raises(InputError, match=r"trees.ptb:1: a bracket stands between"):
             build_model(vocabulary, order=order).losses(as_batch([(0, [1, (1, [8])])], vocabulary))
 
 

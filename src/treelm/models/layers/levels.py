@@ -29,10 +29,6 @@ class Schedule:
         """Number of sequential steps."""
         return len(self.offsets) - 1
 
-    def level_counts(self, nodes: IntArray) -> IntArray:
-        """Offsets, by level, of some of the nodes when these stand in schedule order: (levels + 1,)."""
-        return np.searchsorted(np.sort(self.position[nodes]), self.offsets)
-
 
 def schedule(predecessors: IntArray) -> Schedule:
     """The earliest schedule of a graph: row i of ``predecessors`` (nodes, width) is what node i waits for, -1 none."""

@@ -17,7 +17,7 @@ _precision: ContextVar[MatmulPrecision] = ContextVar("matmul_precision", default
 
 @contextmanager
 def matmul_precision(precision: MatmulPrecision) -> Iterator[None]:
-    """Within this context, layers that use this module multiply with operands rounded to bf16, or as they are.
+    """Within this context, layers that use this module multiply as they are, or with operands and result in bf16.
 
     Products are accumulated in fp32. Gradients follow the precision of their forward pass.
     """

@@ -10,6 +10,7 @@ from torch import Tensor
 from treelm.models.layers.precision import add_outer, multiply_into, operand
 
 CHUNK_ROWS = 512
+ALIGNED_COLUMNS = 16
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -20,15 +21,17 @@ class _SummedCrossEntropy(torch.autograd.Function):
         d_hidden, d_weight, d_bias = torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)
         total = hidden.new_zeros((), dtype=torch.float64)
         multiplied = operand(weight)
-        buffer = hidden.new_empty(min(CHUNK_ROWS, len(hidden)), len(weight))
+        buffer = hidden.new_empty(min(CHUNK_ROWS, len(hidden)), _aligned(len(weight)))
         for start in range(0, len(hidden), CHUNK_ROWS):
             rows = slice(start, start + CHUNK_ROWS)
             wanted = targets[rows, None]
             logits = buffer[: len(wanted)]
-            multiply_into(logits, hidden[rows], multiplied.T, bias=bias)
+            multiply_into(logits[:, : len(weight)], hidden[rows], multiplied.T, bias=bias)
+            logits[:, len(weight) :] = -torch.inf
             probabilities, losses = _softmax_into(logits, wanted)
             total += losses.sum(dtype=torch.float64)
-            d_logits = probabilities.scatter_add_(1, wanted, probabilities.new_full(wanted.shape, -1.0))
+            probabilities.scatter_add_(1, wanted, probabilities.new_full(wanted.shape, -1.0))
+            d_logits = probabilities[:, : len(weight)]
             multiply_into(d_hidden[rows], d_logits, multiplied)
             add_outer(d_weight, d_logits, hidden[rows], dtype=multiplied.dtype)
             d_bias += d_logits.sum(0)
@@ -40,6 +43,11 @@ class _SummedCrossEntropy(torch.autograd.Function):
         (scale,) = gradients
         d_hidden, d_weight, d_bias = (saved * scale.to(saved.dtype) for saved in ctx.saved_tensors)
         return d_hidden, d_weight, d_bias, None
+
+
+def _aligned(num_columns: int) -> int:
+    """As many columns or a few more, so that every row starts at a multiple of 64 bytes: MKL needs half the time then."""
+    return -(-num_columns // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
 
 def _softmax_into(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,9 @@ from torch import nn
 
 from treelm.models.layers.lstm import LSTMWeights
 
+EMBEDDING_DEVIATION = 0.3
+"""Initial standard deviation of word, label and action vectors. Training starts slower with 1.0 and with 0.1."""
+
 
 class LSTMComposition(nn.Module):
     """e = ReLU(W drop([f; b]) + b): a bidirectional LSTM over the label and the children (Dyer et al. 2016, Sec. 3.4).
@@ -43,7 +46,7 @@ class AttentionComposition(nn.Module):
         self.gate = nn.Linear(2 * embedding_size, embedding_size)
         self.output = nn.Linear(embedding_size, embedding_size)
         for table in (self.label_query, self.label_vector):
-            nn.init.normal_(table)
+            nn.init.normal_(table, std=EMBEDDING_DEVIATION)
 
 
 class NoComposition(nn.Module):
@@ -53,7 +56,7 @@ class NoComposition(nn.Module):
         """Build for vectors of size E."""
         super().__init__()
         self.reduce_embedding = nn.Parameter(torch.empty(embedding_size))
-        nn.init.normal_(self.reduce_embedding)
+        nn.init.normal_(self.reduce_embedding, std=EMBEDDING_DEVIATION)
 
 
 Composition = LSTMComposition | AttentionComposition | NoComposition

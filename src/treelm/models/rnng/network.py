@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import Analysis, IncrementalState, Loss, Losses, ProbabilityMass, SentenceScore, SyntacticLM
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.lstm_sweep import sweep_lstm
@@ -22,9 +22,16 @@ from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.rnng.attention_sweep import Dropped, attention_outputs
 from treelm.models.rnng.compose_sweep import compose
-from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
+from treelm.models.rnng.composition import (
+    EMBEDDING_DEVIATION,
+    AttentionComposition,
+    Composition,
+    LSTMComposition,
+    NoComposition,
+)
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.plan import BatchPlan, plan_batch
+from treelm.models.rnng.search.enumeration import enumerate_mass
 from treelm.models.rnng.search.interface import (
     EncodedSentence,
     ScoredTree,
@@ -74,7 +81,7 @@ class RNNG(SyntacticLM):
         self.action_head = nn.Linear(embedding_size, self.num_actions)
         self.composition = self._build_composition()
         for table in (self.word_embedding, self.label_embedding, self.initial_embedding):
-            nn.init.normal_(table)
+            nn.init.normal_(table, std=EMBEDDING_DEVIATION)
 
     def _build_composition(self) -> Composition:
         if self.config.composition == "lstm":
@@ -199,7 +206,7 @@ class RNNG(SyntacticLM):
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol given the symbols before it: lower bounds, by beam search."""
         encoded, results = self._search(sentences)
-        return [sentence_score(*pair) for pair in zip(encoded, results, strict=True)]
+        return [sentence_score(*pair, self.search) for pair in zip(encoded, results, strict=True)]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` when a search found none."""
@@ -214,7 +221,7 @@ class RNNG(SyntacticLM):
         """Scores and best trees, from one search."""
         encoded, results = self._search(sentences)
         return [
-            Analysis(score=sentence_score(*pair), tree=self._trees(*pair, 1)[0].tree)
+            Analysis(score=sentence_score(*pair, self.search), tree=self._trees(*pair, 1)[0].tree)
             for pair in zip(encoded, results, strict=True)
         ]
 
@@ -226,6 +233,10 @@ class RNNG(SyntacticLM):
 
     def _trees(self, sentence: EncodedSentence, result: SentenceResult, num_trees: int) -> list[ScoredTree]:
         return scored_trees(sentence, result, self.vocabulary, self.labels, self.config.order)[:num_trees]
+
+    def probability_mass(self) -> ProbabilityMass | None:
+        """The mass of all trees over up to two symbols and of all that needs more; None unless the model is tiny."""
+        return enumerate_mass(SearchWeights.of(self))
 
     def start(self, num_sentences: int = 1) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""

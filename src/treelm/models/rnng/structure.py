@@ -165,8 +165,12 @@ def require_valid(config: RNNGConfig, derivations: Derivations, names: Sequence[
 
 def _invalid_tree(config: RNNGConfig, derivations: Derivations, context: int, names: Sequence[str]) -> InputError:
     state = derivations.state
-    if derivations.actions[context] < FIRST_NT:
-        found, remedy = f"action {context} builds no tree", "prepare the corpus again from bracketed trees"
+    # In-order, what a bracket cuts off from a word gives two nonterminals after the same left corner.
+    has_no_corner = config.order == "in-order" and state.top[context] == OPEN
+    if state.in_word[context] or has_no_corner:
+        found, remedy = "a bracket stands between the symbols of a word", "brackets may only stand around whole words"
+    elif derivations.actions[context] < FIRST_NT:
+        found, remedy = "the actions build no tree", "prepare the corpus again from bracketed trees"
     elif state.num_open[context] >= config.max_open:
         found = f"more than {config.max_open} open nonterminals"
         remedy = "raise max_open in [model] or leave this tree out"

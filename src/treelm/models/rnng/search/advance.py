@@ -9,7 +9,7 @@ import numpy as np
 from treelm.models.rnng.search.analyses import Analyses
 from treelm.models.rnng.search.goals import Goal
 from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.rows import Floats, Ints, renumbered
+from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.rnng.search.selection import Layout, best, nth_best
 from treelm.models.rnng.search.settings import Search
 
@@ -33,8 +33,12 @@ class Arrivals:
 
     def take(self, index: Ints) -> Arrivals:
         """The arrivals at ``index``."""
-        arrays = (self.sentence[index], self.score[index], self.top[index], self.history[index])
-        return Arrivals(**dict(zip(("sentence", "score", "top", "history"), arrays, strict=True)))
+        return Arrivals(
+            sentence=self.sentence[index],
+            score=self.score[index],
+            top=self.top[index],
+            history=self.history[index],
+        )
 
     def ranked(self) -> Arrivals:
         """Ordered by sentence, then by score; equals in their own order."""
@@ -66,7 +70,8 @@ class Advance:
     @property
     def _floor(self) -> Floats:
         """What an arrival must beat, by sentence."""
-        return self._best.min(1)
+        floor: Floats = self._best.min(1)
+        return floor
 
     def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
@@ -79,7 +84,7 @@ class Advance:
         return joined(self._found), waiting
 
     def _collect(self, analyses: Analyses, waiting: Analyses) -> tuple[Analyses, Analyses]:
-        groups = [analyses, waiting, *self._found]
+        groups: list[Analyses | Arrivals] = [analyses, waiting, *self._found]
         rows, histories = self._machine.collect([one.top for one in groups], [one.history for one in groups])
         self._found = [
             replace(one, top=rows[one.top], history=renumbered(histories, one.history)) for one in self._found
@@ -100,9 +105,9 @@ class Advance:
         least = nth_best(padded, beam)
         reaching = self._goal.reaching(analyses, layout, floor, least)
         chosen = best(np.concatenate([padded, reaching], 1), beam)
-        arrives = chosen[:, stays.width :] | best(reaching, self._settings.fast_track)
+        arrives = self._admitted(chosen[:, stays.width :], reaching)
         self._accept(analyses, layout, reaching, arrives & (reaching > floor[:, None]))
-        staying = chosen[:, : stays.width] & (padded > self._floor[:, None])
+        staying = chosen[:, : stays.width] & (padded > self._floor[:, None]) & self._open[:, None]
         index = stays.flat(*np.nonzero(staying))
         if len(index) == 0:
             return analyses.take(index)
@@ -110,7 +115,16 @@ class Advance:
         sources, actions = layout.flat(rows, places // width), places % width + 1
         return self._machine.apply(analyses, sources, actions, rows, values[index])
 
-    def _accept(self, analyses: Analyses, layout: Layout, scores: Floats, arrives: Ints) -> None:
+    def _admitted(self, inside: Bools, reaching: Floats) -> Bools:
+        """Which arrive: those inside the action beam, and the best ``fast_track`` of this step."""
+        return inside | best(reaching, self._settings.fast_track)
+
+    @property
+    def _open(self) -> Bools:
+        """Sentences whose search goes on while it has analyses."""
+        return np.ones(self._num_sentences, np.bool_)
+
+    def _accept(self, analyses: Analyses, layout: Layout, scores: Floats, arrives: Bools) -> None:
         rows, columns = np.nonzero(arrives)
         if len(rows) == 0:
             return
@@ -119,5 +133,8 @@ class Advance:
             sentence=rows, score=scores[rows, columns], top=analyses.top[source], history=analyses.history[source]
         )
         self._found.append(found)
+        self._raise_floor(scores, arrives)
+
+    def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
         candidates = np.concatenate([self._best, np.where(arrives, scores, -np.inf)], 1)
         self._best = np.partition(candidates, -self._keep, axis=1)[:, -self._keep :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,12 +14,13 @@ from treelm.models.rnng.search.advance import Advance, Arrivals
 from treelm.models.rnng.search.analyses import Analyses, joined
 from treelm.models.rnng.search.goals import AnySymbol, End, Goal, Symbol
 from treelm.models.rnng.search.machine import Machine
+from treelm.models.rnng.search.released import ReleasedAdvance, ReleasedRule
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.selection import log_sums
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
-from treelm.models.rnng.validity import REDUCE
+from treelm.trees.transitions import REDUCE
 
 WAITS = -1  # in place of a symbol: this sentence stays where it is
 
@@ -41,18 +42,41 @@ class Endings:
     sentence: Ints
     score: Floats
     history: Ints
+    log_mass: Floats  # (sentences,) log probability that a sentence ends here, with all that was read
+
+
+def symbol_figures(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentences: int) -> SymbolFigures:
+    """The figures of analyses, ordered by sentence, from the log of each one's mass."""
+    total = log_sums(sentence, log_mass, num_sentences)
+    possible = np.isfinite(log_mass)
+    log_share = np.where(possible, log_mass, 0.0) - np.where(np.isfinite(total), total, 0.0)[sentence]
+    share = np.where(possible, np.exp(log_share), 0.0)
+    return SymbolFigures(
+        log_mass=total,
+        found_log_mass=total,
+        entropy_bits=np.bincount(sentence, -share * log_share, num_sentences) / np.log(2),
+        open_nodes=np.bincount(sentence, share * num_open, num_sentences).astype(np.float64),
+    )
 
 
 class Beam:
     """At most ``word_beam`` analyses of each sentence. ``read`` changes it; ``copy`` first to keep the old one."""
 
-    def __init__(self, weights: SearchWeights, settings: Search, num_sentences: int, head: WordHead) -> None:
-        """The beam before the first symbol."""
+    def __init__(
+        self,
+        weights: SearchWeights,
+        settings: Search,
+        num_sentences: int,
+        head: WordHead,
+        released: ReleasedRule | None = None,
+    ) -> None:
+        """The beam before the first symbol, under the model's own rule or the one of the public code."""
         self.settings = settings
         self.num_sentences = num_sentences
-        self.machine = Machine(weights)
+        self.machine = Machine(weights, released)
         self.analyses = self.machine.start(num_sentences)
         self._head = head
+        self._released = released
         self._in_order = weights.config.order == "in-order"
 
     def read(self, symbols: Ints) -> SymbolFigures:
@@ -71,7 +95,8 @@ class Beam:
 
     def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
-        search = Advance(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
+        method = ReleasedAdvance if self._released else Advance
+        search = method(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
         arrivals, self.analyses = search.run(analyses, self.analyses)
         return arrivals
 
@@ -79,28 +104,19 @@ class Beam:
         """Keep the best arrivals and shift the symbols."""
         kept = arrivals.first(self.settings.word_beam, self.num_sentences)
         found = log_sums(arrivals.sentence, arrivals.score, self.num_sentences)
-        figures = self._figures(kept, found)
+        num_open = self.machine.stacks.column(kept.top, at.NUM_OPEN)
+        figures = symbol_figures(kept.sentence, kept.score, num_open, self.num_sentences)
+        if self._released:
+            self._released.num_read += 1
         groups = [self.analyses]
         if len(kept):
             groups.append(self.machine.shift(kept.sentence, kept.score, kept.top, kept.history, symbols[kept.sentence]))
         self.analyses = joined(groups)
         self._collect()
-        return figures
-
-    def _figures(self, kept: Arrivals, found: Floats) -> SymbolFigures:
-        log_mass = log_sums(kept.sentence, kept.score, self.num_sentences)
-        log_share = kept.score - log_mass[kept.sentence]
-        share = np.exp(log_share)
-        num_open = self.machine.stacks.column(kept.top, at.NUM_OPEN)
-        return SymbolFigures(
-            log_mass=log_mass,
-            found_log_mass=found,
-            entropy_bits=np.bincount(kept.sentence, -share * log_share, self.num_sentences) / np.log(2),
-            open_nodes=np.bincount(kept.sentence, share * num_open, self.num_sentences),
-        )
+        return replace(figures, found_log_mass=found)
 
     def next_symbol_log_mass(self) -> Tensor:
-        """log of the mass of every next symbol and, last, of the end here: float64 (sentences, V + 1). Changes the beam."""
+        """log mass of every next symbol and, last, of the end: float64 (sentences, V + 1). Changes the beam."""
         everything = np.ones(self.num_sentences, np.bool_)
         endings = self.endings(everything)
         goal = AnySymbol(self.machine.weights.num_labels, in_order=self._in_order)
@@ -115,7 +131,7 @@ class Beam:
             scores = torch.from_numpy(arrivals.score[rows]).to(mass.device)
             log_probs = self._head.log_probs(outputs[torch.from_numpy(rows).to(outputs.device)])
             mass[sentence, :-1] = (log_probs + scores[:, None]).logsumexp(0)
-        mass[:, -1] = torch.from_numpy(log_sums(endings.sentence, endings.score, self.num_sentences))
+        mass[:, -1] = torch.from_numpy(endings.log_mass)
         return mass
 
     def _collect(self) -> None:
@@ -128,7 +144,7 @@ class Beam:
 
     def endings(self, sentences: Bools) -> Endings:
         """End these sentences here, in every way that the kept analyses allow; the beam itself stays as it is."""
-        finished = self._finish if self._in_order else self._close
+        finished = self._close_freely if self._released else self._finish if self._in_order else self._close
         return finished(sentences)
 
     def _close(self, sentences: Bools) -> Endings:
@@ -146,7 +162,16 @@ class Beam:
                 break
             actions = np.full(len(go_on), REDUCE)
             analyses = self.machine.apply(analyses, go_on, actions, analyses.sentence[go_on], score[go_on])
-        return _endings(parts)
+        return self._endings(parts)
+
+    def _close_freely(self, sentences: Bools) -> Endings:
+        """As the public code does: closing costs nothing."""
+        analyses = self.analyses.take(sentences[self.analyses.sentence])
+        histories, num_open = analyses.history.copy(), analyses.items[:, at.NUM_OPEN]
+        for count in range(int(num_open.max(initial=0))):
+            rows = np.flatnonzero(num_open > count)
+            histories[rows] = self.machine.histories.append(histories[rows], np.full(len(rows), REDUCE))
+        return self._endings([(analyses.sentence, analyses.score, histories)])
 
     def _finish(self, sentences: Bools) -> Endings:
         goal = End(self.machine.weights.num_labels, in_order=True)
@@ -154,17 +179,21 @@ class Beam:
         arrivals = arrivals.first(self.settings.word_beam, self.num_sentences)
         finish = np.full(len(arrivals), self.machine.weights.num_actions - 1)
         history = self.machine.histories.append(arrivals.history, finish)
-        return _endings([(arrivals.sentence, arrivals.score, history)])
+        return self._endings([(arrivals.sentence, arrivals.score, history)])
+
+    def _endings(self, parts: list[tuple[Ints, Floats, Ints]]) -> Endings:
+        none = np.empty(0, np.int64)
+        sentence, score, history = map(np.concatenate, zip((none, none.astype(np.float64), none), *parts, strict=True))
+        order = np.lexsort((-score, sentence))
+        return Endings(
+            sentence=sentence[order],
+            score=score[order],
+            history=history[order],
+            log_mass=log_sums(sentence, score, self.num_sentences),
+        )
 
     def copy(self) -> Beam:
         """An independent copy."""
         new = copy.copy(self)
         new.machine = self.machine.copy()
         return new
-
-
-def _endings(parts: list[tuple[Ints, Floats, Ints]]) -> Endings:
-    none = np.empty(0, np.int64)
-    sentence, score, history = map(np.concatenate, zip((none, none.astype(np.float64), none), *parts, strict=True))
-    order = np.lexsort((-score, sentence))
-    return Endings(sentence=sentence[order], score=score[order], history=history[order])

@@ -112,13 +112,14 @@ class Constituents:
         """The vectors of closed constituents: (n,). ``outputs[sources]`` (n, E) are o before REDUCE, for attention."""
         composition = self._weights.composition
         if isinstance(composition, NoComposition):
-            return np.full(len(partials), self._reduce_vector)
+            return np.full(len(partials), self._reduce_vector, dtype=np.int64)
         if self._weights.attention is not None:
             return self._attend(self._weights.attention, partials, outputs, sources)
         todo = np.unique(partials[self._partials.all[partials, COMPOSED] < 0])
         if len(todo):
             self._compose(todo)
-        return self._partials.all[partials, COMPOSED]
+        composed: Ints = self._partials.all[partials, COMPOSED]
+        return composed
 
     def _compose(self, todo: Ints) -> None:
         composed = _present(self._weights.composed)
@@ -165,7 +166,7 @@ class Constituents:
         return self._add_vectors(composed(attended.lerp_(t, gate)).relu_()[: len(partials)])
 
     def _run_both(self, partials: Ints) -> Iterator[Tensor]:
-        """States (rows, E) of both directions at the last child of each partial, the last but one, ...; longest first."""
+        """States (rows, E) of both directions at the last child of each partial, the one before, ...; longest first."""
         table, size = self._partials.all, self._weights.direction_size
         hidden = self._weights.initial.new_zeros(rounded(len(partials)), size)
         cell = hidden.clone()

@@ -17,8 +17,7 @@ from treelm.models.rnng.search.sentences import SentenceResult, search_sentences
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
-from treelm.models.rnng.validity import SHIFT
-from treelm.trees.transitions import Order, from_actions
+from treelm.trees.transitions import SHIFT, Order, from_actions
 from treelm.trees.tree import Tree
 
 
@@ -78,17 +77,20 @@ def products_in(precision: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def sentence_score(sentence: EncodedSentence, result: SentenceResult) -> SentenceScore:
-    """Log probabilities and statistics as every system reports them."""
+def sentence_score(sentence: EncodedSentence, result: SentenceResult, settings: Search) -> SentenceScore:
+    """Log probabilities and statistics as every system reports them. Beam search gives lower bounds."""
     last = np.append(np.flatnonzero(np.diff(sentence.word_of_symbol)), len(sentence.symbols) - 1)  # of each word
-    loss = np.bincount(sentence.word_of_symbol, result.beam_loss_bits)
+    loss = np.bincount(sentence.word_of_symbol, result.beam_loss_bits).astype(np.float64)
     columns: dict[str, Floats] = {
         "entropy_bits": np.array(result.entropy_bits)[last],
         "open_nodes": np.array(result.open_nodes)[last],
         "beam_loss_bits": loss,
     }
     return SentenceScore(
-        log_probs=result.log_probs, word_of_symbol=sentence.word_of_symbol, is_lower_bound=True, columns=columns
+        log_probs=result.log_probs,
+        word_of_symbol=sentence.word_of_symbol,
+        is_lower_bound=settings.method == "beam",
+        columns=columns,
     )
 
 

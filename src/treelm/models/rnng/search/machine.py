@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 from torch import Tensor
@@ -21,11 +22,37 @@ from treelm.models.rnng.validity import CONSTITUENT, OPEN, WORD, Configuration, 
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
+class Rule(Protocol):
+    """Which actions are valid."""
+
+    def __call__(self, sentence: Ints, items: Ints) -> Bools:
+        """For the top rows (n, NUM_COLUMNS) of analyses of these sentences: (n, A)."""
+
+
+class ModelRule:
+    """The rule that training uses; it never looks at the sentence."""
+
+    def __init__(self, weights: SearchWeights) -> None:
+        self._config, self._num_labels = weights.config, weights.num_labels
+
+    def __call__(self, sentence: Ints, items: Ints) -> Bools:
+        """The mask over actions: (n, A)."""
+        configuration = Configuration(
+            num_open=items[:, at.NUM_OPEN],
+            num_consecutive=items[:, at.NUM_CONSECUTIVE],
+            top=items[:, at.TOP],
+            in_word=items[:, at.IN_WORD] == 1,
+        )
+        return spread(valid_actions(self._config, configuration), self._config, self._num_labels)
+
+
 class Machine:
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
-    def __init__(self, weights: SearchWeights) -> None:
+    def __init__(self, weights: SearchWeights, rule: Rule | None = None) -> None:
+        """``rule`` says which actions are valid; the model's own rule unless given."""
         self.weights = weights
+        self._rule = rule or ModelRule(weights)
         self.constituents = Constituents(weights)
         self.stacks = Stacks(weights, self.constituents.nothing_open)
         self.histories = Histories()
@@ -51,6 +78,7 @@ class Machine:
         new[:, at.VECTOR] = self.constituents.of_symbols(symbols)
         self._add_child(new)
         new[:, at.DEPTH] += 1
+        new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
         new_history = self.histories.append(history, np.full(len(top), SHIFT))
         return self._pushed(sentence, score, top, new_history, new)
 
@@ -81,6 +109,7 @@ class Machine:
         else:
             new[:, at.UNDER], new[:, at.PARTIAL] = below, labels
         new[:, at.DEPTH] += 1
+        new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
         return new
 
     def _with_corner(self, labels: Ints, corners: Ints, under: Ints) -> Ints:
@@ -107,6 +136,7 @@ class Machine:
         new[:, at.VECTOR] = self.constituents.compose(items[:, at.PARTIAL], outputs, sources)
         self._add_child(new)
         new[:, at.DEPTH] += 1
+        new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
         return new
 
     def _add_child(self, items: Ints) -> None:
@@ -130,22 +160,12 @@ class Machine:
             history=history,
             items=items,
             outputs=outputs[: len(top)],
-            log_probs=log_softmax(logits, self._valid(items)),
+            log_probs=log_softmax(logits, self._rule(sentence, items)),
         )
 
     def outputs(self, tops: Ints) -> Tensor:
         """o of stacks with these tops: (n, E)."""
         return self.weights.output(self.stacks.top_states(tops)).relu_()[: len(tops)]
-
-    def _valid(self, items: Ints) -> Bools:
-        configuration = Configuration(
-            num_open=items[:, at.NUM_OPEN],
-            num_consecutive=items[:, at.NUM_CONSECUTIVE],
-            top=items[:, at.TOP],
-            in_word=items[:, at.IN_WORD] == 1,
-        )
-        config = self.weights.config
-        return spread(valid_actions(config, configuration), config, self.weights.num_labels)
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
@@ -168,8 +188,11 @@ class Machine:
 
 
 def log_softmax(logits: Floats, valid: Bools) -> Floats:
-    """log p of the valid actions, float64; -inf for the others."""
+    """log p of the valid actions, float64; -inf for the others, and for all where none is valid."""
     masked = np.where(valid, logits, -np.inf).astype(np.float64)
-    masked -= masked.max(1, keepdims=True)
-    masked -= np.log(np.exp(masked).sum(1, keepdims=True))
+    highest = masked.max(1, keepdims=True)
+    masked -= np.maximum(highest, -1e300)
+    with np.errstate(divide="ignore"):
+        total = np.log(np.exp(masked).sum(1, keepdims=True))
+    masked -= np.maximum(total, -1e300)
     return masked

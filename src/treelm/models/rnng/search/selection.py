@@ -39,12 +39,13 @@ def best(values: Floats, count: int) -> Bools:
     if count == 0:
         return np.zeros(values.shape, np.bool_)
     lowest = np.partition(values, width - count, axis=1)[:, width - count, None]
-    chosen = values > lowest
+    chosen: Bools = values > lowest
     ties = (values == lowest) & (lowest > -np.inf)
     missing = count - chosen.sum(1, keepdims=True)
     if (ties.sum(1, keepdims=True) > missing).any():
         ties &= np.cumsum(ties, 1) <= missing
-    return chosen | ties
+    either: Bools = chosen | ties
+    return either
 
 
 def nth_best(values: Floats, count: int) -> Floats:

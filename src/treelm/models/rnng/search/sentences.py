@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from treelm.models.rnng.search.beam import WAITS, Beam, Endings, SymbolFigures
+from treelm.models.rnng.search.particles import ParticleFilter
+from treelm.models.rnng.search.released import ReleasedRule
 from treelm.models.rnng.search.rows import Floats, Ints
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
@@ -60,7 +62,7 @@ def search_sentences(
     """Search sentences (arrays of symbols, none empty) side by side."""
     lengths = np.array([len(symbols) for symbols in sentences])
     results = [SentenceResult() for _ in sentences]
-    beam = Beam(weights, settings, len(sentences), head)
+    beam = _begin(weights, head, settings, lengths)
     for position in range(int(lengths.max(initial=0)) + 1):
         done = lengths == position
         if done.any():
@@ -76,12 +78,18 @@ def search_sentences(
     return results
 
 
-def _end(beam: Beam, endings: Endings, results: list[SentenceResult]) -> None:
+def _begin(weights: SearchWeights, head: WordHead, settings: Search, lengths: Ints) -> Beam | ParticleFilter:
+    if settings.method == "particles":
+        return ParticleFilter(weights, settings, len(lengths), head)
+    released = ReleasedRule(weights, lengths) if settings.compatibility == "released" else None
+    return Beam(weights, settings, len(lengths), head, released)
+
+
+def _end(beam: Beam | ParticleFilter, endings: Endings, results: list[SentenceResult]) -> None:
     for index in np.unique(endings.sentence).tolist():
         own = np.flatnonzero(endings.sentence == index)
-        scores = endings.score[own]
-        results[index].log_prob = float(np.logaddexp.reduce(scores))
+        results[index].log_prob = float(endings.log_mass[index])
         results[index].derivations = [
             Derivation(actions=tuple(beam.machine.histories.actions(int(history))), log_prob=float(score))
-            for history, score in zip(endings.history[own], scores, strict=True)
+            for history, score in zip(endings.history[own], endings.score[own], strict=True)
         ]

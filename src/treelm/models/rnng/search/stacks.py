@@ -28,7 +28,8 @@ PARTIAL = 8  # what the innermost open nonterminal holds so far (see Constituent
 VECTOR = 9  # the item's vector (see Constituents)
 PRODUCT = 10  # row of W_hh h, -1 while nothing was pushed on top
 DEPTH = 11  # number of pushes on the way from the initial item
-NUM_COLUMNS = 12
+NUM_ACTIONS = 12  # of the analysis whose action pushed this row
+NUM_COLUMNS = 13
 
 _ROOM = 1 << 12  # rows; a little more than ten sentences need at a time
 
@@ -69,11 +70,13 @@ class Stacks:
 
     def items(self, rows: Ints) -> Ints:
         """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
-        return self._items.all[rows]
+        items: Ints = self._items.all[rows]
+        return items
 
     def column(self, rows: Ints, column: int) -> Ints:
         """One integer of some rows: (n,)."""
-        return self._items.all[rows, column]
+        integers: Ints = self._items.all[rows, column]
+        return integers
 
     def top_states(self, rows: Ints) -> Tensor:
         """Hidden states of the highest layer, in a padded number of rows."""
@@ -91,7 +94,8 @@ class Stacks:
             [rows.reserve(num_padded, len(below)) for rows in group] for group in (self._hidden, self._cell)
         )
         for block in blocks(num_padded):
-            self._push_block(*(column[block] for column in columns), inputs, hidden=hidden, cell=cell, block=block)
+            under, products, vectors = (column[block] for column in columns)
+            self._push_block(under, products, vectors, inputs, hidden=hidden, cell=cell, block=block)
         return self._items.append(items), hidden[-1]
 
     def _push_block(
@@ -114,9 +118,9 @@ class Stacks:
             return
         index, first = padded(needed), len(self._products[0])
         for affine, hidden, products in zip(self._weights.hidden, self._hidden, self._products, strict=True):
-            rows = products.reserve(len(index), len(needed))
+            made = products.reserve(len(index), len(needed))
             for block in blocks(len(index)):
-                affine(hidden.get(index[block]), out=rows[block])
+                affine(hidden.get(index[block]), out=made[block])
         self._items.all[needed, PRODUCT] = np.arange(first, first + len(needed))
 
     def reachable(self, tops: Ints) -> Bools:

@@ -20,8 +20,7 @@ from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
-from treelm.models.rnng.validity import REDUCE
-from treelm.trees.transitions import Order
+from treelm.trees.transitions import REDUCE, Order
 from treelm.trees.tree import Tree
 
 _END_MARK = "▁"  # at the end of subwords that end a word
@@ -52,7 +51,7 @@ class BeamState(IncrementalState):
 
     @property
     def word_log_probs(self) -> list[Floats]:
-        """log p of each word given those before it, one array (n,) for every word read; nan where a sentence has fewer."""
+        """log p of each word given those before it, one array (n,) for every word read; nan beyond a sentence."""
         rows = [self._of_words(index) for index in range(self.num_sentences)]
         longest = max(map(len, rows), default=0)
         table = np.full((longest, len(rows)), np.nan)
@@ -71,7 +70,11 @@ class BeamState(IncrementalState):
 
 
 def start_state(weights: SearchWeights, settings: Search, num_sentences: int) -> BeamState:
-    """The state before the first symbol."""
+    """The state before the first symbol. Raises ``InputError`` for settings that need whole sentences."""
+    if settings.compatibility is not None or settings.method != "beam":
+        setting = "compatibility" if settings.compatibility else "method"
+        found = f"search.{setting} = {getattr(settings, setting)!r} works on whole sentences only"
+        raise InputError(found, remedy="read word by word with the default, or score whole sentences")
     nothing: tuple[tuple[int, ...], ...] = ((),) * num_sentences
     with torch.inference_mode(), products_in(settings.matmul):
         beam = Beam(weights, settings, num_sentences, WordHead(weights, settings.heavy_words))
@@ -161,8 +164,8 @@ def next_log_probs(state: BeamState) -> Tensor:
 def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list[Tree]:
     """The best analysis of each sentence as a tree over the words read so far.
 
-    Top-down, what is open is closed. In-order, where the last words may not have a constituent yet, the tree is the best
-    way to end here. Raises ``InputError`` before the first word, within a word, and where the beam is empty.
+    Top-down, what is open is closed. In-order, where the last words may not have a constituent yet, the tree is the
+    best way to end here. Raises ``InputError`` before the first word, within a word, and where the beam is empty.
     """
     beam = state.beam.copy()
     with products_in(beam.settings.matmul):

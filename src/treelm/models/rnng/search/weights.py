@@ -1,4 +1,4 @@
-"""The parameters of an RNNG as search uses them: grouped by what they multiply, copied only where need be."""
+"""The parameters of an RNNG as search uses them: grouped by what they multiply, copied only where needed."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class SearchWeights:
         directions: list[LSTMWeights] = []
         if not isinstance(composition, NoComposition):
             directions = [composition.forward_lstm, composition.backward_lstm]
-        inputs = [layers[0].weight_input, *(lstm.weight_input for lstm in directions)]
-        biases = [torch.zeros_like(layers[0].bias), *(lstm.bias for lstm in directions)]
+        inputs: list[Tensor] = [layers[0].weight_input, *(lstm.weight_input for lstm in directions)]
+        biases: list[Tensor] = [torch.zeros_like(layers[0].bias), *(lstm.bias for lstm in directions)]
         recurrent = [Affine.of(lstm.weight_hidden) for lstm in directions]
         return cls(
             config=model.config,

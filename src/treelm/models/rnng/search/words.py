@@ -27,7 +27,7 @@ class WordHead:
     """log p(symbol | SHIFT) for outputs o (n, E); results are float64."""
 
     def __init__(self, weights: SearchWeights, num_heavy: int) -> None:
-        """``num_heavy`` symbols, learned from the first distributions seen, give the bound; only speed depends on it."""
+        """``num_heavy`` symbols, learned from the first distributions seen, give the bound: for speed only."""
         self._affine, self._symbols = weights.words, weights.symbols
         self._num_heavy = min(num_heavy, len(self._symbols))
         self._mass = torch.zeros(len(weights.words.bias), dtype=torch.float64, device=self._symbols.device)

@@ -1,0 +1,138 @@
+"""SOM's own figures: its parsers against the oracle, binarised bracketing, depth (Shen et al. 2021, Tables 1, 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.evaluation.span_protocols import SpanCounts, SpanProtocol
+from treelm.models.som.network import SOM, Reading
+from treelm.models.som.structure import decoded_spans, static_labels
+
+IntArray = NDArray[np.int64]
+ANY_DEPTH = 10**6  # slots of a memory that never overflows
+
+WITHOUT_PUNCTUATION = SpanProtocol(name="no-punctuation", remove_punctuation=True)
+"""Table 5: against n-ary gold trees, punctuation removed, whole-sentence spans dropped, sentences of any length."""
+
+
+@dataclass(kw_only=True)
+class Accuracy:
+    """How often the most probable slot is the oracle's. A position is forced when only one slot is possible."""
+
+    correct: int = 0
+    total: int = 0
+    forced: int = 0  # always correct
+
+    def add(self, log_probs: Tensor, labels: IntArray) -> None:
+        """Count distributions (n, N) and their labels (n,)."""
+        best = log_probs.argmax(1).cpu().numpy()
+        self.correct += int((best == labels).sum())
+        self.total += len(labels)
+        self.forced += int((torch.isfinite(log_probs).sum(1) == 1).sum())
+
+    @property
+    def all_positions(self) -> float:
+        """Share of positions, forced ones included."""
+        return self.correct / self.total if self.total else math.nan
+
+    @property
+    def unforced(self) -> float:
+        """Share of the positions that leave a choice."""
+        num_free = self.total - self.forced
+        return (self.correct - self.forced) / num_free if num_free else math.nan
+
+
+@dataclass(kw_only=True)
+class SOMFigures:
+    """Sums over sentences, and the figures that follow from them."""
+
+    num_sentences: int = 0
+    num_symbols: int = 0
+    nll_nats: float = 0.0  # of symbols and ends of sentences
+    attachment: Accuracy = field(default_factory=Accuracy)  # p, one word of look-ahead
+    prediction: Accuracy = field(default_factory=Accuracy)  # p', none
+    matched: int = 0
+    gold: int = 0
+    predicted: int = 0
+    num_too_deep: int = 0  # symbols whose gold slot lies below the memory
+    depth_sum: int = 0  # slots that each gold tree needs
+    depth_max: int = 0
+
+    @property
+    def perplexity(self) -> float:
+        """Per symbol, ends of sentences included."""
+        return math.exp(self.nll_nats / (self.num_symbols + self.num_sentences))
+
+    @property
+    def binarised_f1(self) -> float:
+        """Corpus F1 against left-binarised gold trees, roots and punctuation included, 0..100 (Table 2)."""
+        return SpanCounts(matched=self.matched, gold=self.gold, predicted=self.predicted).f1
+
+    def to_json(self) -> dict[str, float]:
+        """The figures by name."""
+        return {
+            "sentences": self.num_sentences,
+            "symbols": self.num_symbols,
+            "perplexity_with_end": self.perplexity,
+            "p_accuracy": self.attachment.all_positions,
+            "p_accuracy_unforced": self.attachment.unforced,
+            "p_prediction_accuracy": self.prediction.all_positions,
+            "p_prediction_accuracy_unforced": self.prediction.unforced,
+            "binarised_unlabeled_f1": self.binarised_f1,
+            "gold_depth_mean": self.depth_sum / self.num_sentences if self.num_sentences else math.nan,
+            "gold_depth_max": self.depth_max,
+            "symbols_too_deep": self.num_too_deep,
+        }
+
+
+@torch.no_grad()
+def evaluate_som(som: SOM, batches: Iterable[SentenceBatch], *, gold_trees: bool = False) -> SOMFigures:
+    """Judge a SOM on sentences with trees. With ``gold_trees`` it reads along the gold tree, which looks ahead.
+
+    Accuracy is against the dynamic oracle on the model's own greedy history.
+    """
+    figures = SOMFigures()
+    was_training = som.training
+    som.eval()
+    try:
+        for batch in batches:
+            reading = som.read(batch, gold=gold_trees)
+            _add(figures, som, batch, reading)
+    finally:
+        som.train(was_training)
+    return figures
+
+
+def _add(figures: SOMFigures, som: SOM, batch: SentenceBatch, reading: Reading) -> None:
+    figures.num_sentences += len(batch)
+    figures.num_symbols += len(batch.tokens)
+    figures.nll_nats -= float(som.symbol_log_probs(batch, reading).sum())
+    figures.attachment.add(reading.log_p, reading.labels)
+    if reading.log_p_prediction is not None:
+        figures.prediction.add(reading.log_p_prediction, reading.next_labels)
+    siblings = som.gold_siblings(batch)
+    gold = static_labels(siblings, ANY_DEPTH)[0]
+    lengths = np.diff(batch.token_offsets)
+    for row, sentence in enumerate(reading.layout.sentences):
+        wanted = gold[sentence, : lengths[sentence] + 1]
+        _add_spans(figures, wanted.tolist(), reading.graph.decisions[reading.layout.of_row(row)].tolist(), som)
+        depth = ANY_DEPTH - int(wanted.min())
+        figures.depth_sum += depth
+        figures.depth_max = max(figures.depth_max, depth)
+        figures.num_too_deep += int((wanted < ANY_DEPTH - som.config.num_slots).sum())
+
+
+def _add_spans(figures: SOMFigures, gold: list[int], decisions: list[int], som: SOM) -> None:
+    wanted = set(decoded_spans(gold, ANY_DEPTH))
+    found = set(decoded_spans(decisions, som.config.num_slots))
+    figures.matched += len(wanted & found)
+    figures.gold += len(wanted)
+    figures.predicted += len(found)

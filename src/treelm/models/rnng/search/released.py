@@ -1,0 +1,77 @@
+"""The scoring of the public code of Noji & Oseki (2021), for comparison with published figures.
+
+Its search masks other actions than its training, before the softmax: the root is never closed before the last word, so
+the length of the sentence is known; stacks and actions are bounded by that length; after the last word closing is free,
+and the end of the sentence has no probability. These numbers are not the model's probabilities. The bounds here are
+those of a batch of one sentence (the public code takes them from the longest of a batch).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treelm.errors import InputError
+from treelm.models.rnng.search import stacks as at
+from treelm.models.rnng.search.advance import Advance
+from treelm.models.rnng.search.goals import Goal
+from treelm.models.rnng.search.machine import Machine
+from treelm.models.rnng.search.rows import Bools, Floats, Ints
+from treelm.models.rnng.search.selection import best
+from treelm.models.rnng.search.settings import Search
+from treelm.models.rnng.search.weights import SearchWeights
+from treelm.models.rnng.validity import OPEN
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+
+
+class ReleasedRule:
+    """Which actions the public code's search allows."""
+
+    def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
+        """``lengths`` are numbers of symbols, by sentence."""
+        if weights.config.order != "top-down":
+            raise InputError("the released search is top-down, this model in-order", remedy="leave compatibility out")
+        self._config, self._num_actions = weights.config, weights.num_actions
+        self._lengths = lengths
+        self._stack_size = np.ceil(np.minimum(lengths + 20, 100) / 8).astype(np.int64) * 8
+        self._max_actions = np.maximum(100, 5 * lengths)
+        self.num_read = 0
+        """Symbols that every unfinished sentence has read; the search keeps it up to date."""
+
+    def __call__(self, sentence: Ints, items: Ints) -> Bools:
+        """The mask over actions: (n, A)."""
+        num_open, depth, in_word = items[:, at.NUM_OPEN], items[:, at.DEPTH], items[:, at.IN_WORD] == 1
+        size, left = self._stack_size[sentence], self._lengths[sentence] - self.num_read
+        mask = np.zeros((len(items), self._num_actions), np.bool_)
+        mask[:, SHIFT] = (num_open > 0) & (depth < size - 1)
+        mask[:, REDUCE] = (items[:, at.TOP] != OPEN) & (num_open > 1) & (depth >= 2) & ~in_word
+        opens = (num_open < self._config.max_open) & (items[:, at.NUM_CONSECUTIVE] < self._config.max_consecutive)
+        opens &= (depth < size - 2) & ~in_word
+        opens &= self._max_actions[sentence] - items[:, at.NUM_ACTIONS] >= left + num_open + 3
+        mask[:, FIRST_NT:] = opens[:, None]
+        return mask
+
+
+class ReleasedAdvance(Advance):
+    """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
+
+    def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+        super().__init__(machine, goal, settings, num_sentences=num_sentences, keep=keep)
+        self._count = np.zeros(num_sentences, np.int64)  # arrived
+        self._num_forced = np.zeros(num_sentences, np.int64)  # arrived from below the action beam
+        self._most = min(2 * settings.action_beam, settings.action_beam + 5 * settings.fast_track)
+
+    def _admitted(self, inside: Bools, reaching: Floats) -> Bools:
+        arrives = super()._admitted(inside, reaching)
+        self._num_forced += arrives.sum(1) - inside.sum(1)
+        room = np.maximum(self._most - self._count, 0)
+        for index in np.flatnonzero(arrives.sum(1) > room).tolist():
+            arrives[index] = best(np.where(arrives[index], reaching[index], -np.inf)[None], int(room[index]))[0]
+        self._count += arrives.sum(1)
+        return arrives
+
+    @property
+    def _open(self) -> Bools:
+        return (self._count < self._most) & (self._count - self._num_forced < self._settings.action_beam)
+
+    def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
+        """There is no floor."""

@@ -1,0 +1,66 @@
+"""What a SOM is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from treelm.errors import InputError
+
+OracleKind = Literal["dynamic", "printed", "static", "left-branching"]
+ORACLES: tuple[OracleKind, ...] = ("dynamic", "printed", "static", "left-branching")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SOMConfig:
+    """Sizes, variant and oracle of a SOM. Raises ``InputError`` for values that make no network.
+
+    The rows of Table 2 are switches: ``prediction_network``, ``word_loss``, ``oracle``. The defaults are those of the
+    paper for the Penn Treebank (Table 7).
+    """
+
+    size: int = 400
+    """Size of every vector (D)."""
+
+    syntactic_size: int = 0
+    """dSOM: how many of the D units are syntactic, hidden from the semantic ones. 0 makes an eSOM."""
+
+    num_slots: int = 15
+    """Slots of the memory (N). Deeper constituents overflow: their words attach at the lowest slot."""
+
+    embedding_dropout: float = 0.1
+    """Probability that a word type's input vector is zeroed in a batch."""
+
+    dropout: float = 0.3
+    """Probability that a unit is zeroed before every linear layer but the output."""
+
+    output_dropout: float = 0.5
+    """Probability that a unit is zeroed before the output layer."""
+
+    oracle: OracleKind = "dynamic"
+    """What the decisions are trained on: the corrected dynamic oracle, the one that the paper prints, static labels
+    under gold decisions, or left-branching trees (which need no treebank)."""
+
+    prediction_network: bool = True
+    """Whether a second recurrence reads the memory for the next word; without it the root slot's candidate predicts."""
+
+    word_loss: bool = True
+    """Whether the words' loss is trained at all; without it the model is only a parser."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("size", 1), ("syntactic_size", 0), ("num_slots", 2)):
+            self._require(name, getattr(self, name) >= least, f"an integer of at least {least}")
+        self._require("syntactic_size", self.syntactic_size < self.size, f"less than size = {self.size}")
+        for name in ("embedding_dropout", "dropout", "output_dropout"):
+            self._require(name, 0.0 <= getattr(self, name) < 1.0, "a probability below 1")
+        self._require("oracle", self.oracle in ORACLES, "one of " + ", ".join(map(repr, ORACLES)))
+
+    @property
+    def semantic_size(self) -> int:
+        """Units that syntactic ones never read (D_sem): those that come first in a vector. D in an eSOM."""
+        return self.size - self.syntactic_size if self.syntactic_size else self.size
+
+    def _require(self, name: str, is_valid: bool, remedy: str) -> None:
+        if not is_valid:
+            value: Any = getattr(self, name)
+            raise InputError(f"{name} is {value!r}", where="[model]", remedy=f"give {remedy}")

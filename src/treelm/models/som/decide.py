@@ -1,0 +1,144 @@
+"""The sequential part: decide step by step, computing only what the next decision needs.
+
+Nothing here is differentiated; the gradient is computed afterwards, by levels, for the decisions made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.models.layers.levels import Schedule
+from treelm.models.som.cells import CellWeights
+from treelm.models.som.graph import GraphBuilder, MemoryGraph
+from treelm.models.som.layout import Layout
+from treelm.models.som.oracle import Oracle
+from treelm.models.som.scorers import AttachmentScorer, slot_log_probs
+from treelm.models.som.sweep import CellKernel, SweepPlan, Tape
+
+IntArray = NDArray[np.int64]
+Choose = Callable[[int, Tensor], IntArray]
+"""Time step and log probabilities (n, N) -> decisions (n,)."""
+
+
+def greedy(t: int, log_probs: Tensor) -> IntArray:
+    """The most probable slot."""
+    chosen: IntArray = log_probs.argmax(1).cpu().numpy()
+    return chosen
+
+
+def sample(t: int, log_probs: Tensor) -> IntArray:
+    """A slot drawn from the distribution, with torch's global generator."""
+    chosen: IntArray = torch.multinomial(log_probs.exp(), 1)[:, 0].cpu().numpy()
+    return chosen
+
+
+@dataclass(kw_only=True)
+class Trace:
+    """What came of deciding. ``bank`` and ``tape`` are None when decisions were given and nothing was computed."""
+
+    graph: MemoryGraph
+    next_labels: IntArray  # (P,) the oracle's label for the next position, after each position's decision
+    masks: tuple[Tensor, Tensor] | None = None  # (pairs, D) dropout of the attachment scorer
+    bank: Tensor | None = None  # (P + nodes, D)
+    tape: Tape | None = None
+
+
+def follow(layout: Layout, decisions: IntArray, oracle: Oracle, num_slots: int) -> Trace:
+    """The trace of given decisions (P,)."""
+    builder = GraphBuilder(layout, num_slots)
+    next_labels = np.empty(layout.num_positions, np.int64)
+    next_labels[layout.slice(0)] = oracle.labels(int(layout.num_alive[0]))
+    for t in range(1, layout.num_steps):
+        here = layout.slice(t)
+        for _ in builder.step(t, decisions[here]):
+            pass
+        oracle.observe(decisions[here])
+        next_labels[here] = oracle.labels(here.stop - here.start)
+    return Trace(graph=builder.build(), next_labels=next_labels)
+
+
+class Decider:
+    """Decides for one batch."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        oracle: Oracle,
+        scorer: AttachmentScorer,
+        weights: CellWeights,
+        *,
+        num_slots: int,
+        dropout: float,
+    ) -> None:
+        """Prepare for the sentences of a layout."""
+        self._layout, self._oracle, self._scorer = layout, oracle, scorer
+        self._kernel, self._num_slots = CellKernel(weights), num_slots
+        self._dropout = dropout
+        self._builder = GraphBuilder(layout, num_slots)
+        self._next_labels = np.empty(layout.num_positions, np.int64)
+        self._masks: list[tuple[Tensor, Tensor]] = []
+        self._num_used = layout.num_positions  # of the bank
+
+    def run(self, inputs: Tensor, queries: Tensor, for_scoring: Callable[[Tensor], Tensor], choose: Choose) -> Trace:
+        """Read inputs (P, D) and their queries (P, D). ``for_scoring`` prepares candidates for the scorer."""
+        layout = self._layout
+        self._bank = torch.cat([inputs, torch.empty_like(inputs).repeat(2, 1)])
+        capacity = 3 * len(inputs)
+        self._tape = Tape(inputs, self._kernel.segments, capacity=capacity, dropout=self._dropout)
+        self._next_labels[layout.slice(0)] = self._oracle.labels(int(layout.num_alive[0]))
+        for t in range(1, layout.num_steps):
+            here = layout.slice(t)
+            log_probs = self._log_probs(t, queries[here], for_scoring)
+            decisions = choose(t, log_probs)
+            for first, second in self._builder.step(t, decisions):
+                self._evaluate(first, second)
+            self._oracle.observe(decisions)
+            self._next_labels[here] = self._oracle.labels(len(decisions))
+        masks = [torch.cat(both) for both in zip(*self._masks, strict=True)]
+        return Trace(
+            graph=self._builder.build(),
+            next_labels=self._next_labels,
+            masks=(masks[0], masks[1]) if masks else None,
+            bank=self._bank[: self._num_used],
+            tape=self._tape,
+        )
+
+    def _log_probs(self, t: int, queries: Tensor, for_scoring: Callable[[Tensor], Tensor]) -> Tensor:
+        before = int(self._layout.offsets[t - 1])
+        vectors = self._builder.candidates[before : before + len(queries)]
+        rows, slots = np.nonzero(vectors >= 0)
+        device = queries.device
+        row, slot, vector = (torch.from_numpy(a).to(device) for a in (rows, slots, vectors[rows, slots]))
+        candidates = for_scoring(self._bank.index_select(0, vector))
+        masks = None
+        if self._dropout:
+            kept = 1 - self._dropout
+            masks = tuple(torch.empty_like(candidates).bernoulli_(kept).div_(kept) for _ in range(2))
+            self._masks.append((masks[0], masks[1]))
+        scores = self._scorer(queries.index_select(0, row), candidates, masks)
+        return slot_log_probs(scores, row, slot, len(queries), self._num_slots)
+
+    def _evaluate(self, first: IntArray, second: IntArray) -> None:
+        end = self._num_used + len(first)
+        if end > len(self._bank):
+            self._bank = torch.cat([self._bank, torch.empty_like(self._bank)])
+        rows = slice(self._num_used - self._layout.num_positions, end - self._layout.num_positions)
+        self._tape.reserve(rows.stop)
+        self._tape.draw_masks(rows)
+        below, stored = (
+            self._bank.index_select(0, torch.from_numpy(numbers).to(self._bank.device)) for numbers in (first, second)
+        )
+        self._kernel.evaluate_into(self._bank[self._num_used : end], below, stored, self._tape, rows)
+        self._num_used = end
+
+
+def memory_plan(graph: MemoryGraph, order: Schedule, device: torch.device) -> SweepPlan:
+    """The plan of a graph that is numbered in this order."""
+    first, second = (torch.from_numpy(numbers).to(device) for numbers in (graph.first, graph.second))
+    return SweepPlan(first, second, order.offsets.tolist())

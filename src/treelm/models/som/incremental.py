@@ -1,0 +1,189 @@
+"""Reading word by word: the memory as one state that is never changed in place.
+
+The network is in evaluation mode here: ``SOM.exact``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.errors import InputError
+from treelm.models.base import IncrementalState
+from treelm.models.som.cells import CellWeights, apply_cell
+from treelm.models.som.scorers import slot_log_probs
+from treelm.models.som.structure import decoded_spans, word_tree
+from treelm.trees.tree import Tree
+
+if TYPE_CHECKING:
+    from treelm.models.som.network import SOM
+
+
+@dataclass(frozen=True, kw_only=True)
+class SOMState(IncrementalState):
+    """The memory of n sentences after some words. Vectors of empty slots are never read."""
+
+    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their symbols
+    symbols: tuple[tuple[int, ...], ...]
+    decisions: tuple[tuple[int, ...], ...]  # theta of every position so far
+    memory: Tensor  # (n, N, D)
+    candidates: Tensor  # (n, N, D)
+    prefixes: Tensor  # (n, N + 1, D) of the prediction network, after the slots N - 1 .. s
+    hidden: Tensor  # (n, D) predicts the next symbol
+
+    @property
+    def num_sentences(self) -> int:
+        """Sentences that are read side by side."""
+        return len(self.words)
+
+    @property
+    def num_symbols_read(self) -> tuple[int, ...]:
+        """Symbols that each sentence has read."""
+        return tuple(map(len, self.symbols))
+
+
+@torch.no_grad()
+def start(som: SOM, num_sentences: int) -> SOMState:
+    """The state after the sentence boundary."""
+    num_slots, size = som.config.num_slots, som.config.size
+    symbol = torch.full((num_sentences,), som.boundary, device=som.embedding.device)
+    inputs = som.embed(symbol)
+    zeros = inputs.new_zeros(num_sentences, num_slots + 1, size)
+    candidates = zeros[:, 1:].clone()
+    candidates[:, -1] = inputs
+    hidden = inputs
+    if som.prediction_cell is not None:
+        hidden = apply_cell(som.prediction_cell.weights(), torch.zeros_like(inputs), inputs)
+    return SOMState(
+        words=((),) * num_sentences,
+        symbols=((),) * num_sentences,
+        decisions=((num_slots,),) * num_sentences,
+        memory=zeros[:, 1:],
+        candidates=candidates,
+        prefixes=zeros,
+        hidden=hidden,
+    )
+
+
+@torch.no_grad()
+def extend_symbols(som: SOM, state: SOMState, symbols: Sequence[int | None]) -> SOMState:
+    """The state after one more symbol in each sentence, or none where there is None."""
+    if len(symbols) != state.num_sentences:
+        found = f"{len(symbols)} symbols for {state.num_sentences} sentences"
+        raise InputError(found, remedy="give one symbol, or None, for each sentence")
+    reader = _Reader(som, state)
+    read = [(row, symbol) for row, symbol in enumerate(symbols) if symbol is not None]
+    if read:
+        reader.step([row for row, _ in read], [symbol for _, symbol in read])
+    words, all_symbols = list(state.words), list(state.symbols)
+    for row, symbol in read:
+        words[row] = _spell(som, words[row], all_symbols[row], symbol)
+        all_symbols[row] = (*all_symbols[row], symbol)
+    return SOMState(
+        words=tuple(words),
+        symbols=tuple(all_symbols),
+        decisions=tuple(map(tuple, reader.decisions)),
+        memory=reader.memory,
+        candidates=reader.candidates,
+        prefixes=reader.prefixes,
+        hidden=reader.hidden,
+    )
+
+
+def with_words(state: SOMState, words: Sequence[str]) -> SOMState:
+    """The same state, whose last words are called as they were given."""
+    renamed = tuple((*before[:-1], word) for before, word in zip(state.words, words, strict=True))
+    return replace(state, words=renamed)
+
+
+def _spell(som: SOM, words: tuple[str, ...], before: tuple[int, ...], symbol: int) -> tuple[str, ...]:
+    text = som.vocabulary.symbol(symbol)
+    if before and not som.vocabulary.ends_word[before[-1]]:
+        return (*words[:-1], words[-1] + text)
+    return (*words, text)
+
+
+def partial_trees(som: SOM, state: SOMState) -> list[Tree]:
+    """The trees of the decisions so far."""
+    if any(not words for words in state.words):
+        raise InputError("no words have been read", remedy="extend the state first")
+    ends_word = som.vocabulary.ends_word
+    trees = []
+    for words, decisions, symbols in zip(state.words, state.decisions, state.symbols, strict=True):
+        word_of_symbol = np.concatenate([[0], np.cumsum(ends_word[list(symbols[:-1])], dtype=np.int64)])
+        trees.append(word_tree(words, decoded_spans(decisions, som.config.num_slots), word_of_symbol))
+    return trees
+
+
+class _Reader:
+    """Mutable copies of a state's tensors, for one word."""
+
+    def __init__(self, som: SOM, state: SOMState) -> None:
+        self.som = som
+        self.memory, self.candidates = state.memory.clone(), state.candidates.clone()
+        self.prefixes, self.hidden = state.prefixes.clone(), state.hidden.clone()
+        self.decisions = [list(decisions) for decisions in state.decisions]
+
+    def step(self, rows: list[int], symbols: list[int]) -> None:
+        """Read one symbol in each of these rows."""
+        inputs = self.som.embed(torch.tensor(symbols, device=self.hidden.device))
+        chosen = self._decide(rows, inputs)
+        for row, decision in zip(rows, chosen, strict=True):
+            self.decisions[row].append(decision)
+        self.memory[rows, chosen] = self.candidates[rows, chosen]
+        self._compose(rows, chosen, inputs)
+        self._predict(rows, chosen)
+
+    def _decide(self, rows: list[int], inputs: Tensor) -> list[int]:
+        queries = self.som.attachment.queries(self.som.for_scoring(inputs))
+        index, slots = self._occupied([self.decisions[row][-1] for row in rows])
+        candidates = self.candidates[torch.tensor(rows, device=slots.device)[index], slots]
+        scores = self.som.attachment(queries[index], self.som.for_scoring(candidates))
+        return self._best(scores, index, slots, len(rows))
+
+    def _compose(self, rows: list[int], decisions: list[int], inputs: Tensor) -> None:
+        weights = self.som.cell.weights()
+        below = dict(zip(rows, inputs, strict=True))
+        for row, decision in zip(rows, decisions, strict=True):
+            if decision:
+                self.candidates[row, decision - 1] = below[row]
+        for height in range(self.som.config.num_slots - min(decisions)):
+            active = [
+                (r, d + height) for r, d in zip(rows, decisions, strict=True) if d + height < self.som.config.num_slots
+            ]
+            self._evaluate(weights, active, below)
+
+    def _evaluate(self, weights: CellWeights, active: list[tuple[int, int]], below: dict[int, Tensor]) -> None:
+        rows, slots = map(list, zip(*active, strict=True))
+        results = apply_cell(weights, torch.stack([below[row] for row in rows]), self.memory[rows, slots])
+        self.candidates[rows, slots] = results
+        below.update(zip(rows, results, strict=True))
+
+    def _predict(self, rows: list[int], decisions: list[int]) -> None:
+        if self.som.prediction_cell is None or self.som.prediction is None:
+            self.hidden[rows] = self.candidates[rows, -1]
+            return
+        weights = self.som.prediction_cell.weights()
+        above = [decision + 1 for decision in decisions]
+        self.prefixes[rows, decisions] = apply_cell(weights, self.prefixes[rows, above], self.memory[rows, decisions])
+        index, slots = self._occupied(decisions)
+        candidates = self.candidates[torch.tensor(rows, device=slots.device)[index], slots]
+        scores = self.som.prediction(self.som.for_scoring(candidates))
+        chosen = self._best(scores, index, slots, len(rows))
+        above = [choice + 1 for choice in chosen]
+        self.hidden[rows] = apply_cell(weights, self.prefixes[rows, above], self.candidates[rows, chosen])
+
+    def _occupied(self, decisions: list[int]) -> tuple[Tensor, Tensor]:
+        """Row numbers and slots of the occupied candidates after these decisions."""
+        slots = torch.arange(self.som.config.num_slots)
+        index, slot = (slots >= torch.tensor(decisions)[:, None] - 1).nonzero(as_tuple=True)
+        return index.to(self.hidden.device), slot.to(self.hidden.device)
+
+    def _best(self, scores: Tensor, index: Tensor, slots: Tensor, num_rows: int) -> list[int]:
+        best: list[int] = slot_log_probs(scores, index, slots, num_rows, self.som.config.num_slots).argmax(1).tolist()
+        return best

@@ -1,0 +1,147 @@
+"""Binary structure as SOM sees it: first siblings, static labels, and decisions back into trees.
+
+Slots are counted from 0 at the bottom to N - 1 at the root. Positions are counted from 0, the sentence boundary
+``<s>``, which the root constituent takes in as its first child, so symbol i is position i + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.errors import InputError
+from treelm.models.layers.levels import starts
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+from treelm.trees.tree import Tree
+
+IntArray = NDArray[np.int64]
+LABEL = "X"  # of every constituent
+Binary: TypeAlias = "int | tuple[Binary, Binary]"
+"""A binary tree over positions."""
+
+
+def first_siblings(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> IntArray:
+    """The first sibling of every symbol of a batch, as a position in its sentence: (symbols,).
+
+    That is where the smallest constituent starts that holds the symbol, but not as its first one. Labels do not matter
+    and unary chains collapse by themselves; a word of several symbols (``ends_word`` (V,) says where words end) is a
+    constituent. Raises ``InputError`` for a batch without trees.
+    """
+    if batch.actions is None or batch.action_offsets is None:
+        remedy = 'train on a treebank (brackets or CoNLL-U), or with oracle = "left-branching"'
+        raise InputError("sentence without a tree", where=batch.names[0], remedy=remedy)
+    siblings = _word_level(batch.actions, batch.action_offsets)
+    symbol = np.arange(len(batch.tokens)) - np.repeat(batch.token_offsets[:-1], np.diff(batch.token_offsets))
+    starts_word = np.ones(len(batch.tokens), bool)
+    starts_word[1:] = ends_word[batch.tokens[:-1]]
+    starts_word[batch.token_offsets[:-1]] = True
+    word_start = np.maximum.accumulate(np.where(starts_word, np.arange(len(symbol)), 0))
+    return np.where(starts_word, siblings, symbol[word_start] + 1)
+
+
+def _word_level(actions: IntArray, action_offsets: IntArray) -> IntArray:
+    """First siblings from top-down actions.
+
+    What is open after the last SHIFT or REDUCE before a symbol, without the constituents that start with the symbol
+    itself, is the smallest constituent in question. Sorting actions by depth puts each constituent's actions together.
+    """
+    depth = np.cumsum(np.where(actions == REDUCE, -1, actions >= FIRST_NT))
+    order = np.argsort(depth, kind="stable")
+    opened_at = np.where(actions[order] >= FIRST_NT, np.arange(len(order)), 0)
+    innermost = np.empty_like(order)  # the NT action of the constituent that is open after each action
+    innermost[order] = order[np.maximum.accumulate(opened_at)]
+    shifts = np.flatnonzero(actions == SHIFT)
+    completes = np.where(actions < FIRST_NT, np.arange(len(actions)), -1)
+    before = np.concatenate([[-1], np.maximum.accumulate(completes)])[shifts]  # last SHIFT or REDUCE before a symbol
+    is_first = before < np.repeat(action_offsets[:-1], np.diff(action_offsets))[shifts]
+    start = _start_positions(actions, action_offsets, depth)
+    return np.where(is_first, 0, start[innermost[np.where(is_first, 0, before)]])
+
+
+def _start_positions(actions: IntArray, action_offsets: IntArray, depth: IntArray) -> IntArray:
+    """The position where the constituent of each NT action starts; 0 for those that span the sentence."""
+    num_shifts = starts((actions == SHIFT).astype(np.int64))
+    sentence = np.repeat(np.arange(len(action_offsets) - 1), np.diff(action_offsets))
+    symbol = num_shifts[:-1] - num_shifts[action_offsets[sentence]]
+    total = (num_shifts[action_offsets[1:]] - num_shifts[action_offsets[:-1]])[sentence]
+    between = (symbol >= 1) & (symbol < total)  # after the first SHIFT, before the last
+    is_inside = between | ((actions == SHIFT) & (total > 0))
+    shallowest = np.minimum.reduceat(np.where(is_inside, depth, np.iinfo(np.int64).max), action_offsets[:-1])
+    spans_sentence = (symbol == 0) & (depth <= shallowest[sentence])
+    return np.where(spans_sentence, 0, symbol + 1)
+
+
+def static_labels(siblings: IntArray, num_slots: int) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Decisions that build the gold tree: xi_0 = N, xi_t = max(xi_fs(t) - 1, 0).
+
+    ``siblings`` (B, T) are first siblings by position. Returns the labels (B, T) and, of every position, whether it
+    lies too deep for the memory (bool), so that its label is not the gold one.
+    """
+    labels = np.full(siblings.shape, num_slots)
+    for t in range(1, siblings.shape[1]):
+        labels[:, t] = np.take_along_axis(labels, siblings[:, t, None], 1)[:, 0] - 1  # not clamped yet
+    return np.maximum(labels, 0), labels < 0
+
+
+def decode(decisions: Sequence[int], num_slots: int) -> Binary:
+    """The binary tree of the decisions theta_0 .. theta_t; what is open at the end is closed."""
+    stack: list[tuple[int, Binary]] = [(num_slots - 1, 0)]
+    for t in range(1, len(decisions)):
+        slot, tree = stack.pop()
+        while slot < decisions[t]:
+            slot, left = stack.pop()
+            tree = (left, tree)
+        stack += [(slot, tree), (decisions[t] - 1, t)]
+    _, tree = stack.pop()
+    while stack:
+        tree = (stack.pop()[1], tree)
+    return tree
+
+
+def decoded_spans(decisions: Sequence[int], num_slots: int) -> list[tuple[int, int]]:
+    """The constituents of ``decode`` without ``<s>``, as symbol spans ``start <= i < end`` of two symbols or more.
+
+    The chain of constituents that hold ``<s>`` becomes left-branching, as the gold root's children are.
+    """
+    spans: list[tuple[int, int]] = []
+    stack: list[tuple[int, int]] = [(num_slots - 1, 0)]  # slot, first position
+
+    def close(end: int, up_to: int) -> None:
+        slot, start = stack.pop()
+        while stack and slot < up_to:
+            slot, start = stack.pop()
+            spans.append((max(start - 1, 0), end))
+        stack.append((slot, start))
+
+    for t in range(1, len(decisions)):
+        close(t - 1, decisions[t])
+        stack.append((decisions[t] - 1, t))
+    close(len(decisions) - 1, num_slots)
+    return list(dict.fromkeys((start, end) for start, end in spans if end - start > 1))
+
+
+def word_tree(words: Sequence[str], spans: Sequence[tuple[int, int]], word_of_symbol: IntArray) -> Tree:
+    """The tree over words of spans over symbols; spans that cut a word are left out. All labels are ``LABEL``."""
+    first = np.searchsorted(word_of_symbol, np.arange(len(words) + 1))  # symbol where each word starts, and the end
+    boundary = {int(symbol): word for word, symbol in enumerate(first)}
+    kept = {(boundary[start], boundary[end]) for start, end in spans if start in boundary and end in boundary}
+    kept = {(start, end) for start, end in kept if end - start > 1} | {(0, len(words))}
+    return _tree_of_spans(words, sorted(kept, key=lambda span: (-span[0], span[1])))
+
+
+def _tree_of_spans(words: Sequence[str], spans: Sequence[tuple[int, int]]) -> Tree:
+    """Nested spans, those that start last first and inner before outer, as a tree."""
+    by_start: dict[int, tuple[int, Tree | str]] = {i: (i + 1, word) for i, word in enumerate(words)}  # end and item
+    for start, end in spans:
+        children, position = list[Tree | str](), start
+        while position < end:
+            position, child = by_start[position]
+            children.append(child)
+        by_start[start] = (end, Tree(LABEL, children))
+    tree = by_start[0][1]
+    assert isinstance(tree, Tree)
+    return tree

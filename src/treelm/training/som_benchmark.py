@@ -1,0 +1,157 @@
+"""How much faster SOM's forms are than the naive one that computes all slots at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import process_time
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.corpus import PreparedCorpus, merge_labels
+from treelm.corpora.data_config import DataConfig, prepared_split
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.models.layers.precision import MatmulPrecision, matmul_precision
+from treelm.models.som.all_slots import all_slots_losses
+from treelm.models.som.config import SOMConfig
+from treelm.models.som.decide import Choose, sample
+from treelm.models.som.layout import lay_out
+from treelm.models.som.network import SOM
+from treelm.models.som.structure import static_labels
+
+IntArray = NDArray[np.int64]
+PREDICTION_ERRORS = 0.13  # 1 - accuracy of p', Table 2
+Form = Literal["all slots", "lazy", "two passes"]
+MEASURED: tuple[tuple[Form, MatmulPrecision], ...] = (
+    ("all slots", "fp32"),
+    ("lazy", "fp32"),
+    ("two passes", "fp32"),
+    ("lazy", "bf16"),
+    ("two passes", "bf16"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormSpeed:
+    """Forward and backward of one form; ``ratio`` is to the naive form of the same run."""
+
+    form: Form
+    precision: MatmulPrecision
+    tokens_per_second: float
+    ratio: float  # median over rounds
+    seconds: tuple[float, ...]  # of processor time, every round
+
+
+def compare_forms(
+    *,
+    size: int = 400,
+    num_slots: int = 15,
+    num_symbols: int = 23_815,
+    batch_size: int = 64,
+    num_words: tuple[int, int] = (18, 22),
+    rounds: int = 3,
+    corpus: str = "gum-open",
+) -> list[FormSpeed]:
+    """Measure all forms in turns on one batch of dependency trees of so many words, without dropout.
+
+    ``num_symbols`` counts the boundary. Every form computes words, p and p' under gold decisions (p' with the errors of
+    a trained network); the fast forms also draw their samples, which are then thrown away. Figures are medians.
+    """
+    som, batch = _world(size, num_slots, num_symbols, batch_size, num_words, corpus)
+    runs = _runs(som, batch)
+    seconds: dict[tuple[Form, MatmulPrecision], list[float]] = {}
+    for _ in range(rounds):
+        for form, precision in MEASURED:
+            seconds.setdefault((form, precision), []).append(_time(som, runs[form], precision))
+    num_tokens = len(batch.tokens) + len(batch)
+    naive = seconds["all slots", "fp32"]
+    return [
+        FormSpeed(
+            form=form,
+            precision=precision,
+            tokens_per_second=num_tokens / median(times),
+            ratio=median(slow / fast for slow, fast in zip(naive, times, strict=True)),
+            seconds=tuple(times),
+        )
+        for (form, precision), times in seconds.items()
+    ]
+
+
+def _world(
+    size: int, num_slots: int, num_symbols: int, batch_size: int, num_words: tuple[int, int], corpus: str
+) -> tuple[SOM, SentenceBatch]:
+    data = prepared_split(DataConfig(corpus=corpus, format="conllu"), "train")
+    labels = merge_labels([data])
+    vocabulary = _vocabulary(data, num_symbols - 1)
+    encoded = EncodedCorpus(data, vocabulary, labels)
+    fitting = np.flatnonzero((encoded.num_tokens >= num_words[0]) & (encoded.num_tokens <= num_words[1]))
+    torch.manual_seed(1)
+    config = SOMConfig(size=size, num_slots=num_slots, embedding_dropout=0.0, dropout=0.0, output_dropout=0.0)
+    return SOM(config, vocabulary=vocabulary), encoded.batch(fitting[:batch_size])
+
+
+def _vocabulary(data: PreparedCorpus, size: int) -> WordVocabulary:
+    """The corpus's own words, filled up to a size with words that never occur."""
+    known = WordVocabulary.build(data.form_counts(), max_size=size - 1)
+    forms = [known.symbol(index) for index in range(known.num_unknowns, len(known))]
+    return WordVocabulary(forms + [f"unused {number}" for number in range(size - len(known))])
+
+
+def _runs(som: SOM, batch: SentenceBatch) -> dict[Form, Callable[[], Tensor]]:
+    layout = lay_out(batch.token_offsets)
+    gold = static_labels(som.siblings(batch), som.config.num_slots)[0]
+    chosen = _with_errors(gold, som.config.num_slots)
+    by_row, choices = gold[layout.sentences], layout.pack(chosen)
+
+    def choose(t: int, log_probs: Tensor) -> Any:
+        sample(t, log_probs)
+        if t < 0:
+            return choices
+        return by_row[: len(log_probs), t]
+
+    def naive() -> Tensor:
+        following = np.concatenate([gold[:, 1:], gold[:, -1:]], 1)
+        return all_slots_losses(som, batch, decisions=gold, choices=chosen, labels=gold, next_labels=following).loss
+
+    return {
+        "all slots": naive,
+        "lazy": lambda: _fast_loss(som, batch, choose, recomputes=False),
+        "two passes": lambda: _fast_loss(som, batch, choose, recomputes=True),
+    }
+
+
+def _with_errors(gold: IntArray, num_slots: int) -> IntArray:
+    """Slots for prediction: the next decision, but for 13% any possible slot, as p' errs in the paper."""
+    random = np.random.default_rng(1)
+    following = np.concatenate([gold[:, 1:], gold[:, -1:]], 1)
+    anything = random.integers(np.maximum(gold - 1, 0), num_slots)
+    return np.where(random.random(gold.shape) < PREDICTION_ERRORS, anything, following)
+
+
+def _fast_loss(som: SOM, batch: SentenceBatch, choose: Choose, *, recomputes: bool) -> Tensor:
+    before = SOM.recomputes
+    SOM.recomputes = recomputes
+    try:
+        return som.losses(batch, choose=choose).total
+    finally:
+        SOM.recomputes = before
+
+
+def _time(som: SOM, loss: Callable[[], Tensor], precision: MatmulPrecision) -> float:
+    som.zero_grad(set_to_none=True)
+    with matmul_precision(precision):
+        begin = process_time()
+        loss().backward()  # type: ignore[no-untyped-call]
+        return process_time() - begin
+
+
+def speed_rows(speeds: Sequence[FormSpeed]) -> list[tuple[str, str, str, str]]:
+    """Form, precision, tokens a second and ratio, as text."""
+    return [(one.form, one.precision, f"{one.tokens_per_second:.0f}", f"{one.ratio:.1f}x") for one in speeds]

@@ -1,0 +1,82 @@
+"""The particle filter: unbiased, reproducible, independent of company and of what comes later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.rnng.search.oracle import enumerate_all, log_sum
+from tests.models.rnng.search.test_beam import SENTENCES, TINY, run
+from tests.models.rnng.search.test_interface import WORDS, subword_model
+from tests.models.rnng.worlds import Symbols, build_model
+from treelm.errors import InputError
+from treelm.models.rnng.search.settings import Search
+
+ORDERS: list[dict[str, Any]] = [{"order": "top-down"}, {"order": "in-order"}]
+
+
+@pytest.mark.parametrize("variant", ORDERS, ids=str)
+def test_estimates_are_unbiased(variant: dict[str, Any]) -> None:
+    model = build_model(Symbols(3), 2, seed=1, **TINY, **variant)
+    everything = enumerate_all(model, 2)
+    symbols = [2, 0]
+    exact = [*(log_sum(everything.prefixes[tuple(symbols[:end])]) for end in (1, 2))]
+    exact.append(log_sum(everything.trees[tuple(symbols)].values()))
+    runs = [run(model, [symbols], method="particles", num_particles=20, seed=seed)[0] for seed in range(400)]
+    estimates = np.exp([[*one.log_masses, one.log_prob] for one in runs]) / np.exp(exact)
+    error = estimates.std(0) / np.sqrt(len(runs))
+    assert (abs(estimates.mean(0) - 1) < 4 * error + 1e-9).all()
+    assert (error < 0.05).all()
+
+
+def test_many_particles_come_close() -> None:
+    model = build_model(Symbols(3), 2, seed=1, **TINY)
+    everything = enumerate_all(model, 2)
+    (result,) = run(model, [[1, 1]], method="particles", num_particles=50_000)
+    assert result.log_prob == pytest.approx(log_sum(everything.trees[(1, 1)].values()), abs=0.02)
+    trees = everything.trees[(1, 1)]
+    for one in result.derivations:
+        assert one.log_prob == pytest.approx(trees[one.actions], abs=1e-9)
+    assert result.derivations[0].actions == max(trees, key=lambda actions: trees[actions])
+
+
+def test_company_and_later_words_do_not_matter_and_seeds_do() -> None:
+    model = build_model(
+        Symbols(40), 4, seed=6, max_open=5, max_consecutive=3, dtype=torch.float32, embedding_size=32, hidden_size=32
+    )
+    settings = {"method": "particles", "num_particles": 30}
+    alone = [run(model, [symbols], **settings)[0] for symbols in SENTENCES]
+    assert run(model, SENTENCES[::-1], **settings)[::-1] == alone
+    (longer,) = run(model, [[*SENTENCES[0], 7]], **settings)
+    assert longer.log_masses[:-1] == alone[0].log_masses
+    assert run(model, SENTENCES, seed=1, **settings)[0].log_masses != alone[0].log_masses
+
+
+@pytest.mark.parametrize("variant", ORDERS, ids=str)
+def test_scores_and_trees_of_words(variant: dict[str, Any]) -> None:
+    model = subword_model(**variant)
+    model.search = Search(method="particles", num_particles=50, seed=3)
+    for words, analysis in zip(WORDS, model.analyse(WORDS), strict=True):
+        assert analysis.tree.words() == words
+        assert np.isfinite(analysis.score.log_probs).all()
+        assert not analysis.score.is_lower_bound
+
+
+def test_an_impossible_symbol_kills_all_particles() -> None:
+    model = build_model(Symbols(5), 2, seed=1, **TINY)
+    with torch.no_grad():
+        model.word_bias[2] = -torch.inf
+    dead, alive = run(model, [[1, 2, 3], [1, 3, 3]], method="particles", num_particles=10)
+    assert dead.log_probs[1:].tolist() == [-np.inf] * 3
+    assert dead.derivations == []
+    assert np.isfinite(alive.log_probs).all()
+
+
+def test_states_need_the_beam() -> None:
+    model = subword_model()
+    model.search = Search(method="particles")
+    with pytest.raises(InputError, match="whole sentences"):
+        model.start()

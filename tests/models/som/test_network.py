@@ -1,0 +1,381 @@
+"""The fast network against the naive form, and the contracts of the interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.rnng.worlds import Symbols
+from tests.models.som import worlds
+from treelm.corpora.batches import SentenceBatch
+from treelm.errors import InputError
+from treelm.evaluation.audit import audit
+from treelm.models.som.all_slots import AllSlots, all_slots_losses
+from treelm.models.som.config import SOMConfig
+from treelm.models.som.decide import sample
+from treelm.models.som.network import SOM, Reading
+from treelm.models.som.sweep import Tape
+
+TOLERANCE = {"rtol": 0, "atol": 1e-10}
+
+
+def naive(network: SOM, batch: SentenceBatch, reading: Reading, empty_value: float = 0.0) -> AllSlots:
+    layout, num_slots = reading.layout, network.config.num_slots
+    choices = reading.choices if reading.choices is not None else np.full(layout.num_positions, num_slots - 1)
+    first = int(layout.num_alive[0])
+    decisions = worlds.padded(reading.graph.decisions, layout, fill=num_slots - 1)
+    return all_slots_losses(
+        network,
+        batch,
+        decisions=decisions,
+        choices=worlds.padded(choices, layout, fill=num_slots - 1),
+        labels=worlds.padded(reading.labels, layout, skip=first, fill=num_slots - 1),
+        next_labels=worlds.padded(reading.next_labels, layout, fill=num_slots - 1),
+        empty_value=empty_value,
+    )
+
+
+def gradients(network: SOM, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    network.zero_grad()
+    loss.backward()
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in network.named_parameters()}
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"num_slots": 4},
+    {"num_slots": 3},
+    {"num_slots": 2},
+    {"syntactic_size": 2},
+    {"prediction_network": False},
+    {"prediction_network": False, "word_loss": False},
+    {"oracle": "static"},
+    {"oracle": "printed"},
+    {"oracle": "left-branching"},
+]
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_loss_and_all_gradients_equal_the_naive_form(
+    variant: dict[str, Any], recomputes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SOM, "recomputes", recomputes)
+    network = worlds.som(**variant)
+    batch = worlds.batch(network)
+    torch.manual_seed(3)
+    losses = network.losses(batch)
+    fast = gradients(network, losses.total)
+    torch.manual_seed(3)
+    reading = network.read(batch)
+    plain = naive(network, batch, reading)
+    torch.testing.assert_close(losses.total, plain.loss, **TOLERANCE)
+    for name, gradient in gradients(network, plain.loss).items():
+        torch.testing.assert_close(fast[name], gradient, **TOLERANCE, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("num_slots", [15, 4, 3])
+def test_every_distribution_and_hidden_vector_equals_the_naive_form(num_slots: int) -> None:
+    network = worlds.som(num_slots=num_slots)
+    batch = worlds.batch(network)
+    reading = network.read(batch)
+    assert len(set(reading.graph.decisions.tolist())) > 2
+    plain = naive(network, batch, reading)
+    layout = reading.layout
+    times, rows = layout.times(), layout.sentences[layout.rows()]
+    torch.testing.assert_close(reading.hidden, plain.hidden[times, rows], **TOLERANCE)
+    assert reading.log_p_prediction is not None
+    torch.testing.assert_close(reading.log_p_prediction, plain.log_p_prediction[times, rows], **TOLERANCE)
+    later = times > 0
+    torch.testing.assert_close(reading.log_p, plain.log_p[times[later], rows[later]], **TOLERANCE)
+
+
+def test_overflow_occurs_in_the_small_memories_that_are_compared() -> None:
+    network = worlds.som(num_slots=3)
+    reading = network.read(worlds.batch(network, lengths=(9, 9, 9, 9)))
+    assert (reading.graph.decisions == 0).any()
+
+
+def test_nan_in_empty_slots_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = worlds.som(num_slots=5)
+    batch = worlds.batch(network)
+    torch.manual_seed(3)
+    clean = gradients(network, network.losses(batch).total)
+    reserve = Tape.reserve
+
+    def poison(tape: Tape, num_nodes: int) -> None:
+        reserve(tape, num_nodes)
+        for name in ("hidden", "gates", "normalised", "deviation"):
+            getattr(tape, name)[num_nodes:] = torch.nan
+
+    monkeypatch.setattr(Tape, "reserve", poison)
+    empty_like = torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
+    torch.manual_seed(3)
+    losses = network.losses(batch)
+    assert torch.isfinite(losses.total)
+    for name, gradient in gradients(network, losses.total).items():
+        assert torch.equal(gradient, clean[name]), name
+
+
+def test_the_naive_form_too_never_reads_an_empty_slot() -> None:
+    network = worlds.som(num_slots=5)
+    batch = worlds.batch(network)
+    reading = network.read(batch)
+    with torch.no_grad():
+        clean, poisoned = naive(network, batch, reading), naive(network, batch, reading, empty_value=1e6)
+    torch.testing.assert_close(clean.loss, poisoned.loss, **TOLERANCE)
+
+
+def test_a_batch_equals_its_sentences_one_by_one() -> None:
+    network = worlds.som().eval()
+    batch = worlds.batch(network)
+    whole = network.losses(batch)
+    parts = [network.losses(worlds.batch(network, lengths=(n,), seed=9)) for n in (2, 6)]
+    assert whole.num_words == 25
+    sentences = worlds.sentences()
+    together = network.score(sentences)
+    for sentence, score in zip(sentences, together, strict=True):
+        alone = network.score([sentence])[0]
+        np.testing.assert_allclose(score.log_probs, alone.log_probs, atol=1e-8, rtol=0)
+        np.testing.assert_array_equal(score.columns["depth"], alone.columns["depth"])
+    assert sum(part.terms["word"].count for part in parts) == 3 + 7
+
+
+def test_the_loss_of_words_in_evaluation_is_the_score() -> None:
+    network = worlds.som().eval()
+    batch = worlds.batch(network)
+    bounds = zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)
+    scores = network.score([[str(symbol) for symbol in batch.tokens[a:b]] for a, b in bounds])
+    with torch.no_grad():
+        losses = network.losses(batch)
+    assert sum(score.log_probs.sum() for score in scores) == pytest.approx(-losses.terms["word"].sum.item(), abs=1e-7)
+    assert losses.terms["word"].count == losses.terms["parse_prediction"].count == 25 + 5
+    assert losses.terms["parse"].count == 25
+
+
+def test_the_audit_passes_in_float32() -> None:
+    network = worlds.som(size=16).float()
+    report = audit(network, worlds.sentences((6, 9, 3)))
+    assert report.passed, report.as_text()
+
+
+def test_scores_follow_the_weights() -> None:
+    network = worlds.som().float()
+    before = network.score([["1", "2"]])[0].log_probs
+    with torch.no_grad():
+        network.output_bias[1] += 1.0
+    assert (network.score([["1", "2"]])[0].log_probs != before).all()
+
+
+def test_what_follows_changes_no_score() -> None:
+    network = worlds.som()
+    one, two = ["1", "2", "3", "4", "5", "0"], ["1", "2", "3", "0", "7", "7", "2"]
+    left, right = network.score([one, two])
+    np.testing.assert_allclose(left.log_probs[:3], right.log_probs[:3], atol=1e-8, rtol=0)
+    assert abs(left.log_probs[3] - right.log_probs[3]) > 1e-6
+
+
+def test_a_prefix_read_alone_predicts_as_the_whole_sentence_does_there() -> None:
+    network = worlds.som()
+    sentence = worlds.sentences((9,))[0]
+    full = network.score([sentence])[0].log_probs
+    for length in range(1, 9):
+        prefix = network.score([sentence[:length]])[0].log_probs
+        np.testing.assert_allclose(prefix[:-1], full[:length], atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS[:6], ids=str)
+def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
+    network = worlds.som(num_unfinished=2, **variant)
+    sentences = [["1+3", "5", "0+1+2", "7", "3"], ["2", "0+4", "6", "6", "1+1+7"]]
+    scores = network.score(sentences)
+    state = network.start(2)
+    found: list[list[float]] = [[], []]
+    for words in zip(*sentences, strict=True):
+        log_probs = network.next_word_log_probs(state)
+        for row, word in enumerate(words):
+            found[row].append(log_probs[row, int(word.split("+")[0])].item())
+        state = network.extend(state, words)
+    end = network.next_word_log_probs(state)[:, -1]
+    for row, score in enumerate(scores):
+        is_first = np.append(True, np.diff(score.word_of_symbol) > 0)
+        np.testing.assert_allclose(found[row], score.log_probs[:-1][is_first], atol=1e-8, rtol=0)
+        assert end[row].item() == pytest.approx(score.log_probs[-1], abs=1e-8)
+    assert [str(t) for t in network.partial_trees(state)] == [str(t) for t in network.parse(sentences)]
+
+
+def test_extending_leaves_the_state_before_as_it_was() -> None:
+    network = worlds.som()
+    state = network.extend(network.start(2), ["1", "2"])
+    before = network.next_word_log_probs(state)
+    network.extend(network.extend(state, ["3", "4"]), ["5", "5"])
+    assert torch.equal(network.next_word_log_probs(state), before)
+    assert [tree.words() for tree in network.partial_trees(state)] == [["1"], ["2"]]
+
+
+def test_next_word_probabilities_sum_to_one() -> None:
+    network = worlds.som()
+    state = network.extend(network.extend(network.start(1), ["1"]), ["3"])
+    assert network.next_word_log_probs(state).exp().sum().item() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_probabilities_of_all_short_sentences_and_their_continuations_sum_to_one() -> None:
+    network = worlds.som()
+    symbols = [str(index) for index in range(worlds.NUM_SYMBOLS)]
+    start = network.next_word_log_probs(network.start())[0].exp()
+    pairs = [[a, b] for a in symbols for b in symbols]
+    scores = network.score(pairs)
+    first = dict(zip(symbols, (s.log_probs for s in network.score([[a] for a in symbols])), strict=True))
+    total = start[-1].item()  # the empty sentence
+    total += sum(np.exp(log_probs.sum()) for log_probs in first.values())
+    total += sum(np.exp(score.log_probs[:-1].sum()) for score in scores)  # two words, then anything
+    assert total == pytest.approx(1.0, abs=1e-8)
+
+
+def test_wrong_number_of_words_and_trees_before_words_are_refused() -> None:
+    network = worlds.som()
+    with pytest.raises(InputError, match="2 words for 1 sentences"):
+        network.extend(network.start(1), ["1", "2"])
+    with pytest.raises(InputError, match="no words"):
+        network.partial_trees(network.start(1))
+    with pytest.raises(InputError, match="sentence 1 has no words"):
+        network.score([["1"], []])
+
+
+def test_parsing_loss_never_reaches_the_semantic_units_of_a_disentangled_network() -> None:
+    network = worlds.som(syntactic_size=2)
+    batch = worlds.batch(network)
+    terms = network.losses(batch).terms
+    parsing = gradients(network, terms["parse"].sum + terms["parse_prediction"].sum)
+    semantic = network.config.semantic_size
+    zero = [parsing["embedding"][:, :semantic], parsing["input_norm.weight"][:semantic], parsing["cell.hidden.weight"]]
+    zero += [parsing["cell.gates.weight"], parsing["cell.norm.weight"][:semantic], parsing["output_bias"]]
+    assert all((part == 0).all() for part in zero)
+    for name in ("cell.hidden.syntactic_weight", "cell.gates.syntactic_weight", "attachment.key.weight"):
+        assert (parsing[name] != 0).any(), name
+    words = gradients(network, network.losses(batch).terms["word"].sum)
+    for part in (words["cell.hidden.weight"], words["cell.hidden.syntactic_weight"], words["cell.gates.weight"]):
+        assert (part != 0).any()
+    assert (words["attachment.key.weight"] == 0).all()
+
+
+def test_semantic_inputs_change_no_syntactic_value_of_a_disentangled_network() -> None:
+    network = worlds.som(syntactic_size=2).eval()
+    batch = worlds.batch(network)
+    semantic = network.config.semantic_size
+
+    def syntactic_values() -> torch.Tensor:
+        with torch.no_grad():
+            return network.read(batch, gold=True).hidden[:, semantic:].clone()
+
+    before = syntactic_values()
+    with torch.no_grad():
+        network.embedding[:, :semantic] = torch.randn_like(network.embedding[:, :semantic])
+        assert torch.equal(syntactic_values(), before)
+        network.embedding[:, semantic:] += torch.randn_like(network.embedding[:, semantic:])
+    assert not torch.equal(syntactic_values(), before)
+
+
+@pytest.mark.parametrize(
+    ("size", "num_symbols", "variant", "expected"),
+    [
+        (400, 23_815, {}, 17_722_217),
+        (500, 50_257, {}, 37_944_259),
+        (400, 23_815, {"syntactic_size": 100}, 17_722_217 - 1_440_000),
+        (500, 50_257, {"syntactic_size": 100}, 37_944_259 - 1_920_000),
+        (400, 23_815, {"prediction_network": False}, 13_717_416),
+    ],
+)
+def test_numbers_of_parameters_are_those_of_the_paper(
+    size: int, num_symbols: int, variant: dict[str, Any], expected: int
+) -> None:
+    with torch.device("meta"):
+        network = SOM(SOMConfig(size=size, **variant), vocabulary=Symbols(num_symbols - 1))
+    assert sum(parameter.numel() for parameter in network.parameters()) == expected
+
+
+def test_the_left_branching_oracle_keeps_every_decision_at_the_root_slot_and_needs_no_trees() -> None:
+    network = worlds.som(oracle="left-branching")
+    batch = worlds.batch(network)
+    bare = SentenceBatch(
+        tokens=batch.tokens, token_offsets=batch.token_offsets, num_words=batch.num_words, names=batch.names
+    )
+    reading = network.read(bare)
+    assert set(reading.labels.tolist()) == set(reading.next_labels.tolist()) == {14}
+
+
+def test_dropout_is_the_same_while_deciding_and_in_the_loss() -> None:
+    """A decision's probability in the loss is the one it was sampled with."""
+    network = worlds.som(dropout=0.4, embedding_dropout=0.2, output_dropout=0.3)
+    seen: list[torch.Tensor] = []
+
+    def choose(t: int, log_probs: torch.Tensor) -> Any:
+        if t > 0:
+            seen.append(log_probs)
+        return sample(t, log_probs)
+
+    reading = network.read(worlds.batch(network), choose=choose)
+    torch.testing.assert_close(reading.log_p, torch.cat(seen), **TOLERANCE)
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_gradients_under_dropout_are_those_of_finite_differences(
+    recomputes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SOM, "recomputes", recomputes)
+    network = worlds.som(dropout=0.3, embedding_dropout=0.2, output_dropout=0.3, oracle="static")
+    batch = worlds.batch(network, lengths=(6, 4))
+
+    def loss() -> torch.Tensor:
+        torch.manual_seed(5)
+        return network.losses(batch).total
+
+    found = gradients(network, loss())
+    torch.manual_seed(0)
+    for name in (
+        "cell.hidden.weight",
+        "cell.gates.bias",
+        "prediction_cell.gates.weight",
+        "embedding",
+        "attachment.key.weight",
+    ):
+        parameter = network.get_parameter(name)
+        direction = torch.randn_like(parameter)
+        with torch.no_grad():
+            parameter.add_(direction, alpha=1e-5)
+            above = loss()
+            parameter.add_(direction, alpha=-2e-5)
+            below = loss()
+            parameter.add_(direction, alpha=1e-5)
+        assert ((above - below) / 2e-5).item() == pytest.approx((found[name] * direction).sum().item(), rel=1e-4), name
+
+
+def test_a_few_steps_of_training_fit_one_batch() -> None:
+    network = worlds.som(size=16).float()
+    batch = worlds.batch(network, lengths=(6, 5, 8))
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    torch.manual_seed(0)
+    for _ in range(80):
+        optimizer.zero_grad()
+        network.losses(batch).total.backward()
+        optimizer.step()
+    network.eval()
+    with torch.no_grad():
+        losses = network.losses(batch)
+    assert losses.terms["parse"].sum.item() / losses.terms["parse"].count < 0.2
+    assert losses.terms["word"].sum.item() / losses.terms["word"].count < 0.5
+    gold = network.read(batch, gold=True).graph.decisions
+    assert (network.read(batch).graph.decisions == gold).mean() > 0.9
+
+
+def test_bad_sizes_are_refused_with_field_value_and_remedy() -> None:
+    with pytest.raises(InputError, match=r"syntactic_size is 400; give less than size = 400"):
+        SOMConfig(syntactic_size=400)
+    with pytest.raises(InputError, match="num_slots is 1"):
+        SOMConfig(num_slots=1)
+    with pytest.raises(InputError, match="oracle is 'gold'"):
+        SOMConfig(oracle="gold")  # type: ignore[arg-type]
