@@ -1,4 +1,4 @@
-"""The parameters of an RNNG as search uses them: grouped by what they multiply, copied only where need be."""
+"""The parameters of an RNNG as search uses them: grouped by what they multiply, copied only where needed."""
 
 from __future__ import annotations
 
