@@ -1,3 +1,4 @@
+import gzip
 import math
 from pathlib import Path
 
@@ -59,3 +60,12 @@ def test_files_of_different_length_are_a_user_error(tmp_path: Path) -> None:
     predicted.write_text(LINES[0])
     with pytest.raises(InputError, match="2 gold trees but 1 predicted"):
         evaluate_files(gold, predicted)
+
+
+def test_damaged_gzip_is_a_user_error(tmp_path: Path) -> None:
+    content = bytearray(gzip.compress(LINES[0].encode() * 50))
+    content[10] = 0xFF  # the first bytes of the deflate stream: no such block type
+    path = tmp_path / "g.ptb.gz"
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match="cannot read brackets"):
+        evaluate_files(path, path)

@@ -178,3 +178,10 @@ def test_plain_text_for_a_system_of_trees_is_named_before_a_run_begins(tmp_path:
     with pytest.raises(InputError, match=r"plain\.txt:1: a sentence without a tree"):
         train(recipe, tmp_path / "run", on_terminal=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_sizes_beyond_memory_are_told(tmp_path: Path) -> None:
+    recipe = load_recipe(write_treebank(tmp_path), ["model.hidden_size=20_000_000"])
+    with pytest.raises(InputError, match=r"\[model\]: a network of these sizes does not fit into memory"):
+        train(recipe, tmp_path / "run", on_terminal=False)
+    assert not (tmp_path / "run").exists()

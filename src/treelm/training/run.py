@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,13 +91,24 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
         _report_skipped(corpus)
         _check_bounds(recipe.model, corpus)
     seed_everything(recipe.training.seed)
-    build: Any = system_class(recipe.model.system)
-    model: SyntacticLM = build(config=recipe.model.config, vocabulary=vocabulary, labels=labels)
+    model = _build(recipe.model, vocabulary, labels)
     encoded = EncodedCorpus(train_data, vocabulary, labels)
     config = recipe.training
     batches = SentenceBatches(encoded, batch_size=config.batch_size, max_actions=config.max_actions, seed=config.seed)
     dev = None if dev_data is None else _dev_batches(dev_data, model, recipe.data)
     return Setup(recipe=recipe, model=model, batches=batches, dev=dev)
+
+
+def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -> SyntacticLM:
+    build: Any = system_class(config.system)
+    try:
+        model: SyntacticLM = build(config=config.config, vocabulary=vocabulary, labels=labels)
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error) and not isinstance(error, MemoryError):
+            raise
+        found = "a network of these sizes does not fit into memory"
+        raise InputError(found, where="[model]", remedy="make its sizes smaller") from None
+    return model
 
 
 def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfig:
