@@ -40,7 +40,7 @@ def test_without_a_list_for_errors_the_bad_sentence_is_raised_by_place() -> None
         list(in_batches(sentences("a", "bad", "a b"), lengths, batch_size=3))
 
 
-def test_reads_no_further_ahead_than_a_window() -> None:
+def test_reads_one_batch_ahead_then_more_but_no_more_than_a_window() -> None:
     read = []
 
     def stream() -> object:
@@ -48,5 +48,9 @@ def test_reads_no_further_ahead_than_a_window() -> None:
             read.append(sentence.line)
             yield sentence
 
-    next(in_batches(stream(), lengths, batch_size=2, window=2))  # type: ignore[arg-type]
-    assert read == [1, 2, 3, 4]
+    pairs = in_batches(stream(), lengths, batch_size=2, window=2)  # type: ignore[arg-type]
+    next(pairs)
+    assert read == [1, 2]
+    next(pairs)
+    next(pairs)
+    assert read == [1, 2, 3, 4, 5, 6]

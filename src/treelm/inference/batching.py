@@ -30,18 +30,26 @@ def in_batches(
 ) -> Iterator[tuple[Sentence, Result | None]]:
     """Pair every sentence with its result, in input order.
 
-    ``window`` batches are read ahead and sorted by length, so that batch-mates are alike. An ``InputError`` about a
+    Up to ``window`` batches are read ahead and sorted by length, so that batch-mates are alike; the first results come
+    after one batch, and then the number of batches read ahead doubles. An ``InputError`` about a
     batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected and paired with None,
     without it the error is raised, naming the sentence.
     """
     if batch_size < 1:
         raise InputError(f"batch_size = {batch_size}", remedy="give 1 or more")
-    for group in batched(sentences, batch_size * window):
+    for group in _growing_groups(sentences, batch_size, window):
         order = sorted(range(len(group)), key=lambda i: len(group[i].words))
         results: dict[int, Result | None] = {}
         for indices in batched(order, batch_size):
             results.update(zip(indices, _compute([group[i] for i in indices], compute, skipped), strict=True))
         yield from ((sentence, results[i]) for i, sentence in enumerate(group))
+
+
+def _growing_groups(sentences: Iterable[Sentence], batch_size: int, window: int) -> Iterator[tuple[Sentence, ...]]:
+    iterator, num_batches = iter(sentences), 1
+    while group := tuple(islice(iterator, batch_size * num_batches)):
+        yield group
+        num_batches = min(2 * num_batches, window)
 
 
 def _compute(
