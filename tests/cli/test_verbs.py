@@ -175,3 +175,36 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.count("\n") == 1, outcome.err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_wider_beam_finds_more_probability(treelm: Treelm, project: Path) -> None:
+    def perplexity(*beam: str) -> float:
+        out = treelm(
+            "evaluate", project / "run", "--split", "dev", "--json", "--action-beam", beam[0], "--word-beam", beam[1]
+        )
+        (result,) = json.loads(out.out)
+        return float(result["perplexities"][0]["perplexity"])
+
+    assert perplexity("1", "1") > perplexity("60", "30")
+
+
+def test_evaluate_writes_gold_and_predicted_trees(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    outcome = treelm(
+        "evaluate", project / "run", "--split", "dev", "--max-sentences", "2", "--trees", tmp_path / "trees", "--json"
+    )
+    (result,) = json.loads(outcome.out)
+    assert result["num_sentences"] == 2
+    gold, predicted = (tmp_path / "trees" / f"dev.{kind}.ptb" for kind in ("gold", "predicted"))
+    assert gold.read_text().splitlines() == (project / "train.ptb").read_text().splitlines()[:2]
+    again = json.loads(treelm("evaluate", "--gold", gold, "--predicted", predicted, "--json").out)
+    assert again["all"]["f1"] == result["bracketing"][0]["all"]["f1"]
+
+
+def test_evaluate_skips_bad_sentences_and_says_so(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.ptb"
+    bad.write_text("(S (NP (D the)\n" + (project / "train.ptb").read_text())
+    assert treelm("evaluate", project / "run", "--data", bad).code == 2
+    outcome = treelm("evaluate", project / "run", "--data", bad, "--on-error", "skip", "--json")
+    assert outcome.code == 3
+    assert json.loads(outcome.out)[0]["num_sentences"] == 4
+    assert "bad.ptb:1" in outcome.err

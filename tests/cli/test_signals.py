@@ -1,0 +1,48 @@
+"""A real ``treelm train`` process that is asked to stop."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+
+
+def start(arguments: list[str], folder: Path) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "treelm", "train", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def steps(run: Path) -> list[int]:
+    """The steps in the log; the last line may be half written."""
+    lines = (run / "metrics.jsonl").read_text().splitlines() if (run / "metrics.jsonl").exists() else []
+    return [json.loads(line)["step"] for line in lines if line.endswith("}")]
+
+
+def stop(process: "subprocess.Popen[str]", run: Path, signal_number: int, *, after_step: int) -> str:
+    deadline = time.monotonic() + 120
+    while max(steps(run), default=0) <= after_step:
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal_number)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 75, error
+    return error
+
+
+@pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGTERM)])
+def test_a_stopped_run_says_how_to_go_on_and_goes_on(project: Path, tmp_path: Path, first: int, second: int) -> None:
+    run = tmp_path / "run"
+    endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
+    error = stop(start([str(project / "recipe.toml"), "--out", str(run), *endless], tmp_path), run, first, after_step=5)
+    assert f"treelm train --resume {run}" in error
+    reached = max(steps(run))
+    stop(start(["--resume", str(run)], tmp_path), run, second, after_step=reached + 5)
+    assert steps(run) == sorted(steps(run))
