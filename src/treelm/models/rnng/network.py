@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -239,7 +240,8 @@ class RNNG(SyntacticLM):
 
     def start(self, num_sentences: int = 1) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""
-        return start_state(SearchWeights.of(self), self.search, num_sentences)
+        own = copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})  # search copies no parameters
+        return start_state(SearchWeights.of(own), self.search, num_sentences)
 
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> BeamState:
         """The state after one more symbol in each sentence, by the search that ``score`` uses."""

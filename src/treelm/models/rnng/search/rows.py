@@ -50,7 +50,8 @@ class Rows:
     """A growable float matrix on one device; rows are appended and read by index."""
 
     def __init__(self, width: int, like: Tensor, capacity: int = 256) -> None:
-        """An empty matrix with the type and device of ``like``."""
+        """An empty matrix with the type and device of ``like``; room that is never used takes no memory on a CPU."""
+        self._least = capacity
         self._data = like.new_empty((capacity, width))
         self._length = 0
 
@@ -87,7 +88,7 @@ class Rows:
 
         The room of a word is kept for the next one, which grows to about the same size; what is far more is given back.
         """
-        rows, capacity = self.get(index), max(2 * self._length, 512)
+        rows, capacity = self.get(index), max(2 * self._length, self._least)
         if self._data.shape[0] > 2 * capacity:
             self._data = self._data.new_empty((capacity, self._data.shape[1]))
         self._length = len(index)
@@ -96,7 +97,7 @@ class Rows:
     def copy(self) -> Rows:
         """An independent copy."""
         new = object.__new__(Rows)
-        new._data, new._length = self.all.clone(), self._length
+        new._data, new._length, new._least = self.all.clone(), self._length, self._least
         return new
 
 

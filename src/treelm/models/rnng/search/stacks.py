@@ -31,6 +31,8 @@ DEPTH = 11  # number of pushes on the way from the initial item
 NUM_ACTIONS = 12  # of the analysis whose action pushed this row
 NUM_COLUMNS = 13
 
+_ROOM = 1 << 12  # rows; a little more than ten sentences need at a time
+
 _Layers = list[Tensor]  # a matrix for every layer
 
 
@@ -42,9 +44,9 @@ class Stacks:
         self._weights = weights
         like, size = weights.initial, weights.hidden_size
         self._items = IntRows(NUM_COLUMNS)
-        self._hidden = [Rows(size, like) for _ in weights.hidden]
-        self._cell = [Rows(size, like) for _ in weights.hidden]
-        self._products = [Rows(4 * size, like) for _ in weights.hidden]
+        self._hidden = [Rows(size, like, _ROOM) for _ in weights.hidden]
+        self._cell = [Rows(size, like, _ROOM) for _ in weights.hidden]
+        self._products = [Rows(4 * size, like, _ROOM // 2) for _ in weights.hidden]
         row = np.zeros((1, NUM_COLUMNS), np.int64)
         row[0, [LABEL, VECTOR, PRODUCT]] = -1
         row[0, TOP], row[0, PARTIAL] = EMPTY, empty_partial

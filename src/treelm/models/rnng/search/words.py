@@ -54,9 +54,7 @@ class WordHead:
         sums = exponentials.sum(1, dtype=torch.float64)
         return _floats(sums.log() + highest[:, 0].double())
 
-    def log_normaliser_bounds(
-        self, outputs: Tensor, symbols: Ints, logits: Floats, *, rough: bool = False
-    ) -> Floats:
+    def log_normaliser_bounds(self, outputs: Tensor, symbols: Ints, logits: Floats, *, rough: bool = False) -> Floats:
         """A lower bound of each normaliser, from the heavy symbols and the symbol itself: (n,).
 
         A ``rough`` one takes few of the heavy symbols, and an eighth of the time.
