@@ -143,8 +143,8 @@ class Constituents:
             live = int(np.searchsorted(-lengths, -step))  # those with more than ``step`` children
             at = table[partials[:live]]
             gates = self.vectors.get(padded(at[:, CHILD]), self._columns(1))
-            recurrent.add_product_(gates, hidden[: len(gates)])
-            new_hidden, new_cell = lstm_cell_(gates, cell[: len(gates)])
+            recurrent.add_product_(gates, hidden[: gates.shape[0]])
+            new_hidden, new_cell = lstm_cell_(gates, cell[: gates.shape[0]])
             hidden[:live], cell[:live] = new_hidden[:live], new_cell[:live]
             partials = at[:, PREVIOUS]
         return hidden
@@ -176,8 +176,8 @@ class Constituents:
             live = int(np.searchsorted(-lengths, -step))
             at = table[partials[:live]]
             gates = self.vectors.get(padded(at[:, CHILD]), self._columns(1))
-            recurrent.add_product_(gates, hidden[: len(gates)])
-            hidden, cell = lstm_cell_(gates, cell[: len(gates)])
+            recurrent.add_product_(gates, hidden[: gates.shape[0]])
+            hidden, cell = lstm_cell_(gates, cell[: gates.shape[0]])
             yield torch.cat([self._hidden.get(padded(partials[:live])), hidden], 1)
             partials = at[:, PREVIOUS]
 
@@ -220,7 +220,7 @@ def attend(query: Tensor, states: list[Tensor], place: Ints, lengths: Ints) -> T
     """
     index = as_index(place, query)
     present = as_index(lengths, query)[:, None] > torch.arange(len(states), device=query.device)  # (n, children)
-    rows = [state.index_select(0, index.clamp(max=len(state) - 1)) for state in states]
+    rows = [state.index_select(0, index.clamp(max=state.shape[0] - 1)) for state in states]
     scores = torch.stack([(state * query).sum(1) for state in rows], 1).masked_fill_(~present, -torch.inf)
     weights = scores.sub_(scores.amax(1, keepdim=True)).exp_()
     total, attended = torch.zeros_like(weights[:, 0]), torch.zeros_like(query)

@@ -118,6 +118,6 @@ class _Bounded:
         if len(places) == 0:
             return
         outputs = self._outputs
-        if len(places) < len(outputs):
+        if len(places) < outputs.shape[0]:
             outputs = outputs[places]
         self._scores[self._candidates[places]] = self._with_logit[places] - self._head.log_normalisers(outputs)

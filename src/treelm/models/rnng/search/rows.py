@@ -6,7 +6,7 @@ that multiplies matrices is in torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import torch
@@ -23,15 +23,17 @@ BLOCK = 256  # rows of one matrix product; with what is done to them before and 
 _SIZES = (0, 8, 16, 32, 64, 128, 192, BLOCK)
 
 
+@cache
 def rounded(num_rows: int) -> int:
     """Row counts are rounded up before a matrix product: oneDNN builds and caches one kernel for every shape."""
     whole = num_rows // BLOCK * BLOCK
     return whole + next(size for size in _SIZES if size >= num_rows - whole)
 
 
-def blocks(num_rows: int, size: int = BLOCK) -> Iterator[slice]:
+@cache
+def blocks(num_rows: int, size: int = BLOCK) -> tuple[slice, ...]:
     """Slices of at most ``size`` rows: larger products are no faster, take more memory, and are more shapes."""
-    return (slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size))
+    return tuple(slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size))
 
 
 def padded(index: Ints) -> Ints:

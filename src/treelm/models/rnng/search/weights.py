@@ -33,14 +33,15 @@ class Affine:
 
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
         """The product for padded rows (see ``rows.rounded``)."""
-        out = rows.new_empty(len(rows), len(self.bias)) if out is None else out
-        for block in blocks(len(rows)):
+        num_rows = rows.shape[0]  # ``len`` of a tensor is slow
+        out = rows.new_empty(num_rows, self.bias.shape[0]) if out is None else out
+        for block in blocks(num_rows):
             torch.addmm(self.bias, rows[block], self.weight, out=out[block])
         return out
 
     def add_product_(self, to: Tensor, rows: Tensor) -> None:
         """Add x W^T, without the bias, in place."""
-        for block in blocks(len(rows)):
+        for block in blocks(rows.shape[0]):
             to[block].addmm_(rows[block], self.weight)
 
 

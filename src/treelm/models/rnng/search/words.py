@@ -42,11 +42,11 @@ class WordHead:
 
     def log_normalisers(self, outputs: Tensor) -> Floats:
         """log of the sum over all symbols of exp(logit): (n,)."""
-        parts = [self._log_normalisers(outputs[block]) for block in blocks(len(outputs), _BLOCK)]
+        parts = [self._log_normalisers(outputs[block]) for block in blocks(outputs.shape[0], _BLOCK)]
         return np.concatenate(parts)
 
     def _log_normalisers(self, outputs: Tensor) -> Floats:
-        logits = self._affine(padded_rows(outputs))[: len(outputs)]
+        logits = self._affine(padded_rows(outputs))[: outputs.shape[0]]
         highest = logits.amax(1, keepdim=True)
         exponentials = logits.sub_(highest).exp_()
         if not self._heavy:
@@ -59,20 +59,20 @@ class WordHead:
 
         A ``rough`` one takes few of the heavy symbols, and an eighth of the time.
         """
-        if not self._heavy or len(outputs) == 0:
+        if not self._heavy or outputs.shape[0] == 0:
             return np.maximum(logits, -1e30)  # finite, for an impossible symbol
         affine, contains = self._heavy[0 if rough else -1]
-        parts = [affine(padded_rows(outputs[block])).logsumexp(1) for block in blocks(len(outputs))]
-        bound = _floats(torch.cat(parts)[: len(outputs)].double())
+        parts = [affine(padded_rows(outputs[block])).logsumexp(1) for block in blocks(outputs.shape[0])]
+        bound = _floats(torch.cat(parts)[: outputs.shape[0]].double())
         return np.where(contains[symbols], bound, np.logaddexp(bound, logits))
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         """log p of every symbol: float64 (n, V)."""
-        return self._affine(padded_rows(outputs))[: len(outputs), : len(self._symbols)].double().log_softmax(1)
+        return self._affine(padded_rows(outputs))[: outputs.shape[0], : len(self._symbols)].double().log_softmax(1)
 
     def _learn(self, exponentials: Tensor) -> None:
         self._mass += (exponentials / exponentials.sum(1, keepdim=True)).sum(0).double()
-        self._rows_seen += len(exponentials)
+        self._rows_seen += exponentials.shape[0]
         if self._rows_seen >= _ROWS_TO_LEARN_FROM and self._num_heavy < len(self._symbols):
             index = self._mass.topk(self._num_heavy).indices
             self._heavy = [self._heavy_symbols(index[:size]) for size in (-(-len(index) // 8), len(index))]
