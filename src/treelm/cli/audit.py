@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from itertools import islice
 
-from treelm.cli.arguments import parse
+from treelm.cli.arguments import parse, search_on_one_thread
 from treelm.cli.files import InputFile, InputOptions, RunFolder, read_input
 from treelm.errors import InputError
 
@@ -26,7 +26,7 @@ class Arguments(InputOptions):
     """Folder of a trained model."""
     file: InputFile = ""
     """Sentences to check with; without a file, some of the packaged gum-open."""
-    num_sentences: int = 6
+    num_sentences: int = 3
     """How many of them, from the start."""
     seed: int = 1
     """Seed of the cuts and changes."""
@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.audit import audit
     from treelm.inference.loading import load
 
+    search_on_one_thread()
     lm = load(options.run)
     report = audit(lm, _sentences(options), seed=options.seed, enumerate_all=lm.probability_mass)
     print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
@@ -53,5 +54,5 @@ def _sentences(options: Arguments) -> list[tuple[str, ...]]:
         raise InputError(f"num_sentences = {options.num_sentences}", remedy="give 1 or more")
     path = options.file or str(corpus_entry("gum-open").locate("dev")[0])
     skipped: list[InputError] = []
-    words = (sentence.words for sentence in read_input(path, options, skipped) if len(sentence.words) <= 20)
+    words = (sentence.words for sentence in read_input(path, options, skipped) if len(sentence.words) <= 12)
     return list(islice(words, options.num_sentences))
