@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from itertools import islice
 
-from treelm.cli.arguments import parse, search_on_one_thread
+from treelm.cli.arguments import parse
 from treelm.cli.files import InputFile, InputOptions, RunFolder, read_input
 from treelm.errors import InputError
 
@@ -40,7 +40,6 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.audit import audit
     from treelm.inference.loading import load
 
-    search_on_one_thread()
     lm = load(options.run)
     report = audit(lm, _sentences(options), seed=options.seed, enumerate_all=lm.probability_mass)
     print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())

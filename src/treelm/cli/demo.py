@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from treelm.cli.arguments import note, parse, search_on_one_thread
+from treelm.cli.arguments import note, parse
 
 SENTENCES = (
     "The museum was built in the city in 1986 .",
@@ -62,7 +62,6 @@ def _show(run: Path) -> None:
     from treelm.figures.demo import evaluation_table, parsed_sentences, what_next
     from treelm.training.run import load_run_recipe
 
-    search_on_one_thread()
     recipe = load_run_recipe(run)
     console = Console()
     console.print(evaluation_table(run, recipe))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from treelm.cli.arguments import note, parse, search_on_one_thread
+from treelm.cli.arguments import note, parse
 from treelm.cli.files import report_skipped
 from treelm.errors import InputError
 
@@ -85,7 +85,6 @@ def _evaluate_run(options: Arguments) -> int:
     from treelm.evaluation.runs import evaluate_run
     from treelm.training.run import load_run_recipe
 
-    search_on_one_thread()
     recipe = _with_settings(load_run_recipe(options.run), options)
     skipped: list[InputError] = []
     judgements = evaluate_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from treelm.cli.arguments import parse, search_on_one_thread
+from treelm.cli.arguments import parse
 from treelm.cli.files import RunFolder, open_output
 
 
@@ -38,7 +38,6 @@ def main(arguments: list[str]) -> int:
     from treelm.inference.loading import load
     from treelm.trees.brackets import format_tree
 
-    search_on_one_thread()
     drawn = generate(
         load(options.run),
         num_sentences=options.num_sentences,

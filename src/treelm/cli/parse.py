@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.arguments import parse, search_on_one_thread
+from treelm.cli.arguments import parse
 from treelm.cli.files import InputFile, InputOptions, RunFolder, open_output, read_input, report_skipped
 from treelm.errors import InputError
 
@@ -47,7 +47,6 @@ def write_trees(arguments: Arguments) -> int:
     from treelm.inference.batching import in_batches
     from treelm.inference.loading import load
 
-    search_on_one_thread()
     lm = load(arguments.run)
     skipped: list[InputError] = []
     sentences = read_input(arguments.file, arguments, skipped, empty_lines=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from treelm.cli.arguments import parse, search_on_one_thread
+from treelm.cli.arguments import parse
 from treelm.cli.files import InputFile, InputOptions, RunFolder, open_output, read_input, report_skipped, write_metadata
 from treelm.errors import InputError
 
@@ -45,7 +45,6 @@ def write_table(arguments: Arguments) -> int:
     from treelm.inference.loading import load
     from treelm.inference.surprisal import COLUMNS, Totals, score_sentences, table_rows, tsv_row
 
-    search_on_one_thread()
     lm = load(arguments.run)
     skipped: list[InputError] = []
     sentences = read_input(arguments.file, arguments, skipped)
