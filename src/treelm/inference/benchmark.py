@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import resource
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from time import perf_counter
 import torch
 
 from treelm.inference.loading import load
+from treelm.models.layers.memory import process_peak_mb
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: Beam, *, 
     torch.set_num_threads(threads)
     lm = load(run)
     lm.set_beam(action_beam=beam.action_beam, word_beam=beam.word_beam, fast_track=beam.fast_track)
-    before = _memory_mb()
+    before = process_peak_mb()
     lm.analyse(sentences)
     begin = perf_counter()
     lm.analyse(sentences)
@@ -61,7 +60,7 @@ def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: Beam, *, 
         words_per_sentence=num_words / len(sentences),
         seconds_per_sentence=seconds / len(sentences),
         words_per_second=num_words / seconds,
-        peak_memory_mb=_memory_mb() - before,
+        peak_memory_mb=process_peak_mb() - before,
     )
 
 
@@ -72,8 +71,3 @@ def compare_beams(
     for beam in beams:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             yield pool.submit(measure_search, run, sentences, beam, threads=threads).result()
-
-
-def _memory_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

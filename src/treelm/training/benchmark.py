@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import resource
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from time import perf_counter
 import torch
 
 from treelm.corpora.batches import SentenceBatch, SentenceBatches
+from treelm.models.layers.memory import process_peak_mb
 from treelm.training.config import Precision
 from treelm.training.numerics import build_fabric, numerics
 from treelm.training.recipe import Recipe
@@ -47,7 +46,7 @@ def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
         optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.0, fused=True)
         fabric.setup(model, optimizer)
         batches = _forever(setup.batches)
-        before = _memory_mb()
+        before = process_peak_mb()
         for batch in islice(batches, WARM_UP_STEPS):
             make_update(fabric, model, optimizer, batch, config, step=0)
         num_steps = num_sentences = num_words = num_actions = 0
@@ -68,7 +67,7 @@ def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
             words_per_second=num_words / elapsed,
             actions_per_second=num_actions / elapsed,
             actions_per_sentence=num_actions / num_sentences,
-            peak_memory_mb=_memory_mb() - before,
+            peak_memory_mb=process_peak_mb() - before,
         )
 
 
@@ -86,9 +85,3 @@ def compare_batch_sizes(
 
 def _forever(batches: SentenceBatches) -> Iterator[SentenceBatch]:
     return chain.from_iterable(repeat(batches))
-
-
-def _memory_mb() -> float:
-    """The most memory that this process has held so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
