@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 REPOSITORY = Path(__file__).parents[2]
-TIMES = {"elapsed_seconds", "seconds", "words_per_second", "sentences_per_second"}
+TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 
 
 def metrics(directory: Path) -> list[dict]:

@@ -124,6 +124,13 @@ def test_max_minutes_ends_training(tmp_path: Path) -> None:
     assert steps[-1].dev is not None
 
 
+def test_max_cpu_minutes_counts_updates_alone(tmp_path: Path) -> None:
+    steps = run(tmp_path, epochs=None, max_cpu_minutes=0.002)
+    assert 0.12 <= steps[-1].cpu_seconds < 5
+    assert steps[-2].cpu_seconds < 0.12
+    assert steps[-1].stopped_because == "max_cpu_minutes = 0.002 are over"
+
+
 def test_metrics_have_one_train_line_an_interval_and_one_dev_line_an_evaluation(tmp_path: Path) -> None:
     run(tmp_path, epochs=2, log_every_steps=2)
     lines = metrics(tmp_path)

@@ -20,6 +20,7 @@ def steps() -> Iterator[Step]:
             epoch=number // 2,
             step_in_epoch=number % 2,
             seconds=float(number),
+            cpu_seconds=number / 2,
             loss=LossSum(total=20.0, num_words=10, num_sentences=2),
             gradient_norm=1.0,
             learning_rate=0.001,
@@ -63,4 +64,5 @@ def test_the_nearest_limit_tells_how_much_is_done() -> None:
     assert fraction_done(third, TrainingConfig(epochs=4), 2) == 0.375
     assert fraction_done(third, TrainingConfig(epochs=4, max_steps=6), 2) == 0.5
     assert fraction_done(third, TrainingConfig(epochs=4, max_minutes=0.0625), 2) == 0.8
+    assert fraction_done(third, TrainingConfig(epochs=4, max_cpu_minutes=0.05), 2) == 0.5
     assert fraction_done(last, TrainingConfig(epochs=4), 2) == 1.0

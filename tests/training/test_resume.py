@@ -19,7 +19,7 @@ from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step, fit
 from treelm.training.outcomes import TrainingInterrupted
 
-TIMES = {"elapsed_seconds", "seconds", "words_per_second", "sentences_per_second"}
+TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 
 
 @pytest.fixture(autouse=True)

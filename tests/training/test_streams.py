@@ -23,7 +23,7 @@ from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.run import Setup, set_up, train
 from treelm.training.schedules import AveragingStart
 
-TIMES = {"elapsed_seconds", "seconds", "words_per_second", "sentences_per_second"}
+TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 RECIPE = """
 [data]
 train = "train.txt"

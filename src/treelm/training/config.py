@@ -16,18 +16,21 @@ OptimizerName = Literal["adam", "sgd", "asgd", "nt-asgd", "adam-then-asgd"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Training ends at whichever of ``epochs``, ``max_steps``, ``max_minutes`` and early stopping comes first.
+    """Training ends at whichever of ``epochs``, ``max_steps``, the two limits of time and early stopping comes first.
 
     One step is one batch and one update of the weights. Raises ``InputError`` for values that make no sense.
     """
 
-    # How long. These three may grow when a run is resumed.
+    # How long. These four may grow when a run is resumed.
     epochs: int | None = 18
     """Passes over the training data."""
     max_steps: int | None = None
     """Updates of the weights."""
     max_minutes: float | None = None
-    """Minutes of training, over all resumed parts; the only limit that makes a run depend on the machine's speed."""
+    """Minutes of training, over all resumed parts. Limits of time make a run depend on the machine's speed."""
+    max_cpu_minutes: float | None = None
+    """Minutes of processor time in updates of the weights, over all resumed parts and all threads: a limit that other
+    programs on the same machine hardly change, and that evaluation does not count for."""
     stop_after: int | None = None
     """Early stopping: end after this many evaluations in a row without a better dev loss."""
 
@@ -135,9 +138,10 @@ class TrainingConfig:
             _at_least(self, name, 1)
         for name in ("plateau_patience", "warmup_steps", "seed", "adam_epochs"):
             _at_least(self, name, 0)
-        for name in ("max_minutes", "learning_rate", "epsilon", "gradient_clip", "checkpoint_every_minutes"):
+        for name in ("max_minutes", "max_cpu_minutes", "learning_rate", "epsilon", "gradient_clip"):
             _positive(self, name)
-        _positive(self, "asgd_learning_rate")
+        for name in ("checkpoint_every_minutes", "asgd_learning_rate"):
+            _positive(self, name)
         _in_range(self, "weight_decay", self.weight_decay, 0, math.inf)
         _in_range(self, "plateau_factor", self.plateau_factor, 0, 1)
         for beta in self.betas:
@@ -145,7 +149,7 @@ class TrainingConfig:
         self._check_combinations()
 
     def _check_combinations(self) -> None:
-        if self.epochs is None and self.max_steps is None and self.max_minutes is None:
+        if all(getattr(self, name) is None for name in EXTENDABLE):
             raise InputError("training would never end", remedy="set epochs, max_steps or max_minutes")
         if self.batches == "stream" and self.micro_batch_size is not None:
             found = f"micro_batch_size = {self.micro_batch_size} with batches = 'stream'"
@@ -167,7 +171,7 @@ class TrainingConfig:
             raise InputError(found, remedy=f"set decay_steps above warmup_steps = {self.warmup_steps}")
 
 
-EXTENDABLE = ("epochs", "max_steps", "max_minutes")
+EXTENDABLE = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
 """Fields that may differ when a run is resumed."""
 
 

@@ -30,6 +30,7 @@ class Step:
     epoch: int  # complete passes so far
     step_in_epoch: int
     seconds: float  # of training so far, over all resumed parts
+    cpu_seconds: float  # processor time of updates so far
     loss: LossSum  # of this batch, with dropout
     gradient_norm: float  # before clipping
     learning_rate: float
@@ -94,6 +95,7 @@ def fit(
                     epoch=session.state.epoch,
                     step_in_epoch=session.state.step_in_epoch,
                     seconds=session.state.seconds,
+                    cpu_seconds=session.state.cpu_seconds,
                     loss=loss,
                     gradient_norm=gradient_norm,
                     learning_rate=session.learning_rate,

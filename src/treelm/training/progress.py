@@ -80,6 +80,8 @@ def fraction_done(step: Step, config: TrainingConfig, steps_per_epoch: int | Non
         done.append(step.step / config.max_steps)
     if config.max_minutes is not None:
         done.append(step.seconds / (60 * config.max_minutes))
+    if config.max_cpu_minutes is not None:
+        done.append(step.cpu_seconds / (60 * config.max_cpu_minutes))
     if config.epochs is not None:
         within = step.step_in_epoch / steps_per_epoch if steps_per_epoch else 0.0
         done.append((step.epoch + within) / config.epochs)

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from torch import Tensor
@@ -107,7 +107,7 @@ class Session:
     def update(self, reading: Reading) -> tuple[LossSum, float]:
         """One step: returns its loss and the norm of the gradient."""
         state, config = self.state, self.config
-        begin = perf_counter()
+        begin, cpu_begin = perf_counter(), process_time()
         self._stepping.before(reading.batch)
         optimizer, number = self._stepping.optimizer, state.step + 1
         loss, norm, self._carried = make_update(
@@ -123,6 +123,7 @@ class Session:
         state.interval.gradient_norm += norm
         state.interval.num_steps += 1
         state.interval.seconds += perf_counter() - begin
+        state.cpu_seconds += process_time() - cpu_begin
         self._tick()
         return loss, norm
 
@@ -233,6 +234,7 @@ class Session:
     def _write(self, kind: str, figures: dict[str, Any]) -> None:
         state = self.state
         where = {"kind": kind, "step": state.step, "epoch": state.epoch, "elapsed_seconds": state.seconds}
+        where["cpu_seconds"] = state.cpu_seconds
         self._metrics.write({**where, **figures})
 
     def _tick(self) -> None:

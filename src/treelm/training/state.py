@@ -34,6 +34,7 @@ class TrainingState:
     epoch: int = 0  # complete ones
     step_in_epoch: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0  # processor time of updates
     best_loss: float | None = None  # dev, nats a word
     best_f1: float | None = None  # dev, if models are selected by it
     learning_rate: LearningRate = field(default_factory=LearningRate)
@@ -77,6 +78,8 @@ class TrainingState:
             return f"max_steps = {config.max_steps} are done"
         if config.max_minutes is not None and self.seconds >= 60 * config.max_minutes:
             return f"max_minutes = {config.max_minutes} are over"
+        if config.max_cpu_minutes is not None and self.cpu_seconds >= 60 * config.max_cpu_minutes:
+            return f"max_cpu_minutes = {config.max_cpu_minutes} are over"
         if config.stop_after is not None and self.early_stopping.num_worse >= config.stop_after:
             return f"dev has not improved in {self.early_stopping.num_worse} evaluations"
         return None

@@ -1,0 +1,158 @@
+"""Stream models of small sizes on the beginning of a text, each for the same processor time: rows by seeds, in pieces.
+
+python benchmarks/streams_small.py --text FOLDER --rows awd-lstm on-lstm prpn --seeds 1 2 3 --out runs/streams-small
+
+FOLDER holds ptb.train.txt and ptb.valid.txt (or .gz). The vocabulary is that of the whole training file, so that
+perplexities do not depend on how much of it is trained on. Dev is read after every epoch, in ten rows, each from the
+zero state; every symbol and every end is a target once. A run that was cut off is resumed, a finished one kept;
+curve.jsonl in its folder is its learning curve. The table at the end (or at any time, with --max-runs 0) has means and
+deviations.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import tyro
+
+from treelm.corpora.data_config import DataConfig, prepared_split
+from treelm.corpora.vocabularies import save_vocabulary
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.models.storage import VOCABULARY
+from treelm.training.loop import Step, fit
+from treelm.training.recipe import FILE_NAME, Recipe, load_recipe, save_recipe
+from treelm.training.run import set_up
+from treelm.training.updates import perplexity
+
+CURVE, FINISHED = "curve.jsonl", "finished.json"
+SWEEP = Path(__file__).with_suffix(".toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What to run."""
+
+    text: Path
+    """Folder with ptb.train.txt and ptb.valid.txt."""
+    rows: tuple[str, ...] = ("awd-lstm", "on-lstm", "prpn")
+    """Rows of streams_small.toml."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    """Seeds of every row."""
+    out: Path = Path("runs/streams-small")
+    """Folder of all runs."""
+    num_symbols: int = 300_000
+    """Train on the first sentences that have together at most so many words and ends."""
+    cpu_seconds: float = 800.0
+    """Processor time in updates of the weights, of a run."""
+    precision: str = "fp32-fast"
+    """As in [training]."""
+    max_runs: int | None = None
+    """Stop after so many runs; call again to go on."""
+
+
+def main(options: Arguments) -> None:
+    """Do the next runs, seed by seed, and print the table of all that are done."""
+    todo = [(row, seed) for seed in options.seeds for row in options.rows]
+    todo = [one for one in todo if not (_folder(options, *one) / FINISHED).exists()]
+    for row, seed in todo[: options.max_runs]:
+        _run(options, row, seed)
+    print_table(options)
+
+
+def _folder(options: Arguments, row: str, seed: int) -> Path:
+    return options.out / f"{row}-{seed}"
+
+
+def _run(options: Arguments, row: str, seed: int) -> None:
+    run = _folder(options, row, seed)
+    recipe = _recipe(options, row, seed)
+    resume = (run / FILE_NAME).exists()
+    setup = set_up(recipe, vocabulary=_vocabulary(options))
+    if not resume:
+        run.mkdir(parents=True, exist_ok=True)
+        save_vocabulary(setup.model.vocabulary, run / VOCABULARY)
+        save_recipe(setup.recipe, run / FILE_NAME)
+    num_symbols = int(setup.encoded.num_tokens.sum()) + len(setup.encoded)
+    last = {}
+    for step in fit(setup.model, setup.batches, setup.dev, setup.recipe.training, run, resume=resume):
+        if step.dev is not None:
+            last = _figures(step)
+            with (run / CURVE).open("a") as file:
+                file.write(json.dumps(last) + "\n")
+    num_parameters = sum(parameter.numel() for parameter in setup.model.parameters())
+    (run / FINISHED).write_text(json.dumps({**last, "num_parameters": num_parameters, "num_symbols": num_symbols}))
+
+
+def _recipe(options: Arguments, row: str, seed: int) -> Recipe:
+    sweep = tomllib.loads(SWEEP.read_text())
+    settings = [*sweep["sizes"]["settings"], *sweep["rows"][row].get("settings", [])]
+    settings += [f"training.precision={options.precision}", f"training.seed={seed}", "training.threads=1"]
+    settings += [f"training.max_cpu_minutes={options.cpu_seconds / 60}", "training.checkpoint_every_minutes=3"]
+    recipe = load_recipe(sweep["rows"][row]["recipe"], settings)
+    data = DataConfig(train=str(_beginning(options)), dev=str(_file(options, "valid")), format="text")
+    return replace(recipe, data=data)
+
+
+def _file(options: Arguments, split: str) -> Path:
+    plain = options.text / f"ptb.{split}.txt"
+    return plain if plain.exists() else plain.with_name(plain.name + ".gz")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        yield from (line for line in file if line.split())
+
+
+def _beginning(options: Arguments) -> Path:
+    """The first sentences of the training file, in a file of their own."""
+    path = options.out / f"train-{options.num_symbols}.txt"
+    lines = list(_lines(_file(options, "train")))
+    ends = accumulate(len(line.split()) + 1 for line in lines)
+    kept = sum(1 for _ in takewhile(lambda end: end <= options.num_symbols, ends))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines[:kept]))
+    return path
+
+
+def _vocabulary(options: Arguments) -> WordVocabulary:
+    whole = DataConfig(train=str(_file(options, "train")), format="text")
+    return WordVocabulary.build(prepared_split(whole, "train").form_counts())
+
+
+def _figures(step: Step) -> dict[str, Any]:
+    assert step.dev is not None
+    return {
+        "step": step.step,
+        "epoch": step.epoch,
+        "cpu_seconds": step.cpu_seconds,
+        "targets": step.dev.num_words,
+        "dev_perplexity": perplexity(step.dev.nats_per_word),
+        "is_best": step.is_best,
+    }
+
+
+def print_table(options: Arguments) -> None:
+    """Best dev perplexity within the time, mean and deviation over seeds, and the epochs that it took."""
+    print("row", "parameters", "best dev perplexity", "epochs", "runs", sep="\t")
+    for row in options.rows:
+        runs = [_folder(options, row, seed) for seed in options.seeds]
+        runs = [run for run in runs if (run / FINISHED).exists()]
+        if runs:
+            last = [json.loads((run / FINISHED).read_text()) for run in runs]
+            best = [min(json.loads(line)["dev_perplexity"] for line in (run / CURVE).open()) for run in runs]
+            spread = f"{mean(best):.1f} ± {stdev(best):.1f}" if len(best) > 1 else f"{best[0]:.1f}"
+            print(
+                row, last[0]["num_parameters"], spread, f"{mean(one['epoch'] for one in last):.1f}", len(runs), sep="\t"
+            )
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))
