@@ -84,6 +84,7 @@ class RunFigures:
     training_seconds: float | None = None
     training_words_per_second: float | None = None  # updates of the weights alone, without evaluation on dev
     scoring_words_per_second: float | None = None
+    scoring_threads: int | None = None  # of the processor, that it was measured with
     loss_curve: tuple[LossPoint, ...] = ()
 
     perplexities: tuple[Perplexity, ...] = ()  # each sentence by itself comes first
