@@ -16,6 +16,7 @@ VERBS = {
     "data": "list, show, count and prepare corpora",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
+    "compare": "several runs in one table: size, perplexity, F1, tests of syntax, speed",
     "parse": "the best tree of every sentence of a file",
     "surprisal": "surprisal in bits of every word of a file, as TSV",
     "syntaxgym": "accuracy on test suites of syntactic generalisation, beside published models",

@@ -32,7 +32,7 @@ def load_for_scoring(run: str, options: ScoringOptions) -> tuple[SyntacticLM, st
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[], None]]:
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     """A bar on standard error, if that is a terminal; gives what to call after each sentence."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

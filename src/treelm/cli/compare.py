@@ -1,0 +1,145 @@
+"""``treelm compare``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from treelm.cli.arguments import note, parse
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.evaluation.comparison.figures import Comparison
+    from treelm.evaluation.comparison.measure import Settings
+
+FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """Several runs in one table: sizes, perplexity, F1, tests of syntax, speed; every figure measured the same way.
+
+    What takes long is kept (in --out, or in each run folder), so that a comparison that was interrupted goes on.
+
+    Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --out comparison
+    Example: treelm compare runs/* --pairs blimp.jsonl.gz --max-pairs-per-group 20 --format markdown
+    Example: treelm compare comparison/comparison.json runs/new --format latex
+    """
+
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")]
+    """Folders of trained models, or comparison.json files of comparisons made before."""
+    split: Literal["train", "dev", "test"] = "test"
+    """Split of each run's own corpus."""
+    data: str = ""
+    """A treebank file instead, the same for all."""
+    max_sentences: int | None = None
+    """Only the first sentences; without it, as in each run's recipe (so also the beam)."""
+    protocol: tuple[Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ("plain",)
+    """Protocols of unlabelled F1."""
+    syntaxgym: tuple[str, ...] = ("none",)
+    """Test suites of SyntaxGym: all, none, or names and files."""
+    pairs: tuple[str, ...] = ()
+    """Files of minimal pairs, such as BLiMP's."""
+    max_pairs_per_group: int | None = None
+    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
+    tokenisation: Literal["treebank", "blanks"] = "treebank"
+    """How suites and pairs are cut into words."""
+    action_beam: int | None = None
+    """Hypotheses kept between actions, by systems that search."""
+    word_beam: int | None = None
+    """Hypotheses kept between words."""
+    fast_track: int | None = None
+    """Best SHIFTs that enter the word beam past the action beam."""
+    format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
+    """What to print."""
+    out: str = ""
+    """Folder to write comparison.json, .md, .csv and .tex into."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(Arguments, "compare", arguments)
+    from treelm.evaluation.comparison.compare import compare
+
+    out = Path(options.out) if options.out else None
+    comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
+    if out is not None:
+        write_files(comparison, out)
+    _print(comparison, options.format)
+    return 0
+
+
+@contextmanager
+def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, if that is a terminal, and a line when it is done."""
+    from treelm.cli.scoring import progress_bar
+
+    begin = perf_counter()
+    with progress_bar(what, total) as advance:
+        yield advance
+    note(f"{what}: done in {perf_counter() - begin:.0f} s")
+
+
+def settings_of(options: Arguments) -> Settings:
+    """What the options say is to be measured."""
+    from treelm.evaluation.comparison.measure import Settings
+
+    return Settings(
+        split=options.split,
+        data=options.data,
+        max_sentences=options.max_sentences,
+        protocols=options.protocol,
+        suites=_suites(options.syntaxgym),
+        pairs=options.pairs,
+        max_pairs_per_group=options.max_pairs_per_group,
+        tokenisation=options.tokenisation,
+        action_beam=options.action_beam,
+        word_beam=options.word_beam,
+        fast_track=options.fast_track,
+    )
+
+
+def _suites(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(names) > 1 and {"all", "none"} & set(names):
+        raise InputError("all or none beside names of suites", remedy="give all, none, or names")
+    return () if names == ("none",) else names
+
+
+def write_files(comparison: Comparison, folder: Path) -> None:
+    """The comparison in every format."""
+    from treelm.evaluation.comparison.figures import FILE_NAME
+    from treelm.models.files import write_atomically
+
+    folder.mkdir(parents=True, exist_ok=True)
+    comparison.save(folder / FILE_NAME)
+    for format, name in FILES.items():
+        write_atomically(folder / name, _text(comparison, format).encode())
+    note(f"wrote {FILE_NAME}, {', '.join(FILES.values())} into {folder}")
+
+
+def _text(comparison: Comparison, format: str) -> str:
+    from treelm.evaluation.comparison.formats import as_csv, as_latex, as_markdown
+
+    writers: dict[str, Any] = {"markdown": as_markdown, "csv": as_csv, "latex": as_latex}
+    text: str = writers[format](comparison)
+    return text
+
+
+def _print(comparison: Comparison, format: str) -> None:
+    if format == "json":
+        print(json.dumps(comparison.to_json(), indent=2))
+    elif format == "table":
+        from rich.console import Console
+
+        from treelm.figures.comparison import comparison_tables
+
+        Console().print(comparison_tables(comparison))
+    else:
+        print(_text(comparison, format), end="")

@@ -1,0 +1,97 @@
+"""Rows from runs and from kept comparisons, and what must be known to read them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from treelm.errors import InputError
+from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.keeping import FOLDER, Kept
+from treelm.evaluation.comparison.measure import Settings, ShowProgress, measure
+from treelm.models.storage import WEIGHTS
+
+Value = TypeVar("Value")
+
+
+def compare(
+    sources: Sequence[Path], settings: Settings, show: ShowProgress, *, keep_in: Path | None = None
+) -> Comparison:
+    """A row for each run folder, and the rows of each kept comparison (a JSON file), in order.
+
+    What takes long is kept in ``keep_in``, or in each run folder if it is not given. Raises ``InputError`` for what is
+    neither, and for a source that is given twice.
+    """
+    if not sources:
+        raise InputError("nothing to compare", remedy="give run folders")
+    for source in sources:
+        _check(source)
+    rows: list[RunFigures] = []
+    names = row_names([source for source in sources if not source.is_file()])
+    for source in sources:
+        if source.is_file():
+            rows += Comparison.load(source).runs
+        else:
+            kept = Kept((keep_in or source) / FOLDER)
+            rows.append(measure(source, names[source], settings, kept, show))
+    return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)))
+
+
+def _check(source: Path) -> None:
+    """Refuse what is no model and no comparison, before anything is measured."""
+    if not source.exists():
+        raise InputError("no such run folder", where=str(source), remedy="give folders that training wrote")
+    if source.is_dir() and not (source / WEIGHTS).exists():
+        remedy = "finish training with `treelm train --resume`, or leave this folder out"
+        raise InputError("no trained model here", where=str(source), remedy=remedy)
+
+
+def row_names(runs: Sequence[Path]) -> dict[Path, str]:
+    """Each run's folder name, with as many folders above it as tell all of them apart."""
+    whole = {run: run.resolve().parts for run in runs}
+    if len(set(whole.values())) < len(runs):
+        raise InputError("the same run twice", remedy="give each run once")
+    length = 1
+    while len({parts[-length:] for parts in whole.values()}) < len(runs):
+        length += 1
+    return {run: "/".join(parts[-length:]) for run, parts in whole.items()}
+
+
+def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
+    """What keeps figures from being compared, then how they were made."""
+    scored = [row for row in rows if row.perplexity is not None]
+    for same, what in ((_vocabulary, "other vocabularies (so other unknown words)"), (_text, "other texts")):
+        groups = _groups(scored, same)
+        if len(groups) > 1:
+            yield f"perplexities do not compare between groups of rows with {what}: {_listed(groups)}"
+    gold = _groups([row for row in rows if row.gold_trees is not None], lambda row: row.gold_trees)
+    if len(gold) > 1:
+        yield f"F1 does not compare between rows with other gold trees: {_listed(gold)}"
+    if any(row.perplexity is not None and row.perplexity.is_upper_bound for row in rows):
+        yield "perplexities with ≤ are upper bounds: the search finds part of the probability"
+    for search, found in _groups([row for row in rows if row.search], lambda row: row.search).items():
+        yield f"{search}: {', '.join(row.name for row in found)}"
+    threads = {row.scoring_threads for row in rows if row.scoring_threads is not None}
+    if threads:
+        yield f"words a second of scoring: on the processor, with {' or '.join(map(str, sorted(threads)))} thread(s)"
+    yield from dict.fromkeys(note for row in rows for note in row.notes)
+
+
+def _vocabulary(row: RunFigures) -> str:
+    return row.vocabulary
+
+
+def _text(row: RunFigures) -> str:
+    return row.text
+
+
+def _groups(rows: Sequence[RunFigures], key: Callable[[RunFigures], Value]) -> dict[Value, list[RunFigures]]:
+    groups: dict[Value, list[RunFigures]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _listed(groups: dict[Value, list[RunFigures]]) -> str:
+    return " | ".join(", ".join(row.name for row in found) for found in groups.values())

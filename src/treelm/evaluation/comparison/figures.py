@@ -1,0 +1,146 @@
+"""What a comparison holds of every run, as plain values: all tables and reports are drawn from this alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from treelm.errors import InputError
+from treelm.evaluation.perplexity import Perplexity
+from treelm.evaluation.trivial_baselines import Baseline
+from treelm.models.configs import from_plain, to_plain
+from treelm.models.files import encode_json, read_json, write_atomically
+
+FILE_NAME = "comparison.json"
+FORMAT_VERSION = 1
+_REMEDY = "make it again with `treelm compare`"
+
+GoldTrees = Literal["constituency", "dependencies"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class F1Figure:
+    """F1 in 0..100 by a named protocol: of all sentences together, and the mean over sentences."""
+
+    protocol: str  # such as plain, wsj10, or evalb (COLLINS.prm, labelled)
+    corpus_f1: float
+    sentence_f1: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntaxGymFigures:
+    """Accuracies in 0..1 on test suites of SyntaxGym; chosen suites may be fewer than the packaged 34."""
+
+    suites: Mapping[str, float]
+    without_unknown: Mapping[str, float]  # by suite, over items without unknown words; a suite without such items lacks
+    circuits: Mapping[str, float]  # of which all suites were scored
+    sg_score: float | None  # mean over the 31 suites of the circuits; None if one was not scored
+    mean: float  # over the suites that were scored, whatever they are
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFigures:
+    """Minimal pairs of one file: how often the grammatical sentence is the more probable one, in 0..1."""
+
+    file: str  # its name, without the folder
+    accuracy: float
+    num_pairs: int
+    num_ties: int  # counted as wrong
+    num_with_unknown: int
+    accuracy_without_unknown: float | None
+    groups: Mapping[str, Mapping[str, float]]  # grouping (UID, field, ...) -> group -> accuracy
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossPoint:
+    """A line of ``metrics.jsonl``: the loss since the line before it (train), or on dev."""
+
+    kind: Literal["train", "dev"]
+    step: int
+    epoch: float  # whole epochs for dev
+    seconds: float  # of training so far
+    loss_nats_per_word: float  # what training minimises; with its trees or penalties, if it has such terms
+    word_nats: float | None = None  # the part of the words alone, if it is logged
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFigures:
+    """Everything that was measured of one run. What was not measured, or what a system does not have, is empty."""
+
+    name: str  # of the row: the run folder's name, or as much of its path as tells it from others
+    run: str  # path of the run folder when it was measured
+    system: str  # name in treelm.models.SYSTEMS
+    num_parameters: int  # 0: not a network (n-grams)
+    search: str = ""  # such as "beam 20/10/1"; empty for systems that score without a search
+    weights: str = ""  # SHA-256 of model.safetensors
+    vocabulary: str = ""  # fingerprint: perplexities compare only where it is the same
+    text: str = ""  # SHA-256 of the words that were scored: the same for rows that compare
+    split: str = "test"
+    num_sentences: int = 0
+    num_words: int = 0
+
+    training_seconds: float | None = None
+    training_words_per_second: float | None = None  # updates of the weights alone, without evaluation on dev
+    scoring_words_per_second: float | None = None
+    scoring_threads: int | None = None  # of the processor, that it was measured with
+    loss_curve: tuple[LossPoint, ...] = ()
+
+    perplexities: tuple[Perplexity, ...] = ()  # each sentence by itself comes first
+    labeled_f1: tuple[F1Figure, ...] = ()
+    unlabeled_f1: tuple[F1Figure, ...] = ()
+    gold_trees: GoldTrees | None = None  # what F1 is against
+    baselines: tuple[Baseline, ...] = ()  # trivial trees, and the binary upper bound, against the same gold trees
+    own: Mapping[str, float] = field(default_factory=dict)  # figures that only this system has
+
+    syntaxgym: SyntaxGymFigures | None = None
+    pairs: tuple[PairFigures, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def perplexity(self) -> Perplexity | None:
+        """The one that compares: per word, each sentence by itself, ends included."""
+        alone = (one for one in self.perplexities if one.unit == "word" and not one.context)
+        return next((one for one in alone if one.policy == "with_end"), None)
+
+    def trivial_f1(self, protocol: str) -> float | None:
+        """Corpus F1 of the best trivial trees by a protocol."""
+        known = [one for one in self.baselines if one.protocol == protocol and one.name != "binary upper bound"]
+        return max((one.corpus_f1 for one in known), default=None)
+
+    def upper_bound_f1(self, protocol: str) -> float | None:
+        """The most that binary trees can have by a protocol."""
+        bounds = (one for one in self.baselines if one.protocol == protocol and one.name == "binary upper bound")
+        return next((one.corpus_f1 for one in bounds), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Rows in the order of the table, and what must be known to read them."""
+
+    runs: tuple[RunFigures, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures, unrounded, as JSON values."""
+        return {"format_version": FORMAT_VERSION, **to_plain(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], *, where: str = FILE_NAME) -> Comparison:
+        """The comparison that ``to_json`` wrote; raises ``InputError`` for values that are not as they should be."""
+        version = values.get("format_version")
+        if version != FORMAT_VERSION:
+            found = f"format_version = {version!r}, this treelm reads {FORMAT_VERSION}"
+            raise InputError(found, where=where, remedy=_REMEDY)
+        fields = {name: value for name, value in values.items() if name != "format_version"}
+        return from_plain(cls, fields, where=where)
+
+    def save(self, path: Path) -> None:
+        """Write the file in one piece."""
+        write_atomically(path, encode_json(self.to_json()))
+
+    @classmethod
+    def load(cls, path: Path) -> Comparison:
+        """Read what ``save`` wrote."""
+        return cls.from_json(read_json(path, remedy=_REMEDY), where=str(path))

@@ -1,0 +1,52 @@
+"""Figures that take long are kept in a folder, so that a comparison that was interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from treelm.errors import InputError
+from treelm.models.files import encode_json, read_json, write_atomically
+
+FOLDER = "measured"
+
+
+class Kept:
+    """One JSON file for each part of a run's figures, named by a hash of all that the figures follow from."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """``folder`` is made when something is kept; None keeps nothing."""
+        self._folder = folder
+
+    def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
+        """What was kept of the same origin; None if there is nothing, or a file that is damaged."""
+        if self._folder is None or not self._path(part, origin).exists():
+            return None
+        try:
+            kept = read_json(self._path(part, origin), remedy="remove it")
+        except InputError:
+            return None  # it is measured again, and replaced
+        figures = kept.get("figures")
+        return figures if isinstance(figures, dict) else None
+
+    def put(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
+        """Keep figures, in one piece."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._path(part, origin), encode_json({"origin": origin, "figures": figures}))
+
+    def _path(self, part: str, origin: dict[str, Any]) -> Path:
+        assert self._folder is not None
+        text = json.dumps(origin, sort_keys=True)
+        return self._folder / f"{part}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's content; raises ``InputError`` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", where=str(path), remedy="check the path") from None

@@ -1,0 +1,96 @@
+"""``treelm compare`` over systems with and without trees, words and searches."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import RECIPE, Treelm
+from treelm.cli import run as run_treelm
+from treelm.evaluation.comparison import measure
+
+SUITE = {
+    "meta": {"name": "mine", "metric": "sum"},
+    "predictions": [{"type": "formula", "formula": "(2;%right%) < (2;%wrong%)"}],
+    "region_meta": {"1": "subject", "2": "verb"},
+    "items": [
+        {
+            "item_number": 1,
+            "conditions": [
+                {
+                    "condition_name": name,
+                    "regions": [
+                        {"region_number": 1, "content": "the dog"},
+                        {"region_number": 2, "content": verb},
+                    ],
+                }
+                for name, verb in (("right", "barks"), ("wrong", "zzz"))
+            ],
+        }
+    ],
+}
+SYSTEMS = {
+    "counts": 'system = "ngram"\norder = 2\nfallback_discounts = [0.5, 1.0, 1.5]\n',
+    "parser": 'system = "shift-reduce"\nsize = 12\nlanguage_model = false\n',
+}
+
+
+@pytest.fixture(scope="module")
+def runs(project: Path) -> list[str]:
+    start, _, rest = RECIPE.replace("epochs = 30", "epochs = 2").partition("[model]")
+    training = "[training]" + rest.partition("[training]")[2]
+    for name, model in SYSTEMS.items():
+        recipe = f"{start}[model]\n{model}{'' if name == 'counts' else training}"
+        (project / f"{name}.toml").write_text(recipe, encoding="utf-8")
+        assert run_treelm(["train", str(project / f"{name}.toml"), "--out", str(project / name), "--quiet"]) == 0
+    (project / "suite.json").write_text(json.dumps(SUITE), encoding="utf-8")
+    (project / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks .\tdog the . barks\n")
+    return [str(project / name) for name in ("run", "counts", "parser")]
+
+
+def test_every_run_is_a_row_with_what_its_system_has(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
+    project, out = Path(runs[0]).parent, tmp_path / "out"
+    options = ["--syntaxgym", str(project / "suite.json"), "--pairs", str(project / "pairs.tsv")]
+    outcome = treelm("compare", *runs, *options, "--format", "csv", "--out", str(out))
+    assert outcome.code == 0, outcome.err
+    rnng, counts, parser = csv.DictReader(outcome.out.splitlines())
+    assert (rnng["is_upper_bound"], counts["is_upper_bound"], parser["is_upper_bound"]) == ("1", "0", "")
+    assert float(rnng["labeled_f1, evalb (collins, labelled)"]) > 0
+    assert not counts["unlabeled_f1, plain"]
+    assert parser["unlabeled_f1, plain"]
+    assert rnng["suite, mine"] == counts["suite, mine"] == "1.0"
+    assert rnng["minimal_pairs, pairs.tsv"]
+    assert not parser["minimal_pairs, pairs.tsv"]
+    assert float(counts["training_words_per_second"]) > 0
+    assert float(rnng["scoring_words_per_second"]) > 0
+    evaluated = json.loads(treelm("evaluate", runs[0], "--split", "test", "--json").out)
+    assert float(rnng["perplexity"]) == pytest.approx(evaluated[0]["perplexities"][0]["perplexity"], rel=1e-9)
+    assert {"comparison.json", "comparison.md", "comparison.csv", "comparison.tex"} <= {p.name for p in out.iterdir()}
+
+
+def test_a_comparison_goes_on_with_what_is_kept(
+    treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = str(Path(runs[0]).parent / "suite.json")
+    first = treelm("compare", *runs[:2], "--syntaxgym", suite, "--format", "json", "--out", str(tmp_path / "out"))
+    for name in ("evaluate_run", "load", "score_suites"):
+        monkeypatch.delattr(measure, name)
+    again = treelm("compare", *runs[:2], "--syntaxgym", suite, "--format", "json", "--out", str(tmp_path / "out"))
+    assert again.code == 0, again.err
+    assert json.loads(again.out) == json.loads(first.out)
+
+
+def test_rows_of_a_kept_comparison_stand_beside_new_ones(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
+    treelm("compare", runs[1], "--out", str(tmp_path))
+    outcome = treelm("compare", str(tmp_path / "comparison.json"), runs[2], "--format", "csv")
+    assert [row["run"] for row in csv.DictReader(outcome.out.splitlines())] == ["counts", "parser"]
+
+
+def test_what_is_no_run_is_refused_before_anything_is_measured(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
+    outcome = treelm("compare", runs[0], str(tmp_path))
+    assert outcome.code == 2
+    assert "no trained model here" in outcome.err
+    assert "done in" not in outcome.err

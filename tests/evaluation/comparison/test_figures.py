@@ -1,0 +1,86 @@
+"""A comparison is kept in a file and read again as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from treelm.errors import InputError
+from treelm.evaluation.comparison.figures import (
+    Comparison,
+    F1Figure,
+    LossPoint,
+    PairFigures,
+    RunFigures,
+    SyntaxGymFigures,
+)
+from treelm.evaluation.perplexity import Perplexity
+from treelm.evaluation.trivial_baselines import Baseline
+
+
+def perplexity(bits: float, *, context: str = "") -> Perplexity:
+    return Perplexity(
+        unit="word", policy="with_end", total_bits=bits, num_units=10, is_upper_bound=True, context=context
+    )
+
+
+FULL = RunFigures(
+    name="demo",
+    run="runs/demo",
+    system="rnng",
+    num_parameters=1_300_000,
+    search="beam 20/10/1",
+    training_seconds=60.5,
+    loss_curve=(LossPoint(kind="dev", step=5, epoch=1, seconds=3.0, loss_nats_per_word=6.1, word_nats=5.0),),
+    perplexities=(perplexity(77.0, context="in a stream of 10 rows"), perplexity(80.0)),
+    labeled_f1=(F1Figure(protocol="evalb (COLLINS.prm, labelled)", corpus_f1=73.5, sentence_f1=70.0),),
+    unlabeled_f1=(F1Figure(protocol="plain", corpus_f1=76.3, sentence_f1=75.0),),
+    gold_trees="constituency",
+    baselines=(
+        Baseline(name="right-branching", protocol="plain", corpus_f1=14.4, sentence_f1=15.0),
+        Baseline(name="random", protocol="plain", corpus_f1=9.0, sentence_f1=9.5, num_seeds=5),
+        Baseline(name="binary upper bound", protocol="plain", corpus_f1=80.5, sentence_f1=81.0),
+    ),
+    own={"p_accuracy": 0.5},
+    syntaxgym=SyntaxGymFigures(suites={"cleft": 0.5}, without_unknown={}, circuits={}, sg_score=None, mean=0.5),
+    pairs=(
+        PairFigures(
+            file="blimp.jsonl",
+            accuracy=0.6,
+            num_pairs=10,
+            num_ties=1,
+            num_with_unknown=2,
+            accuracy_without_unknown=None,
+            groups={"field": {"syntax": 0.6}},
+        ),
+    ),
+    notes=("a note",),
+)
+
+
+def test_a_kept_comparison_is_read_as_it_was(tmp_path: Path) -> None:
+    bare = RunFigures(name="counts", run="runs/counts", system="ngram", num_parameters=0)
+    comparison = Comparison(runs=(FULL, bare), notes=("mind this",))
+    comparison.save(tmp_path / "comparison.json")
+    assert Comparison.load(tmp_path / "comparison.json") == comparison
+
+
+def test_the_perplexity_that_compares_is_that_of_sentences_by_themselves() -> None:
+    assert FULL.perplexity is not None
+    assert FULL.perplexity.value == pytest.approx(2.0**8)
+
+
+def test_trivial_trees_are_apart_from_the_bound() -> None:
+    assert FULL.trivial_f1("plain") == 14.4
+    assert FULL.upper_bound_f1("plain") == 80.5
+    assert FULL.trivial_f1("wsj10") is None
+
+
+@pytest.mark.parametrize("change", [{"format_version": 99}, {"runs": 3}, {"surprise": 1}])
+def test_a_file_that_is_no_comparison_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "comparison.json"
+    path.write_text(json.dumps({**Comparison(runs=(FULL,)).to_json(), **change}))
+    with pytest.raises(InputError, match=r"comparison\.json"):
+        Comparison.load(path)

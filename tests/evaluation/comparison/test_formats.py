@@ -1,0 +1,59 @@
+"""A comparison as Markdown, CSV and LaTeX: only what some row has, ``-`` where a row has nothing."""
+
+from __future__ import annotations
+
+import csv
+
+from tests.evaluation.comparison.test_figures import FULL
+from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.formats import as_csv, as_latex, as_markdown, latex_text
+
+BARE = RunFigures(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
+BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))
+
+
+def table(markdown: str) -> list[dict[str, str]]:
+    lines = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in markdown.splitlines() if "|" in line]
+    return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+
+
+def test_markdown_has_rounded_figures_and_marks_upper_bounds() -> None:
+    full, bare = table(as_markdown(BOTH))
+    assert full["perplexity"] == "≤ 256.0"
+    assert full["UF1 plain"] == "76.3"
+    assert full["trivial"] == "14.4"
+    assert full["bound"] == "80.5"
+    assert full["training"] == "1:00"
+    assert full["blimp"] == "60.0"
+    assert bare["parameters"] == "1.00M"
+    assert {bare[name] for name in ("perplexity", "labelled F1", "UF1 plain", "gold trees", "blimp")} == {"-"}
+    assert "* 50% of it" in as_markdown(BOTH)
+
+
+def test_a_figure_that_no_row_has_has_no_column() -> None:
+    alone = as_markdown(Comparison(runs=(BARE,)))
+    assert set(*table(alone)) == {"run", "system", "parameters"}
+
+
+def test_csv_has_plain_unrounded_numbers() -> None:
+    full, bare = csv.DictReader(as_csv(BOTH).splitlines())
+    assert float(full["perplexity"]) == 256.0
+    assert full["is_upper_bound"] == "1"
+    assert full["suite, cleft"] == "0.5"
+    assert full["mean_over_suites"] == "0.5"
+    assert "sg_score" not in full
+    assert bare["perplexity"] == ""
+    assert bare["is_upper_bound"] == ""
+    assert int(bare["parameters"]) == 1_000_000
+
+
+def test_latex_writes_what_it_would_take_for_commands() -> None:
+    latex = as_latex(BOTH)
+    assert r"a\_parser" in latex
+    assert r"$\leq$ 256.0" in latex
+    assert latex_text(r"50% & {a_b} ^~\#$") == (
+        r"50\% \& \{a\_b\} \textasciicircum{}\textasciitilde{}\textbackslash{}\#\$"
+    )
+    rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
+    assert len({line.replace(r"\&", "").count("&") for line in rows}) == 1
+    assert len(rows) == 3
