@@ -41,6 +41,17 @@ def test_a_sentence_scores_the_same_bytes_in_batches_of_1_7_and_64(matmul: str) 
     assert scores[0][:6] == scores[2]
 
 
+def test_a_sentence_scores_the_same_bytes_if_its_beginning_is_searched_with_that_of_others() -> None:
+    model = _model()
+    sentences = [[*start, *end] for start in _sentences(3) for end in _sentences(4)]
+    model.search = Search(action_beam=8, word_beam=3)
+    scores = []
+    for share_prefixes in (True, False):
+        model.search = replace(model.search, share_prefixes=share_prefixes)
+        scores.append([score.log_probs.tobytes() for score in model.score(sentences)])
+    assert scores[0] == scores[1]
+
+
 def test_the_precision_of_products_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = build_model(Symbols(5), 2, seed=3), set[str]()
     addmm = torch.addmm

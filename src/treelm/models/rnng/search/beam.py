@@ -14,15 +14,14 @@ from treelm.models.rnng.search.advance import Advance, Arrivals
 from treelm.models.rnng.search.analyses import Analyses, joined
 from treelm.models.rnng.search.goals import AnySymbol, End, Goal, Symbol
 from treelm.models.rnng.search.machine import Machine
+from treelm.models.rnng.search.prefixes import WAITS
 from treelm.models.rnng.search.released import ReleasedAdvance, ReleasedRule
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.selection import log_sums
+from treelm.models.rnng.search.selection import Layout, log_sums
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
 from treelm.trees.transitions import REDUCE
-
-WAITS = -1  # in place of a symbol: this sentence stays where it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +136,18 @@ class Beam:
     def _collect(self) -> None:
         rows, histories = self.machine.collect([self.analyses.top], [self.analyses.history])
         self.analyses = self.machine.moved(self.analyses, rows, histories)
+
+    def fork(self, sources: Ints) -> None:
+        """Go on with sentence ``sources[i]`` as sentence i, with some more than once, with others not at all.
+
+        Stacks and histories are shared, so only what stands in ``analyses`` is copied.
+        """
+        layout = Layout(self.analyses.sentence, self.num_sentences)
+        counts = np.bincount(self.analyses.sentence, minlength=self.num_sentences)[sources]
+        before = np.cumsum(counts) - counts
+        index = np.arange(counts.sum()) + np.repeat(layout.starts[sources] - before, counts)
+        self.num_sentences = len(sources)
+        self.analyses = replace(self.analyses.take(index), sentence=np.repeat(np.arange(len(sources)), counts))
 
     def drop(self, sentences: Bools) -> None:
         """Forget the analyses of these sentences."""

@@ -12,6 +12,7 @@ import torch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import SentenceScore
+from treelm.models.rnng.search.prefixes import grouped
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.sentences import SentenceResult, search_sentences
 from treelm.models.rnng.search.settings import Search
@@ -55,13 +56,12 @@ def encode(vocabulary: Vocabulary, words: Sequence[str]) -> EncodedSentence:
 def search_all(
     weights: SearchWeights, head: WordHead, settings: Search, sentences: Sequence[EncodedSentence]
 ) -> list[SentenceResult]:
-    """Search any number of sentences, ``settings.batch_size`` of similar length at a time."""
-    order = sorted(range(len(sentences)), key=lambda index: len(sentences[index].symbols))
+    """Search any number of sentences, ``settings.batch_size`` at a time."""
+    symbols = [sentence.symbols for sentence in sentences]
     results: dict[int, SentenceResult] = {}
     with products_in(settings.matmul):
-        for start in range(0, len(order), settings.batch_size):
-            group = order[start : start + settings.batch_size]
-            found = search_sentences(weights, head, settings, [sentences[index].symbols for index in group])
+        for group in grouped(symbols, settings.batch_size, share=settings.shares_prefixes):
+            found = search_sentences(weights, head, settings, [symbols[index] for index in group])
             results.update(zip(group, found, strict=True))
     return [results[index] for index in range(len(sentences))]
 

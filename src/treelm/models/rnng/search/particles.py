@@ -15,8 +15,9 @@ import numpy as np
 
 from treelm.models.rnng.search import stacks as at
 from treelm.models.rnng.search.analyses import Analyses, joined
-from treelm.models.rnng.search.beam import WAITS, Endings, SymbolFigures, symbol_figures
+from treelm.models.rnng.search.beam import Endings, SymbolFigures, symbol_figures
 from treelm.models.rnng.search.machine import Machine
+from treelm.models.rnng.search.prefixes import WAITS
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.selection import log_sums
 from treelm.models.rnng.search.settings import Search

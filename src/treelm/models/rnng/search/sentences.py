@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from treelm.models.rnng.search.beam import WAITS, Beam, Endings, SymbolFigures
+from treelm.models.rnng.search.beam import Beam, Endings, SymbolFigures
 from treelm.models.rnng.search.particles import ParticleFilter
+from treelm.models.rnng.search.prefixes import steps
 from treelm.models.rnng.search.released import ReleasedRule
 from treelm.models.rnng.search.rows import Floats, Ints
 from treelm.models.rnng.search.settings import Search
@@ -59,22 +60,27 @@ class SentenceResult:
 def search_sentences(
     weights: SearchWeights, head: WordHead, settings: Search, sentences: Sequence[Ints]
 ) -> list[SentenceResult]:
-    """Search sentences (arrays of symbols, none empty) side by side."""
+    """Search sentences (arrays of symbols, none empty) side by side, what several begin with once."""
     lengths = np.array([len(symbols) for symbols in sentences])
     results = [SentenceResult() for _ in sentences]
-    beam = _begin(weights, head, settings, lengths)
-    for position in range(int(lengths.max(initial=0)) + 1):
-        done = lengths == position
-        if done.any():
-            _end(beam, beam.endings(done), results)
-            beam.drop(done)
-        going = lengths > position
-        if not going.any():
-            break
-        symbols = [int(ids[position]) if goes else WAITS for ids, goes in zip(sentences, going, strict=True)]
-        figures = beam.read(np.array(symbols))
-        for index in np.flatnonzero(going).tolist():
-            results[index].add(figures, index)
+    share = settings.shares_prefixes
+    beam = _begin(weights, head, settings, np.zeros(min(1, len(lengths)), np.int64) if share else lengths)
+    for position, step in enumerate(steps(sentences, share=share), start=1):
+        if step.parents is not None and isinstance(beam, Beam):
+            beam.fork(step.parents)
+        figures = beam.read(step.symbols)
+        for number in np.flatnonzero(step.going).tolist():
+            results[number].add(figures, step.prefix_of[number])
+        done = np.flatnonzero(lengths == position)
+        if len(done):
+            ends = np.zeros(beam.num_sentences, np.bool_)
+            ends[step.prefix_of[done]] = True
+            endings = beam.endings(ends)
+            actions = beam.machine.histories.actions(endings.history)
+            for number in done.tolist():
+                _end(results[number], endings, actions, step.prefix_of[number])
+            if not share:
+                beam.drop(ends)
     return results
 
 
@@ -85,11 +91,9 @@ def _begin(weights: SearchWeights, head: WordHead, settings: Search, lengths: In
     return Beam(weights, settings, len(lengths), head, released)
 
 
-def _end(beam: Beam | ParticleFilter, endings: Endings, results: list[SentenceResult]) -> None:
-    actions = beam.machine.histories.actions(endings.history)
-    for index in np.unique(endings.sentence).tolist():
-        results[index].log_prob = float(endings.log_mass[index])
-        results[index].derivations = [
-            Derivation(actions=tuple(actions[place]), log_prob=float(endings.score[place]))
-            for place in np.flatnonzero(endings.sentence == index).tolist()
-        ]
+def _end(result: SentenceResult, endings: Endings, actions: list[list[int]], index: int) -> None:
+    result.log_prob = float(endings.log_mass[index])
+    result.derivations = [
+        Derivation(actions=tuple(actions[place]), log_prob=float(endings.score[place]))
+        for place in np.flatnonzero(endings.sentence == index).tolist()
+    ]

@@ -32,6 +32,8 @@ class Search:
     """Words whose logits bound the normaliser of p(word) from below; speed only."""
     share: bool = True
     """Compose equal constituents of different analyses once; speed only."""
+    share_prefixes: bool = True
+    """Search what several sentences begin with once; speed only. Beam search by the model's own rule can."""
     max_rows: int = 1 << 11
     """Stack items after which search drops those out of reach, even within a word; memory only."""
     matmul: Literal["highest", "high", "medium"] = "highest"
@@ -50,3 +52,8 @@ class Search:
                 "compatibility with the released search needs beam search with action_beam of at least 2",
                 remedy="raise action_beam or leave compatibility out",
             )
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether prefixes are searched once: not where the length of a sentence or its random draws count."""
+        return self.share_prefixes and self.method == "beam" and self.compatibility is None

@@ -14,8 +14,9 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.beam import WAITS, Beam
+from treelm.models.rnng.search.beam import Beam
 from treelm.models.rnng.search.interface import build_tree, products_in
+from treelm.models.rnng.search.prefixes import WAITS
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights

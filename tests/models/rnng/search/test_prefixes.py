@@ -1,0 +1,84 @@
+"""What sentences begin with is searched once, and nothing changes by it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.models.rnng.worlds import Symbols, build_model
+from treelm.models.base import SentenceScore
+from treelm.models.rnng.network import RNNG
+from treelm.models.rnng.search.interface import ScoredTree
+from treelm.models.rnng.search.machine import Machine
+from treelm.models.rnng.search.prefixes import grouped, steps
+from treelm.models.rnng.search.rows import Ints
+from treelm.models.rnng.search.settings import Search
+
+SENTENCES = ["2 3 4 2", "2 3 4", "2 3 0+4 3", "2 3 0+1+4 2 2", "3 3", "2 3 4 2", "0+2", "2 4 4 4 4 3", "2 3 4 2 3"]
+
+
+def said(model: RNNG, sentences: list[list[str]], **changes: Any) -> list[tuple[SentenceScore, list[ScoredTree]]]:
+    before, model.search = model.search, replace(model.search, **changes)
+    found = list(zip(model.score(sentences), model.parse_nbest(sentences, 3), strict=True))
+    model.search = before
+    return found
+
+
+def assert_same(one: list[tuple[SentenceScore, list[ScoredTree]]], other: list[Any], tolerance: float = 1e-9) -> None:
+    for (score, trees), (expected, expected_trees) in zip(one, other, strict=True):
+        np.testing.assert_allclose(score.log_probs, expected.log_probs, rtol=0, atol=tolerance)
+        for name, values in score.columns.items():
+            np.testing.assert_allclose(values, expected.columns[name], rtol=0, atol=tolerance)
+        assert [tree.tree for tree in trees] == [tree.tree for tree in expected_trees]
+
+
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
+def test_sentences_say_the_same_as_if_each_were_searched_apart(order: str, composition: str) -> None:
+    model = build_model(Symbols(5, num_unfinished=2), 3, seed=4, order=order, composition=composition)
+    model.search = Search(action_beam=20, word_beam=4)
+    sentences = [text.split() for text in SENTENCES]
+    together = said(model, sentences)
+    assert_same(together, said(model, sentences, share_prefixes=False))
+    assert_same(together, [said(model, [one])[0] for one in sentences])
+
+
+def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build_model(Symbols(5), 2, seed=1)
+    model.search = Search(action_beam=10, word_beam=3)
+    pushed: list[int] = []
+    shift = Machine.shift
+
+    def counting(machine: Machine, sentence: Ints, *rest: Any) -> Any:
+        pushed.append(len(set(sentence.tolist())))
+        return shift(machine, sentence, *rest)
+
+    monkeypatch.setattr(Machine, "shift", counting)
+    model.score([["1", "2", "3", "4"], ["1", "2", "3", "0"], ["1", "2", "3", "4"]])
+    assert pushed == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("changes", [{"method": "particles", "num_particles": 50}, {"compatibility": "released"}])
+def test_searches_to_which_company_or_length_matters_share_nothing(changes: dict[str, Any]) -> None:
+    model = build_model(Symbols(5), 2, seed=1)
+    model.search = Search(action_beam=10, word_beam=3, **changes)
+    assert not model.search.shares_prefixes
+    sentences = [["1", "2", "3"], ["1", "2"], ["1", "2", "3"]]
+    assert_same(said(model, sentences), [said(model, [one])[0] for one in sentences])
+
+
+def test_steps_name_each_different_prefix_once() -> None:
+    first, second, third = steps([np.array([1, 2, 3]), np.array([1, 2]), np.array([1, 4])], share=True)
+    assert (first.symbols.tolist(), first.prefix_of.tolist()) == ([1], [0, 0, 0])
+    assert second.parents is not None
+    assert (second.parents.tolist(), second.symbols.tolist(), second.prefix_of.tolist()) == ([0, 0], [2, 4], [0, 0, 1])
+    assert (third.symbols.tolist(), third.going.tolist()) == ([3], [True, False, False])
+
+
+def test_groups_hold_neighbours_where_that_saves_search_and_similar_lengths_where_it_does_not() -> None:
+    related = [np.array([1, 2, 3, 4, 5, 6][:length] + [7]) for length in (2, 4, 6)]
+    strangers = [np.array([8, 9, 8, 9]), np.array([9, 8, 9])]
+    mixed = [related[0], strangers[0], related[2], strangers[1], related[1]]
+    assert {0, 2, 4} in map(set, grouped(mixed, 3, share=True))
+    assert grouped(mixed, 3, share=False) == [[0, 3, 1], [4, 2]]
