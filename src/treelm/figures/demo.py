@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.som.network import SOM
 from treelm.models.surprisal import sentence_surprisal
-from treelm.training.metrics import FILE_NAME
+from treelm.training.metrics import FILE_NAME, read_metrics
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
 
@@ -79,8 +78,7 @@ def evaluated(run: Path) -> Row:
 
 
 def _training_seconds(run: Path) -> float:
-    lines = (run / FILE_NAME).read_text(encoding="utf-8").splitlines()
-    return max((json.loads(line)["elapsed_seconds"] for line in lines), default=0.0)
+    return max((line.get("elapsed_seconds", 0.0) for line in read_metrics(run / FILE_NAME)), default=0.0)
 
 
 def comparison(rows: Sequence[Row]) -> RenderableType:

@@ -84,7 +84,7 @@ def _read_header(directory: Path) -> dict[str, Any]:
     path = directory / CONFIG
     header = read_json(path, remedy=_REMEDY)
     version = header.get("format_version")
-    if version != FORMAT_VERSION:
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         found = f"format_version = {version!r}, this treelm ({__version__}) reads {FORMAT_VERSION}"
         raise InputError(found, where=str(path), remedy=f"use treelm {header.get('treelm', 'of the run')}")
     for name, kind in {"system": str, "config": dict, "labels": list, "vocabulary": str}.items():

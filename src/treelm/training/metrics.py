@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from treelm.errors import InputError
+
 FILE_NAME = "metrics.jsonl"
 
 
@@ -30,3 +32,23 @@ class MetricsLog:
         with self._path.open("ab") as file:
             os.fsync(file.fileno())
             return file.tell()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of ``metrics.jsonl``; raises ``InputError`` with file and line for one that is no JSON object."""
+    found = []
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise InputError(f"no log ({error.strerror})", where=str(path), remedy="give a run folder") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise InputError("not a JSON object", where=f"{path}:{number}", remedy="remove this line of the log")
+        found.append(values)
+    return found

@@ -1,0 +1,369 @@
+"""Every reader of files that others wrote. A new reader is one line in ``READERS``."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz import seeds
+from tests.fuzz.harness import Reader
+from tests.legacy.make import HERE as RUNS
+from treelm.corpora.catalog import corpus_entry, corpus_names
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.preparing import prepare
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.text8 import split_text8
+from treelm.corpora.vocabularies import load_vocabulary
+from treelm.errors import InputError
+from treelm.evaluation.bracket_lines import read_bracketings
+from treelm.evaluation.minimal_pairs import read_pairs
+from treelm.evaluation.parameters import read_parameters
+from treelm.evaluation.syntaxgym.suites import load_suites
+from treelm.evaluation.syntaxgym.tables import read_surprisals
+from treelm.inference.loading import load, run_beam
+from treelm.models.storage import load_model
+from treelm.training.checkpoints import Checkpoints
+from treelm.training.metrics import read_metrics
+from treelm.training.recipe import load_recipe
+from treelm.training.state import TrainingState
+from treelm.trees.brackets import format_tree, parse_tree
+
+_TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
+_TAGGED = re.compile(r"\(\s*([^\s()]+)\s+[^\s()]+\s*\)", re.ASCII)
+_BLANK = re.compile(r"\s", re.ASCII)
+
+
+def _text_of(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
+
+
+def _read_all(path: Path, **options: Any) -> list[Sentence]:
+    """All sentences; leaving bad ones out gives the same, and nothing is left out where nothing is bad."""
+    try:
+        sentences = list(read_sentences(path, **options))
+    except InputError:
+        skipped: list[InputError] = []
+        try:
+            for sentence in read_sentences(path, **options, on_error="skip", skipped=skipped):
+                _check_sentence(sentence)
+        except InputError as error:
+            assert skipped or "no sentences" in str(error), error  # noqa: PT017
+        assert skipped or not path.read_bytes().strip() or options.get("preprocess"), "an error that skipping hides"
+        raise
+    for sentence in sentences:
+        _check_sentence(sentence)
+    return sentences
+
+
+def _check_sentence(sentence: Sentence) -> None:
+    assert not any(_BLANK.search(word) or not word for word in sentence.words), sentence.words
+    assert sentence.tags is None or len(sentence.tags) == len(sentence.words)
+    if sentence.tree is not None:
+        assert tuple(sentence.tree.words()) == sentence.words
+        assert parse_tree(format_tree(sentence.tree), tags="present").words() == list(sentence.words)
+
+
+def read_brackets(path: Path) -> None:
+    sentences = _read_all(path)
+    expected = sum(tag != "-NONE-" for tag in _TAGGED.findall(_text_of(path)))
+    assert sum(len(sentence.words) for sentence in sentences) == expected
+
+
+def read_tagless(path: Path) -> None:
+    sentences = _read_all(path, tags="absent")
+    tokens = ["", *_TOKEN.findall(_text_of(path))]
+    expected = sum(token not in "()" and before != "(" for before, token in zip(tokens, tokens[1:], strict=False))
+    assert sum(len(sentence.words) for sentence in sentences) == expected
+
+
+def read_conllu(path: Path) -> None:
+    sentences = _read_all(path)
+    lines = re.split(r"\r*\n", _text_of(path))
+    expected = sum(bool(re.match(r"[0-9]+\t", line)) for line in lines)
+    assert sum(len(sentence.words) for sentence in sentences) == expected
+
+
+def read_text(path: Path) -> None:
+    sentences = _read_all(path)
+    assert [word for sentence in sentences for word in sentence.words] == [
+        word.decode() for word in _text_of(path).encode().split()
+    ]
+
+
+def read_wikitext(path: Path) -> None:
+    sentences = _read_all(path, empty_lines=True)
+    text = _text_of(path)
+    assert len(sentences) == text.count("\n") + (not text.endswith("\n"))
+
+
+def read_for_parsing(path: Path) -> None:
+    for sentence in _read_all(path, preprocess="prpn"):
+        assert not any(re.search("[0-9]", word) for word in sentence.words)
+
+
+def cut_text8(path: Path) -> None:
+    out = path.parent / "parts"
+    shutil.rmtree(out, ignore_errors=True)
+    counts = split_text8(path, out)
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).rstrip(b"\r\n")
+    assert sum(counts.values()) == len(text)
+    assert b"".join(b"".join((out / f"{name}.txt").read_bytes().split()) for name in counts) == text.replace(b" ", b"")
+
+
+def prepare_text(path: Path) -> None:
+    out = path.parent / "prepared"
+    shutil.rmtree(out, ignore_errors=True)
+    corpus = prepare([path], out)
+    words = [word for sentence in read_sentences(path) for word in sentence.words]
+    assert [word for sentence in corpus.sentences() for word in sentence.words] == words
+    assert not list(path.parent.glob(".prepared*"))
+
+
+def open_prepared(path: Path) -> None:
+    corpus = PreparedCorpus.open(path.parent)
+    assert sum(len(sentence.words) for sentence in corpus.sentences()) == corpus.num_tokens
+
+
+def read_table(path: Path) -> None:
+    tokens = read_surprisals(path)
+    rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
+    assert sum(map(len, tokens.values())) == len(rows) - 1
+    for sentence, cells in tokens.items():
+        assert all(0 <= one.start <= one.end <= len(sentence) and not math.isnan(one.surprisal_bits) for one in cells)
+
+
+def read_pair_table(path: Path) -> None:
+    pairs = list(read_pairs(path))
+    rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
+    assert len(pairs) == len(rows) - 1
+    assert all(pair.good.strip() and pair.bad.strip() for pair in pairs)
+
+
+def read_blimp(path: Path) -> None:
+    pairs = list(read_pairs(path))
+    text = _text_of(path)
+    if text.lstrip().startswith("{"):
+        assert len(pairs) == sum(bool(line.strip()) for line in text.split("\n"))
+    for pair in pairs:
+        (pair.good + pair.bad).encode()
+
+
+def read_suites(path: Path) -> None:
+    suites = load_suites([str(path)])
+    content = path.read_bytes()
+    values = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+    given = [values] if "items" in values else list(values.values())
+    assert [len(suite.items) for suite in suites] == [len(suite["items"]) for suite in given]
+    assert len({suite.name for suite in suites}) == len(suites)
+    for suite in suites:
+        for condition in suite.conditions():
+            condition.text.encode()
+            surprisals = {(condition.name, number): 1.0 for number in condition.spans}
+            assert len(condition.spans) == len(condition.regions)
+            assert surprisals
+        for item in suite.items:
+            values = {(one.name, number): 1.0 for one in item.conditions for number in one.spans}
+            for formula in suite.predictions:
+                formula(values)
+
+
+def read_recipe(path: Path) -> None:
+    from treelm.training.recipe import save_recipe
+
+    recipe = load_recipe(path)
+    again = path.parent / "again.toml"
+    save_recipe(recipe, again)
+    assert load_recipe(again) == recipe
+
+
+def read_beam(path: Path) -> None:
+    assert all(type(width) is int for width in run_beam(path.parent).values())
+
+
+def read_catalogue(path: Path) -> None:
+    os.environ["TREELM_CATALOG"] = str(path)
+    for name in corpus_names()[1:]:
+        entry = corpus_entry(name)
+        for formats in entry.splits.values():
+            for file in formats.values():
+                if not isinstance(file, Path):
+                    assert "/" not in file.file_name
+                    assert file.file_name not in (".", "..")
+
+
+def load_run(path: Path) -> None:
+    """A run whose config differs from the one that was saved must not be taken for it."""
+    load_model(path.parent)
+    assert json.loads(path.read_bytes()) | {"treelm": ""} == json.loads(seeds.of_runs("config.json", "som")[0]) | {
+        "treelm": ""
+    }
+
+
+def load_hostile_run(path: Path) -> None:
+    """A run with weights that vouch for nothing: whatever the config says, it is refused or small."""
+    lm = load_model(path.parent)
+    assert sum(parameter.numel() for parameter in lm.parameters()) < 100_000
+
+
+def load_weights(path: Path) -> None:
+    lm = load(path.parent)
+    expected = load(RUNS / "som")
+    for name, tensor in lm.state_dict().items():
+        assert tensor.equal(expected.state_dict()[name]), name
+
+
+def read_vocabulary(path: Path) -> None:
+    vocabulary = load_vocabulary(path)
+    symbols = [vocabulary.symbol(index) for index in range(len(vocabulary))]
+    for symbol in symbols:
+        symbol.encode()
+    assert len(vocabulary.ends_word) == len(vocabulary)
+    pieces = vocabulary.encode(["dog", "1984", "é\U0001f600"], sentence_initial=True)
+    assert len(pieces.offsets) == 4
+    assert ((pieces.ids >= 0) & (pieces.ids < len(vocabulary))).all()
+    vocabulary.fingerprint()
+
+
+def read_checkpoint(path: Path) -> None:
+    directory = path.parent.parent
+    checkpoint = Checkpoints(directory, keep=1)._read(path.parent)
+    TrainingState.from_json(checkpoint.values["state"])
+
+
+def read_evalb_parameters(path: Path) -> None:
+    parameters = read_parameters(path)
+    lines = [line for line in _text_of(path).split("\n") if line.strip() and not line.startswith("#")]
+    assert len(parameters.delete_labels) == sum(line.split()[0] == "DELETE_LABEL" for line in lines)
+
+
+def read_log(path: Path) -> None:
+    found = read_metrics(path)
+    assert len(found) == sum(bool(line.strip()) for line in _text_of(path).split("\n"))
+
+
+def read_evalb(path: Path) -> None:
+    text = _text_of(path)
+    found = read_bracketings(path)
+    if len(found) and text.split("\n")[0].count("(") <= text.split("\n")[0].count(")") and text.split("\n")[0].strip():
+        assert len(found) == text.count("\n") + (not text.endswith("\n"))
+
+
+def _run_files(name: str) -> Callable[[Path], None]:
+    def copy(folder: Path) -> None:
+        shutil.copytree(RUNS / name, folder, dirs_exist_ok=True)
+
+    return copy
+
+
+def _sealed_run(folder: Path) -> None:
+    """A run of today: its weights know their config."""
+    from treelm.models.storage import save_model
+
+    save_model(load_model(RUNS / "som"), folder)
+
+
+def _checkpoint(folder: Path) -> None:
+    shutil.copytree(RUNS / "lstm" / "checkpoints" / "step-00000020.0", folder / "step-00000020.0")
+
+
+def _prepared(folder: Path) -> None:
+    (folder / "in.ptb").write_bytes(seeds.BRACKETS[0])
+    prepare([folder / "in.ptb"], folder / "made")
+    for path in (folder / "made").iterdir():
+        path.rename(folder / path.name)
+
+
+def _npy_seeds() -> Sequence[bytes]:
+    import io
+
+    stream = io.BytesIO()
+    np.save(stream, np.arange(30, dtype="<i4"))
+    return (stream.getvalue(), stream.getvalue()[:128])
+
+
+def _of(*contents: bytes) -> Callable[[], Sequence[bytes]]:
+    return lambda: contents
+
+
+def _gzipped(*contents: bytes) -> Callable[[], Sequence[bytes]]:
+    packed = [gzip.compress(content, mtime=0) for content in contents]
+    return lambda: (*packed, packed[0] + packed[-1])
+
+
+_CHECKPOINT = ("lstm/checkpoints/step-00000020.0",)
+READERS: tuple[Reader, ...] = (
+    Reader(name="brackets", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_brackets),
+    Reader(name="tagless brackets", file="file.ptb", seeds=_of(*seeds.TAGLESS), read=read_tagless),
+    Reader(name="evalb", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_evalb),
+    Reader(name="evalb gzip", file="file.ptb.gz", seeds=_gzipped(*seeds.BRACKETS), read=read_evalb),
+    Reader(name="conllu", file="file.conllu", seeds=_of(*seeds.CONLLU), read=read_conllu),
+    Reader(name="text", file="file.txt", seeds=_of(*seeds.TEXT), read=read_text),
+    Reader(name="text gzip", file="file.txt.gz", seeds=_gzipped(*seeds.TEXT), read=read_text, seal=gzip.compress),
+    Reader(name="wikitext", file="wiki.train.tokens", seeds=_of(*seeds.TEXT), read=read_wikitext),
+    Reader(name="prpn brackets", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_for_parsing),
+    Reader(name="prpn conllu", file="file.conllu", seeds=_of(*seeds.CONLLU), read=read_for_parsing),
+    Reader(name="text8", file="text8", seeds=_of(*seeds.TEXT8), read=cut_text8),
+    Reader(name="text8 gzip", file="text8.gz", seeds=_gzipped(*seeds.TEXT8), read=cut_text8),
+    Reader(name="prepare", file="file.txt", seeds=_of(*seeds.TEXT), read=prepare_text),
+    Reader(
+        name="prepared meta", file="meta.json", company=_prepared, read=open_prepared,
+        seeds=lambda: (seeds.prepared_meta(),),
+    ),
+    Reader(name="prepared array", file="words.npy", company=_prepared, read=open_prepared, seeds=_npy_seeds),
+    Reader(name="surprisals", file="table.tsv", seeds=_of(*seeds.SURPRISALS), read=read_table),
+    Reader(name="pairs table", file="pairs.tsv", seeds=_of(*seeds.PAIRS), read=read_pair_table),
+    Reader(name="blimp", file="pairs.jsonl", seeds=_of(*seeds.BLIMP, gzip.compress(seeds.BLIMP[0])), read=read_blimp),
+    Reader(name="suites", file="suite.json", seeds=_of(*seeds.SUITES), read=read_suites),
+    Reader(name="parameters", file="file.prm", seeds=_of(*seeds.PARAMETERS), read=read_evalb_parameters),
+    Reader(name="recipe", file="recipe.toml", seeds=seeds.recipes, read=read_recipe),
+    Reader(name="beam of a run", file="recipe.toml", seeds=seeds.recipes, read=read_beam),
+    Reader(name="catalogue", file="catalog.toml", seeds=_of(*seeds.CATALOGUE), read=read_catalogue),
+    Reader(
+        name="config", file="config.json", company=_sealed_run, read=load_run,
+        seeds=lambda: seeds.of_runs("config.json", "som"),
+    ),
+    Reader(
+        name="config of an old run", file="config.json", company=_run_files("palm"), read=load_hostile_run,
+        seeds=lambda: seeds.of_runs("config.json", "palm", "som", "prpn"),
+    ),
+    Reader(
+        name="word vocabulary", file="vocabulary.json", read=read_vocabulary, seal=seeds.seal_vocabulary,
+        seeds=lambda: seeds.of_runs("vocabulary.json", "rnng"),
+    ),
+    Reader(
+        name="character vocabulary", file="vocabulary.json", read=read_vocabulary, seal=seeds.seal_vocabulary,
+        seeds=lambda: seeds.of_runs("vocabulary.json", "rnng-in-order-attention"),
+    ),
+    Reader(
+        name="subword vocabulary", file="vocabulary.json", read=read_vocabulary, seal=seeds.seal_vocabulary,
+        seeds=lambda: seeds.of_runs("vocabulary.json", "rnng-subword"),
+    ),
+    Reader(
+        name="weights", file="model.safetensors", company=_run_files("som"), read=load_weights,
+        seeds=lambda: seeds.of_runs("model.safetensors", "som"), seal=seeds.seal_tensors,
+    ),
+    Reader(
+        name="checkpoint state", file="step-00000020.0/state.json", company=_checkpoint, read=read_checkpoint,
+        seeds=lambda: seeds.of_runs("state.json", *_CHECKPOINT), seal=seeds.seal_state,
+    ),
+    Reader(
+        name="checkpoint tensors", file="step-00000020.0/optimizer.safetensors", company=_checkpoint,
+        read=read_checkpoint, seeds=lambda: seeds.of_runs("optimizer.safetensors", *_CHECKPOINT),
+        seal=seeds.seal_tensors,
+    ),
+    Reader(
+        name="metrics", file="metrics.jsonl", read=read_log, seeds=lambda: seeds.of_runs("metrics.jsonl", "som", "lstm")
+    ),
+)

@@ -1,0 +1,84 @@
+"""Runs that older versions wrote: they load, and say what they said then."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treelm
+from tests.legacy.make import EXPECTED, HERE, RESUMABLE, RUNS, describe
+from treelm.errors import InputError
+from treelm.models import SYSTEMS
+from treelm.models.storage import CONFIG, FORMAT_VERSION
+from treelm.training.metrics import FILE_NAME as METRICS
+from treelm.training.run import load_run_recipe, train
+
+TOLERANCE = 1e-5  # nats
+MOST_BYTES = 1 << 20
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A copy of a run that may be changed."""
+    return Path(shutil.copytree(HERE / "rnng", tmp_path / "run"))
+
+
+def change_config(run: Path, **changes: Any) -> None:
+    path = run / CONFIG
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_old_run_gives_its_old_scores_and_trees(name: str) -> None:
+    expected = json.loads((HERE / name / EXPECTED).read_text(encoding="utf-8"))
+    found = describe(HERE / name)
+    assert found.keys() == expected.keys()
+    assert found.get("trees") == expected.get("trees")
+    for now, then in zip(found.get("log_probs", []), expected.get("log_probs", []), strict=True):
+        assert now == pytest.approx(then, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_recipe_of_an_old_run_is_read(name: str) -> None:
+    recipe = load_run_recipe(HERE / name)
+    assert recipe.model.system == json.loads((HERE / name / CONFIG).read_text())["system"]
+
+
+@pytest.mark.parametrize("name", RESUMABLE)
+def test_an_old_run_is_resumed(name: str, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(HERE / name, tmp_path / "run"))
+    before = (run / METRICS).read_text().splitlines()
+    train(load_run_recipe(run, ("training.max_steps=21",)), run, resume=True, on_terminal=False)
+    after = (run / METRICS).read_text().splitlines()
+    assert after[: len(before)] == before
+    assert json.loads(after[-1])["step"] == 21
+
+
+def test_every_system_has_an_old_run() -> None:
+    assert {json.loads((HERE / name / CONFIG).read_text())["system"] for name in RUNS} == set(SYSTEMS)
+
+
+def test_old_runs_are_small_and_name_no_place() -> None:
+    files = [path for name in RUNS for path in (HERE / name).rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < MOST_BYTES
+    for path in files:
+        if path.suffix in (".json", ".toml", ".jsonl"):
+            assert str(Path.home()) not in path.read_text(encoding="utf-8")
+            assert "/work" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, "2", None, 1.5, True])
+def test_a_newer_format_is_refused_in_one_line(run: Path, version: Any) -> None:
+    change_config(run, format_version=version, treelm="9.9.9")
+    with pytest.raises(InputError, match=r"format_version = .*this treelm .* reads") as raised:
+        treelm.load(run)
+    assert "\n" not in str(raised.value)
+    assert "9.9.9" in str(raised.value)
+
+
+def test_weights_without_a_hash_of_their_config_are_read(run: Path) -> None:
+    """As the first runs had them: these folders are such runs, and stay so."""
+    change_config(run, treelm="0.0.1")
+    treelm.load(run)
