@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from treelm.errors import InputError
+from treelm.evaluation.comparison.sentences import SentenceAnalysis
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.configs import from_plain, to_plain
@@ -96,6 +97,7 @@ class RunFigures:
 
     syntaxgym: SyntaxGymFigures | None = None
     pairs: tuple[PairFigures, ...] = ()
+    sentences: tuple[SentenceAnalysis, ...] = ()  # chosen ones, the same for all rows
     notes: tuple[str, ...] = ()
 
     @property

@@ -1,0 +1,59 @@
+"""What a system makes of chosen sentences, as plain values: reports draw it again without the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordBits:
+    """Surprisal in bits of every word of a sentence, and of its end."""
+
+    surprisal_bits: tuple[float, ...]
+    end_surprisal_bits: float
+    is_unk: tuple[bool, ...]  # whether the system read a word as an unknown one
+    is_upper_bound: bool  # whether a search found only part of the probability
+
+    @property
+    def total_bits(self) -> float:
+        """Of the whole sentence, its end included."""
+        return sum(self.surprisal_bits) + self.end_surprisal_bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distances:
+    """The syntactic distance before each symbol: words, or the parts of words (PRPN, ON-LSTM)."""
+
+    symbols: tuple[str, ...]
+    values: tuple[float, ...]
+    begins_word: tuple[bool, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanWeights:
+    """What PaLM attends to: row t, column i is the weight of the span from symbol i to symbol t - 1."""
+
+    symbols: tuple[str, ...]  # with the boundary before and after the sentence
+    weights: tuple[tuple[float, ...], ...]  # row t has t values
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotSpans:
+    """What each slot of a SOM's memory covers after every word: positions ``start <= i < end``."""
+
+    symbols: tuple[str, ...]  # with the boundary
+    decisions: tuple[int, ...]  # the slot that each symbol attaches to
+    spans: tuple[tuple[tuple[int, int] | None, ...], ...]  # [symbol][slot]; None: an empty slot
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceAnalysis:
+    """One sentence in one system. What a system does not have is None."""
+
+    words: tuple[str, ...]
+    gold: str | None = None  # the tree of the file that the sentence is from, in brackets without tags
+    tree: str | None = None  # the system's, in the same form
+    bits: WordBits | None = None
+    distances: Distances | None = None
+    attention: SpanWeights | None = None
+    memory: SlotSpans | None = None
