@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 RECIPES = (
     "demo",
-    "som-demo",
-    "palm-s-demo",
-    "palm-u-demo",
-    "on-lstm-demo",
-    "prpn-demo",
-    "shift-reduce-demo",
-    "awd-lstm-demo",
-    "lstm-demo",
+    "som-small",
+    "palm-s-small",
+    "palm-u-small",
+    "on-lstm-small",
+    "prpn-small",
+    "shift-reduce-small",
+    "awd-lstm-small",
+    "lstm-small",
     "ngram-demo",
 )
 """A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes
