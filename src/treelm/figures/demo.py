@@ -1,113 +1,28 @@
-"""What the demo shows after training: one table with a row for each system, trees, and what to try next."""
+"""What the demo shows beside the comparison: what each system makes of a few sentences, and what to try next."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
-
-from treelm.evaluation.report import EvaluationResult
-from treelm.evaluation.runs import evaluate_run
-from treelm.evaluation.span_protocols import PLAIN
 from treelm.figures.memory_grid import grid_of_sentence
 from treelm.figures.terminal import draw_tree
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.som.network import SOM
 from treelm.models.surprisal import sentence_surprisal
-from treelm.training.metrics import FILE_NAME
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
 
-SPLIT: Literal["test"] = "test"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A trained system and its figures on one split."""
-
-    run: Path
-    num_parameters: int
-    training_seconds: float
-    result: EvaluationResult
-    gold_trees: str  # what F1 is against
-
-    def cells(self) -> list[str]:
-        """The row as text."""
-        result, (minutes, seconds) = self.result, divmod(round(self.training_seconds), 60)
-        perplexity = [f"{'≤ ' if one.is_upper_bound else ''}{one.value:.1f}" for one in result.perplexities]
-        labelled = [f"{one.total.f1:.1f}" for one in result.bracketing if one.parameters.labeled]
-        trivial = {one.name: one.corpus_f1 for one in result.baselines if one.protocol == PLAIN.name}
-        bound = trivial.pop("binary upper bound", None)
-        spans = [f"{one.corpus_f1:.1f}" for one in result.spans]
-        return [
-            result.system,
-            f"{self.num_parameters / 1e6:.2f}M",
-            f"{minutes}:{seconds:02d}",
-            *(perplexity or ["-"]),
-            *(labelled or ["-"]),
-            *(spans or ["-"]),
-            f"{max(trivial.values()):.1f}" if trivial else "-",
-            "-" if bound is None else f"{bound:.1f}",
-            self.gold_trees,
-        ]
-
-
-def evaluated(run: Path) -> Row:
-    """Evaluate a run on the test split, with a progress bar on standard error."""
-    recipe = load_run_recipe(run)
-    recipe = replace(recipe, evaluation=replace(recipe.evaluation, splits=(SPLIT,)))
-    console = Console(stderr=True)
-    columns = (TextColumn(f"parsing {run}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("parsing", total=None)
-        (judged,) = evaluate_run(run, recipe, protocols=(PLAIN,), on_sentence=lambda: progress.advance(task))
-    return Row(
-        run=run,
-        num_parameters=sum(parameter.numel() for parameter in load(run).parameters()),
-        training_seconds=_training_seconds(run),
-        result=judged.result,
-        gold_trees="dependencies" if recipe.data.format == "conllu" else "constituency",
-    )
-
-
-def _training_seconds(run: Path) -> float:
-    lines = (run / FILE_NAME).read_text(encoding="utf-8").splitlines()
-    return max((json.loads(line)["elapsed_seconds"] for line in lines), default=0.0)
-
-
-def comparison(rows: Sequence[Row]) -> RenderableType:
-    """One table for all systems, and below it what its figures mean."""
-    table = Table(
-        title=f"{SPLIT}: {rows[0].result.num_sentences:,} sentences", box=None, padding=(0, 2, 0, 0), pad_edge=False
-    )
-    for name in ("system", "size", "time", "ppl", "F1", "UF1", "trivial", "bound"):
-        table.add_column(name, justify="left" if name == "system" else "right", no_wrap=name == "system")
-    table.add_column("gold trees", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row.cells()))
-    notes = dict.fromkeys(note for row in rows for note in row.result.all_notes())
-    return Group(table, Text(LEGEND), *(Text(f"note: {note}") for note in notes))
-
-
-LEGEND = (
-    "size: parameters. time: of training, in minutes. ppl: perplexity per word, ends included; ≤ where a search gives "
-    "an upper bound. F1: labelled, EVALB. UF1: unlabelled, nothing removed, corpus level; trivial: the best of left-, "
-    "right-branching, balanced and random trees against the same gold trees; bound: the most that binary trees can. "
-    "F1 of systems with other gold trees does not compare; ppl does."
-)
-
 
 def seen_in_sentences(run: Path, sentences: Sequence[str]) -> Iterator[str]:
-    """What a run makes of sentences: trees with surprisals and, for the first one, a SOM's memory."""
+    """What a run makes of sentences: trees with surprisals and, for the first one, a SOM's memory.
+
+    Nothing if its system has no trees.
+    """
     lm = load(run)
+    if not lm.parses:
+        return
     yield f"\n{lm.system} ({run})"
     yield from parsed_sentences(lm, load_run_recipe(run), sentences)
     if isinstance(lm, SOM):
