@@ -7,12 +7,16 @@ INSTALLED := $(VENV)/.installed
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test lint unit install clean
+.PHONY: demo example-report test lint unit install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
 demo: install
-	$(BIN)/treelm demo $(if $(QUICK),--quick)
+	$(BIN)/treelm demo --open-report $(if $(QUICK),--quick)
+
+# the committed report, drawn again from the figures of the last `make demo`
+example-report: install
+	$(BIN)/treelm compare runs/comparison/comparison.json --report docs/example-report.html
 
 test: lint unit
 
