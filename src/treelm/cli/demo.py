@@ -178,11 +178,12 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
 def _show(options: Arguments, runs: list[Path]) -> None:
     from rich.console import Console
 
-    from treelm.cli.compare import write_files
+    from treelm.cli.compare import write_files, write_page
     from treelm.figures.comparison import comparison_tables
     from treelm.figures.demo import seen_in_sentences, what_next
 
     comparison = _compare(options, runs)
+    comparison = write_page(comparison, _folder(options) / "report.html")
     write_files(comparison, _folder(options) / "comparison")
     console = Console()
     console.print(comparison_tables(comparison))
