@@ -89,7 +89,7 @@ class DistanceBars:
         return [
             f'<line class="axis" x1="{end:.1f}" x2="{width - _MARGIN:.1f}" y1="{base}" y2="{base}"/>',
             f'<text class="tick" x="{end - 4:.1f}" y="{base}">0</text>',
-            f'<text class="tick" x="{end - 4:.1f}" y="{_MARGIN}">{largest:.2g}</text>',
+            *([f'<text class="tick" x="{end - 4:.1f}" y="{_MARGIN}">{largest:.2g}</text>'] if largest > 0 else []),
         ]
 
     def _column(self, index: int, left: float, width: float, base: float, scaled: float) -> str:
@@ -97,7 +97,8 @@ class DistanceBars:
         top, middle, bar = base - scaled * _HEIGHT, left + width / 2, min(width, _WIDEST)
         return (
             f'<rect class="{kind}" x="{middle - bar / 2:.1f}" y="{top:.1f}" width="{bar:.1f}" '
-            f'height="{base - top:.1f}"><title>{escape(self.symbols[index])}: {self.distances[index]:.3g}</title></rect>'
+            f'height="{base - top:.1f}"><title>{escape(f"{self.symbols[index]}: {self.distances[index]:.3g}")}</title>'
+            "</rect>"
             f'<text x="{middle:.1f}" y="{base + FONT_SIZE + 6}">{escape(self.symbols[index])}</text>'
         )
 

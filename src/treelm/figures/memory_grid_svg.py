@@ -58,7 +58,8 @@ class _Picture:
         head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         background = '<rect class="background" width="100%" height="100%"/>'
         body = "\n".join([*((f"<style>{_STYLE}</style>", background) if styled else ()), *self.parts])
-        return f'{head}height="{height:.0f}" class="memory" role="img">\n<title>{escape(self._title())}</title>\n{body}\n</svg>\n'
+        head += f'height="{height:.0f}" class="memory" role="img">'
+        return f"{head}\n<title>{escape(self._title())}</title>\n{body}\n</svg>\n"
 
     def _title(self) -> str:
         return "memory after each word of: " + " ".join(self.grid.words[1:])

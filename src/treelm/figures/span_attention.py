@@ -80,7 +80,9 @@ class SpanAttentionFigure:
         return self.as_svg()
 
 
-def span_grid(symbols: Sequence[str], weights: Sequence[Sequence[float]] | NDArray[np.float64]) -> tuple[str, float, float]:
+def span_grid(
+    symbols: Sequence[str], weights: Sequence[Sequence[float]] | NDArray[np.float64]
+) -> tuple[str, float, float]:
     """The grid as parts of an SVG, without style, and where it ends to the right and below, in pixels.
 
     Row t of the weights has those of the spans from symbol i < t to symbol t - 1, at i.

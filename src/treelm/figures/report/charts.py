@@ -14,7 +14,7 @@ WIDE, NARROW = 560, 364
 FONT = 12
 _TOP, _BOTTOM, _LEFT, _RIGHT = 26, 40, 46, 14
 _LABEL_ROW = 15  # pixels between labels at the ends of lines
-_OUTSIDE = 60  # width of the strip for points without a place on the x axis
+_OUTSIDE = 72  # width of the strip for points without a place on the x axis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,15 +111,24 @@ def scatter_chart(dots: Sequence[Dot], axes: Axes, width: int, height: int = 400
     x = scale_over([dot.x for dot in placed if dot.x is not None] or [10, 100], _LEFT, right, logarithmic=True)
     parts = [_axes(axes, x, y, right)]
     if len(placed) < len(dots):
-        strip = {"x": right + 10.0, "y": float(_TOP), "width": float(_OUTSIDE), "height": float(height - _BOTTOM - _TOP)}
+        strip = {
+            "x": right + 10.0,
+            "y": float(_TOP),
+            "width": float(_OUTSIDE),
+            "height": float(height - _BOTTOM - _TOP),
+        }
         parts.append(element("rect", class_="strip", rx=4, **strip))
         middle = right + 10 + _OUTSIDE / 2
         parts.append(element("text", outside, class_="tick", x=middle, y=height - _BOTTOM + 16, text_anchor="middle"))
     else:
         middle = right
     places = [(middle if dot.x is None else x(dot.x), y(dot.y)) for dot in dots]
+    parts.append(
+        _dot_labels(
+            [(dot, *place) for dot, place in zip(dots, places, strict=True) if dot.look is not None], width, y.start
+        )
+    )
     parts += [_dot(dot, *place) for dot, place in zip(dots, places, strict=True)]
-    parts.append(_dot_labels([(dot, *place) for dot, place in zip(dots, places, strict=True) if dot.look is not None], width))
     return _svg(axes.title, width, height, parts)
 
 
@@ -129,7 +138,7 @@ def _dot(dot: Dot, x: float, y: float) -> Markup:
     return element("circle", element("title", dot.tip), class_="published", cx=x, cy=y, r=4)
 
 
-def _dot_labels(dots: Iterable[tuple[Dot, float, float]], width: int) -> Markup:
+def _dot_labels(dots: Iterable[tuple[Dot, float, float]], width: int, bottom: float) -> Markup:
     """Names beside the runs' points, on the side where there is room, moved apart by side."""
     labels = []
     sides: dict[bool, list[tuple[float, float, Dot]]] = {False: [], True: []}
@@ -138,8 +147,13 @@ def _dot_labels(dots: Iterable[tuple[Dot, float, float]], width: int) -> Markup:
         sides[leftwards].append((y, x, dot))
     for leftwards, found in sides.items():
         found.sort(key=lambda one: one[0])
-        for (_, x, dot), place in zip(found, spread([one[0] for one in found], 14, _TOP, 1e9), strict=True):
-            anchor, across = ("end", x - 9) if leftwards else ("start", x + 9)
+        places = spread([one[0] for one in found], _LABEL_ROW, _TOP, bottom)
+        for (y, x, dot), place in zip(found, places, strict=True):
+            anchor, across = ("end", x - 10) if leftwards else ("start", x + 10)
+            if abs(place - y) > _LABEL_ROW / 2:
+                assert dot.look is not None
+                path = f"M{x:.1f} {y:.1f}L{across:.1f} {place:.1f}"
+                labels.append(element("path", class_=f"leader {colour_class(dot.look)}", d=path))
             labels.append(element("text", dot.name, class_="name", x=across, y=place + 4, text_anchor=anchor))
     return join(*labels)
 

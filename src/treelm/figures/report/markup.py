@@ -20,7 +20,7 @@ Content = str | Markup
 """What stands in an element: markup as it is, any other text escaped."""
 
 
-def element(name: str, *content: Content, **attributes: str | float | None) -> Markup:
+def element(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
     """An element. In names of attributes ``_`` is a hyphen, a last one is dropped (``class_``); None leaves one out.
 
     Numbers are written with two decimals at most: coordinates need no more.

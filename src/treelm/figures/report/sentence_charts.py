@@ -59,7 +59,9 @@ def draw_tree(tree: Tree, columns: TreeColumns, title: str, gold: Tree | None = 
             leaf = leaf + 1 if isinstance(child, str) else spans[id(child)].end
         y = level(node)
         path = f"M{ends[0][0]:.1f} {y:.1f}H{ends[-1][0]:.1f}"
-        path += "".join(f"M{x:.1f} {y:.1f}V{(base if isinstance(child, str) else level(child)):.1f}" for x, child in ends)
+        path += "".join(
+            f"M{x:.1f} {y:.1f}V{(base if isinstance(child, str) else level(child)):.1f}" for x, child in ends
+        )
         other = agreed is not None and (start, end) not in agreed
         lines.append(element("path", class_="branch other" if other else "branch", d=path))
         if labelled and node.label:
@@ -93,7 +95,7 @@ def _middles(tree: Tree, columns: TreeColumns) -> dict[int, float]:
 
 def surprisal_chart(words: Sequence[str], series: Sequence[Series], title: str) -> Markup:
     """A line for each system over evenly spaced words; the x of points are the words' numbers."""
-    column = max(46.0, *(text_width(word, FONT) + 12 for word in words))
+    column = max(62.0, *(text_width(word, FONT) + 12 for word in words))
     width = _AXIS + column * len(words) + _MARGIN
     highest = max(point[1] for one in series for point in one.points)
     y = Scale(low=0, high=max(highest * 1.05, 1.0), start=_PLOT, end=20)

@@ -17,6 +17,7 @@ from treelm.figures.report.sentence_charts import TreeColumns, draw_tree, drawin
 from treelm.figures.span_attention import span_grid
 from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 
+_CARD_MARGINS = 34  # pixels left and right of a drawing
 Shown = tuple[str, int, SentenceAnalysis]
 """A run's name, its look, and its analysis of a sentence."""
 
@@ -57,9 +58,13 @@ def _surprisals(shown: list[Shown]) -> Markup | None:
     bounds = [name for name, _, bits in scored if bits.is_upper_bound]
     caption = "Surprisal of every word given the words before it, in bits, a line for each system. "
     if bounds:
-        caption += f"By a search that finds part of the probability: {', '.join(bounds)}. "
-    caption += "An unknown word (* in the numbers) is predicted as its class, which takes fewer bits than the word would."
-    rows = [(name, *_texts(bits), f"{bits.end_surprisal_bits:.1f}", f"{bits.total_bits:.1f}") for name, _, bits in scored]
+        caption += f"Upper bounds, by a search that finds part of the probability: {', '.join(bounds)}. "
+    caption += (
+        "An unknown word (* in the numbers) is predicted as its class, which takes fewer bits than the word would."
+    )
+    rows = [
+        (name, *_texts(bits), f"{bits.end_surprisal_bits:.1f}", f"{bits.total_bits:.1f}") for name, _, bits in scored
+    ]
     table = plain_table("Surprisal in bits", ("run", *words, "(end)", "sum"), rows)
     return join(figure(content, caption), details("The numbers", scrolled(table, "surprisals")))
 
@@ -84,18 +89,25 @@ def _trees(shown: list[Shown]) -> Markup | None:
     if gold is not None:
         cards.insert(0, _card("tree of the file", draw_tree(gold, columns, "tree of the file"), "tree of the file"))
         caption += " Dashed: constituents that the tree of the file does not have."
-    return figure(element("div", *cards, class_="cards"), caption)
+    narrowest = f"--narrowest:{columns.width + _CARD_MARGINS:.0f}px"
+    return figure(element("div", *cards, class_="cards", style=narrowest), caption)
 
 
 def _card(head: Content, content: Markup, name: str) -> Markup:
     return element("div", element("h3", head), scrolled(content, name), class_="card")
 
 
-def _own(shown: list[Shown], draw: Callable[[SentenceAnalysis], Markup | None], what: str, caption: str) -> Markup | None:
+def _own(
+    shown: list[Shown],
+    draw: Callable[[SentenceAnalysis], Markup | None],
+    what: str,
+    caption: str,
+    class_: str = "cards",
+) -> Markup | None:
     """A card for each system that has it."""
     drawn = ((name, look, draw(one)) for name, look, one in shown)
     cards = [_card(run_name(name, look), one, f"{what} of {name}") for name, look, one in drawn if one is not None]
-    return figure(element("div", *cards, class_="cards"), caption) if cards else None
+    return figure(element("div", *cards, class_=class_), caption) if cards else None
 
 
 def _distances(shown: list[Shown]) -> Markup | None:
@@ -118,9 +130,8 @@ def _attention(shown: list[Shown]) -> Markup | None:
         shown,
         lambda one: None if one.attention is None else _grid(one.attention),
         "attention over spans",
-        "Attention over spans: when a row's symbol is predicted from what was read before it, how much weight has the "
-        "span that begins at the column's symbol and ends just before the row's. The darker, the more; a row's weights "
-        "sum to one.",
+        "Attention over spans: when a row's symbol is read, how much weight the span has that begins at the column's "
+        "symbol and ends just before the row's. The darker, the more.",
     )
 
 
@@ -138,6 +149,7 @@ def _memory(shown: list[Shown]) -> Markup | None:
         lambda one: None if one.memory is None else _slots(one.memory),
         "memory",
         "What each slot of the memory covers after every word (columns), the root on top.",
+        class_="cards whole",
     )
     return None if found is None else join(element("ul", *items, class_="key"), found)
 

@@ -6,7 +6,17 @@ from treelm.evaluation.comparison.figures import Comparison, PairFigures, RunFig
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, circuits, overall_score, references
 from treelm.figures.report.charts import Axes, Dot, for_both_widths, scatter_chart
 from treelm.figures.report.markup import Markup, join
-from treelm.figures.report.parts import Bar, Panel, Section, bar_panels, details, figure, looks_of, plain_table, scrolled
+from treelm.figures.report.parts import (
+    Bar,
+    Panel,
+    Section,
+    bar_panels,
+    details,
+    figure,
+    looks_of,
+    plain_table,
+    scrolled,
+)
 
 _SCATTER_WIDTH = 900
 
@@ -46,14 +56,14 @@ def _scatter(comparison: Comparison, published: list[Reference]) -> Markup:
         if (score := _score(row)) is not None
     ]
     axes = Axes(title="SG score against perplexity", x="perplexity", y="SG score")
-    chart = for_both_widths(lambda width: scatter_chart(dots, axes, width, outside="none known"), wide=_SCATTER_WIDTH)
+    chart = for_both_widths(lambda width: scatter_chart(dots, axes, width, outside="not known"), wide=_SCATTER_WIDTH)
     num_without = sum(one.perplexity is None for one in published)
     caption = (
         "SG score: mean accuracy over the 31 suites of SyntaxGym's six circuits, in percent, against perplexity per "
         f"word. Grey: the {len(published)} models of Hu et al. (2020), means over seeds; {num_without} of them have no "
-        "published perplexity and stand in the strip at the right. Their perplexities are on their own test text (BLLIP) "
-        "with their own vocabularies, the runs' on the runs' split: heights compare, places along the axis compare only "
-        "among points of one kind."
+        "published perplexity and stand in the strip at the right. Their perplexities are on their own test text "
+        "(BLLIP) with their own vocabularies, the runs' on the runs' split: heights compare, places along the axis "
+        "compare only among points of one kind."
     )
     return join(figure(chart, caption), details("The published models", _published_table(published)))
 
@@ -78,7 +88,9 @@ def _published_table(published: list[Reference]) -> Markup:
     for one in sorted(published, key=score, reverse=True):
         by_circuit = circuit_accuracies(one.accuracies)
         perplexity = "-" if one.perplexity is None else f"{one.perplexity:.1f}"
-        rows.append((one.name, perplexity, f"{100 * score(one):.1f}", *(_percent(by_circuit.get(n)) for n in circuits())))
+        rows.append(
+            (one.name, perplexity, f"{100 * score(one):.1f}", *(_percent(by_circuit.get(n)) for n in circuits()))
+        )
     heads = ("model/training data", "perplexity", "SG score", *circuits())
     return scrolled(plain_table("Models of Hu et al. (2020)", heads, rows), "published models")
 
@@ -104,7 +116,7 @@ def _circuits(comparison: Comparison, published: list[Reference]) -> Markup:
     ]
     caption = (
         "Mean accuracy over the suites of each circuit, in percent. Ticks: the published models, lowest and highest at "
-        "the right. The share that is right by chance differs between suites, as their predictions have more or fewer parts."
+        "the right. What is right by chance differs between suites: predictions have more or fewer parts."
     )
     return figure(bar_panels(panel for panel in panels if panel.bars), caption)
 
@@ -162,8 +174,9 @@ def _pairs(comparison: Comparison, file: str) -> Markup:
         for group in (one.groups[grouping] if grouping else ())
     ]
     caption = (
-        f"{file}: how often the grammatical sentence of a pair is the more probable one, in percent, of {one.num_pairs:,} "
-        f"pairs{f', by {grouping}' if grouping else ''}. Ties count as wrong. The line at 50 is chance."
+        f"{file}: how often the grammatical sentence of a pair is the more probable one, in percent, of "
+        f"{one.num_pairs:,} pairs{f', by {grouping}' if grouping else ''}. Ties count as wrong. The line at 50 is "
+        "chance."
     )
     return figure(bar_panels([overall, *panels]), caption)
 

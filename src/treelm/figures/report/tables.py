@@ -58,8 +58,9 @@ def _table(
 
 def _heading(column: Column) -> str:
     """The protocol of a labelled F1 stands in its name alone."""
-    _, comma, protocol = column.name.partition(", ")
-    return f"{column.heading} {protocol.partition(' (')[0]}" if column.name.startswith("labeled_f1") else column.heading
+    if not column.name.startswith("labeled_f1, "):
+        return column.heading
+    return f"{column.heading} {column.name.removeprefix('labeled_f1, ').partition(' (')[0]}"
 
 
 def _cell(column: Column, row: RunFigures, signs: Mapping[str, str]) -> list[Content]:

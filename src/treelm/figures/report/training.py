@@ -12,10 +12,13 @@ from treelm.figures.report.markup import Markup, element, join
 from treelm.figures.report.parts import Section, details, figure, looks_of, plain_table, scrolled
 
 CAPTION = (
-    "Perplexity per word on the development split while training, smoothed by nothing, on a logarithmic scale. It is "
-    "the part of the training loss that predicts words, as it was logged; where no such part is logged, of the whole "
-    "loss. An RNNG's words are given their gold trees here, so its curve lies below the perplexity in the table, which "
-    "sums over the trees that a search finds. Compare a curve with itself."
+    "Perplexity per word on the development split while training, on a logarithmic scale: of the part of the training "
+    "loss that predicts words, as it was logged; where no such part was logged, of the whole loss. Curves show how "
+    "training went; the table compares the results. "
+)
+GIVEN_TREES = (
+    "An RNNG's words are given their gold trees here, so its curve lies below the perplexity in the table, which sums "
+    "over the trees that a search finds."
 )
 
 
@@ -37,6 +40,7 @@ def training_section(comparison: Comparison) -> Section | None:
                 key({look: row.name for row, look, _ in curves}, "key narrow"),
             ),
             CAPTION,
+            GIVEN_TREES if any(row.system == "rnng" for row, _, _ in curves) else "",
         ),
         details("The last value of each curve", _last_values(curves)),
     )
