@@ -7,12 +7,16 @@ INSTALLED := $(VENV)/.installed
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test lint unit install clean
+.PHONY: demo report test lint unit install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
 demo: install
-	$(BIN)/treelm demo $(if $(QUICK),--quick)
+	$(BIN)/treelm demo --open-report $(if $(QUICK),--quick)
+
+# The page of docs/: the demo's, drawn again from what is in runs/. It holds no time of day, so equal runs give equal files.
+report: demo
+	cp $(if $(QUICK),runs/quick,runs)/report.html docs/example-report.html
 
 test: lint unit
 

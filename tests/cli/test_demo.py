@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import csv
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from tests.cli.conftest import RECIPE, TREES, Treelm
 
 SOM = '[model]\nsystem = "som"\nsize = 12\ndropout = 0.0\n'
 PARSER = '[model]\nsystem = "shift-reduce"\nsize = 12\nlanguage_model = false\n'
+SYSTEMS = {"one": "rnng", "two": "som", "three": "shift-reduce", "counts": "ngram"}
 CONLLU = "1\tthe\t_\tD\t_\t_\t2\tdet\t_\t_\n2\tdog\t_\tN\t_\t_\t3\tsubj\t_\t_\n3\tbarks\t_\tV\t_\t_\t0\troot\t_\t_\n\n"
 
 
@@ -26,31 +27,45 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     start = start.replace("train.ptb", "train.conllu").replace('"brackets"', '"conllu"')
     (tmp_path / "two.toml").write_text(start + SOM + training)
     (tmp_path / "three.toml").write_text(start + PARSER + training)
-    return "one.toml", "two.toml", "three.toml"
+    counts = '[model]\nsystem = "ngram"\norder = 2\nfallback_discounts = [0.5, 1.0, 1.5]\n'
+    (tmp_path / "counts.toml").write_text(start + counts)
+    return "one.toml", "two.toml", "three.toml", "counts.toml"
 
 
 def test_every_recipe_is_a_row_that_says_what_its_f1_is_against(treelm: Treelm, recipes: tuple[str, ...]) -> None:
-    outcome = treelm("demo", "--recipes", *recipes)
+    outcome = treelm("demo", "--recipes", *recipes, "--jobs", "2", "--syntaxgym", "none")
     assert outcome.code == 0, outcome.err
-    assert {path.name for path in Path("runs").iterdir()} == {"one", "two", "three"}
-    rows = {
-        line.split()[0]: line for line in outcome.out.splitlines() if re.match(r"(rnng|som|shift-reduce) .*\d", line)
-    }
-    assert "constituency" in rows["rnng"]
-    assert "dependencies" in rows["som"]
-    assert "≤" in rows["rnng"]
-    assert "≤" not in rows["som"]
-    assert len(rows) == 3
-    assert "slot 14" in outcome.out
-    again = treelm("demo", "--recipes", *recipes)
+    assert {path.name for path in Path("runs").iterdir()} == {*SYSTEMS, "comparison", "report.html", "report.json"}
+    with Path("runs/comparison/comparison.csv").open() as file:
+        rows = {row["run"]: row for row in csv.DictReader(file)}
+    assert {name: row["system"] for name, row in rows.items()} == SYSTEMS
+    assert rows["one"]["gold_trees"] == "constituency"
+    assert rows["two"]["gold_trees"] == "dependencies"
+    assert rows["one"]["is_upper_bound"] == "1"
+    assert rows["two"]["is_upper_bound"] == "0"
+    report = Path("runs/report.html").read_text()
+    assert all(name in report for name in SYSTEMS)
+    assert "threads = 1" in Path("runs/one/recipe.toml").read_text()
+    again = treelm("demo", "--recipes", *recipes, "--jobs", "1", "--syntaxgym", "none")
     assert "going on with the run in runs/one" in again.err
+    assert "one: test" not in again.err  # its figures are kept
+
+
+def test_a_system_that_fails_leaves_the_others_their_rows(treelm: Treelm, recipes: tuple[str, ...]) -> None:
+    Path("bad.toml").write_text(Path("two.toml").read_text().replace("size = 12", "size = -1"))
+    outcome = treelm("demo", "--recipes", "bad.toml", "two.toml", "--jobs", "2", "--syntaxgym", "none")
+    assert outcome.code == 2
+    assert "bad.toml is not in the comparison" in outcome.err
+    assert "[bad] treelm demo:" in outcome.err
+    assert "slot 14" in outcome.out
 
 
 def test_a_quick_demo_has_folders_of_its_own_and_judges_few_sentences(treelm: Treelm, recipes: tuple[str, ...]) -> None:
-    outcome = treelm("demo", "--quick", "--recipes", recipes[1])
+    outcome = treelm("demo", "--quick", "--recipes", recipes[1], "--syntaxgym", "none")
     assert outcome.code == 0, outcome.err
+    assert "slot 14" in outcome.out
     assert "max_sentences = 30" in Path("runs/quick/two/recipe.toml").read_text()
-    assert "max_minutes = 1" in Path("runs/quick/two/recipe.toml").read_text()
+    assert "max_minutes = 0.1" in Path("runs/quick/two/recipe.toml").read_text()
 
 
 def test_two_recipes_of_one_name_are_refused(treelm: Treelm) -> None:

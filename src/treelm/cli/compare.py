@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from treelm.evaluation.comparison.figures import Comparison
     from treelm.evaluation.comparison.measure import Settings
 
+SECONDS_BETWEEN_LINES = 30.0  # of progress, where there is no terminal
 FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
 
 
@@ -31,6 +33,7 @@ class Arguments:
     Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --out comparison
     Example: treelm compare runs/* --pairs blimp.jsonl.gz --max-pairs-per-group 20 --format markdown
     Example: treelm compare comparison/comparison.json runs/new --format latex
+    Example: treelm compare runs/demo runs/som-demo --report report.html --sentences sentences.txt
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")]
@@ -61,6 +64,12 @@ class Arguments:
     """What to print."""
     out: str = ""
     """Folder to write comparison.json, .md, .csv and .tex into."""
+    report: str = ""
+    """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
+    this verb draws it again without models."""
+    sentences: str = ""
+    """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report; none: of no
+    sentence. Without it, those of the comparison.json that was given, else three examples."""
 
 
 def main(arguments: list[str]) -> int:
@@ -69,20 +78,53 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.comparison.compare import compare
 
     out = Path(options.out) if options.out else None
+    if options.report:
+        from treelm.figures.report.page import check_path
+
+        check_path(Path(options.report))
     comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
+    if options.report:
+        comparison = write_page(comparison, Path(options.report), options.sentences)
     if out is not None:
         write_files(comparison, out)
     _print(comparison, options.format)
     return 0
 
 
+def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Comparison:
+    """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back."""
+    from treelm.corpora.readers import read_sentences
+    from treelm.figures.report.analyse import example_sentences, with_sentences
+    from treelm.figures.report.page import write_report
+
+    kept = any(row.sentences for row in comparison.runs)
+    if sentences not in ("", "none"):
+        comparison = with_sentences(comparison, list(read_sentences(sentences)), show_progress)
+    elif not sentences and not kept:
+        comparison = with_sentences(comparison, example_sentences(), show_progress)
+    write_report(comparison, path)
+    comparison.save(path.with_suffix(".json"))
+    note(f"wrote {path} and {path.with_suffix('.json').name}")
+    return comparison
+
+
 @contextmanager
 def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, if that is a terminal, and a line when it is done."""
+    """A bar on standard error if that is a terminal, else a line now and then; and a line when it is done."""
     from treelm.cli.scoring import progress_bar
 
-    begin = perf_counter()
-    with progress_bar(what, total) as advance:
+    begin = said = perf_counter()
+    count = 0
+
+    def advance() -> None:
+        nonlocal said, count
+        count += 1
+        move()
+        if not sys.stderr.isatty() and perf_counter() - said > SECONDS_BETWEEN_LINES:
+            said = perf_counter()
+            note(f"{what}: {count} {f'of {total} ' if total else ''}sentences")
+
+    with progress_bar(what, total) as move:
         yield advance
     note(f"{what}: done in {perf_counter() - begin:.0f} s")
 

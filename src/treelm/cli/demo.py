@@ -2,87 +2,204 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
+import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treelm.cli.arguments import note, parse
 from treelm.errors import InputError
 
-RECIPES = ("demo", "som-demo")
-"""A row each: all train on gum-open with the same words unknown, so that perplexities compare."""
-SENTENCES = (
-    "The museum was built in the city in 1986 .",
-    "I think that the people of this country want to know .",
-    "She said that it is one of the most important cities in the world .",
+if TYPE_CHECKING:
+    from treelm.evaluation.comparison.figures import Comparison
+    from treelm.training.recipe import Recipe
+
+RECIPES = (
+    "demo",
+    "som-small",
+    "palm-s-small",
+    "palm-u-small",
+    "on-lstm-small",
+    "prpn-small",
+    "shift-reduce-small",
+    "awd-lstm-small",
+    "lstm-small",
+    "ngram-demo",
 )
-QUICK_MINUTES, QUICK_SENTENCES = 1.0, 30  # training of all systems together; sentences of each split that are judged
+"""A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes
+first, so that no processor waits at the end."""
+EXIT_STOPPED = 75  # as of training that was asked to stop
+QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are judged
+QUICK_SUITES = ("number_orc", "number_prep", "number_src")  # the circuit that is scored fastest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """Train small systems on the packaged treebank, compare them in one table, and show what they see in sentences.
+    """Train small systems on the packaged treebank, compare them in one table, and draw a report of all of them.
 
-    Minutes for each system on two cores. Each has its own run folder, named after its recipe.
+    Each has its own run folder, named after its recipe, and trains on one thread; as many as there are processors train
+    side by side. Whatever interrupts it, the same command goes on.
 
     Example: treelm demo
-    Example: treelm demo --quick --recipes som-demo
+    Example: treelm demo --quick --recipes demo som-demo
     """
 
     out: str = ""
-    """Folder of the run folders: runs, or runs/quick. A finished run that is already there is not trained again."""
+    """Folder of the run folders and of the comparison: runs, or runs/quick. Finished runs are not trained again."""
     recipes: tuple[str, ...] = RECIPES
     """Paths or names of the recipes, one a row."""
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE: change fields of all recipes."""
+    syntaxgym: tuple[str, ...] = ()
+    """Test suites of SyntaxGym: all, none, or names; without it all, or the three of agreement with --quick."""
+    jobs: int | None = None
+    """Systems that train side by side; without it, as many as there are processors."""
     quick: bool = False
-    """About two minutes in all: less training, and the first sentences only."""
+    """About two minutes on two processors: less training, and the first sentences only."""
     again: bool = False
     """Throw the old runs away and train anew."""
+    measure_only: bool = False
+    """Train and measure, and show nothing: `treelm compare` then has the figures at hand."""
+    open_report: bool = False
+    """Open the report in a browser at the end, if there is a screen."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the verb."""
     options = parse(Arguments, "demo", arguments)
+    runs = _runs(options)
+    if options.again:
+        for run in runs.values():
+            if (run / "recipe.toml").exists():
+                shutil.rmtree(run)
+    jobs = min(options.jobs or _num_processors(), len(runs))
+    codes = _one_by_one(options, runs) if jobs == 1 else _side_by_side(options, runs, jobs)
+    if EXIT_STOPPED in codes.values():
+        note("stopped; the same command goes on from here")
+        return EXIT_STOPPED
+    finished = [run for name, run in runs.items() if codes[name] == 0]
+    if finished and not options.measure_only:
+        _show(options, finished)
+    failed = {name: code for name, code in codes.items() if code}
+    for name, code in failed.items():
+        note(f"{name} is not in the comparison: exit code {code}, see what it said above")
+    return next(iter(failed.values()), 0)
+
+
+def _runs(options: Arguments) -> dict[str, Path]:
+    """Run folder of each recipe."""
     if not options.recipes:
-        raise InputError("no recipe to train", remedy=f"give some, such as {' '.join(RECIPES)}")
-    folder = Path(options.out or ("runs/quick" if options.quick else "runs"))
-    runs = [folder / Path(recipe).stem for recipe in options.recipes]
-    if len(set(runs)) < len(runs):
+        raise InputError("no recipe to train", remedy=f"give some, such as {' '.join(RECIPES[:2])}")
+    if options.jobs is not None and options.jobs < 1:
+        raise InputError(f"--jobs {options.jobs}", remedy="give 1 or more")
+    names = [Path(recipe).stem for recipe in options.recipes]
+    if len(set(names)) < len(names):
         raise InputError("two recipes of one name", remedy="give each once; their names are those of the run folders")
-    for recipe, run in zip(options.recipes, runs, strict=True):
-        if options.again and (run / "recipe.toml").exists():
-            shutil.rmtree(run)
-        if code := _train(options, recipe, run):
-            return code
-    _show(runs)
-    return 0
+    return {recipe: _folder(options) / name for recipe, name in zip(options.recipes, names, strict=True)}
+
+
+def _folder(options: Arguments) -> Path:
+    return Path(options.out or ("runs/quick" if options.quick else "runs"))
+
+
+def _num_processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _suites(options: Arguments) -> tuple[str, ...]:
+    return options.syntaxgym or (QUICK_SUITES if options.quick else ("all",))
+
+
+def _one_by_one(options: Arguments, runs: dict[str, Path]) -> dict[str, int]:
+    """In this process. The first that fails ends it: the next would not do better in the same state."""
+    codes = dict.fromkeys(runs, EXIT_STOPPED)
+    for recipe, run in runs.items():
+        codes[recipe] = _train(options, recipe, run)
+        if codes[recipe]:
+            break
+        _compare(options, [run])
+    return codes
+
+
+def _side_by_side(options: Arguments, runs: dict[str, Path], jobs: int) -> dict[str, int]:
+    """A process for each system, which runs this verb for it alone."""
+    from treelm.cli.side_by_side import run_side_by_side
+
+    shared = ["--out", str(_folder(options)), "--jobs", "1", "--measure-only", "--syntaxgym", *_suites(options)]
+    shared += ["--quick"] if options.quick else []
+    shared += ["--set", *options.set] if options.set else []
+    note(f"{len(runs)} systems, {jobs} at a time; the run folders are in {_folder(options)}")
+    named = {Path(recipe).stem: recipe for recipe in runs}
+    commands = {name: ["demo", *shared, "--recipes", recipe] for name, recipe in named.items()}
+    codes = run_side_by_side(commands, jobs=jobs)
+    return {recipe: codes[name] for name, recipe in named.items()}
 
 
 def _train(options: Arguments, recipe: str, run: Path) -> int:
     """Train, or go on with a demo that was stopped, through the verb that users will use next."""
     from treelm.cli.train import main as train
+    from treelm.training.recipe import load_recipe
 
-    changes = list(options.set)
-    if (run / "recipe.toml").exists():
+    loaded = load_recipe(recipe)
+    estimated = _is_estimated(loaded)
+    if estimated and (run / "model.safetensors").exists():
+        return 0  # in one go: there is nothing to resume
+    changes = [change for change in options.set if not (estimated and change.startswith("training."))]
+    if (run / "recipe.toml").exists() and not estimated:
         note(f"going on with the run in {run} (treelm demo --again trains anew)")
         return train(["--resume", str(run), *(["--set", *changes] if changes else [])])
-    if options.quick:
-        changes.append(f"training.max_minutes={QUICK_MINUTES / len(options.recipes):.3g}")
-        changes.append(f"evaluation.max_sentences={QUICK_SENTENCES}")
+    own = [] if estimated else ["training.threads=1", *(_quick_training(loaded) if options.quick else ())]
+    own += [f"evaluation.max_sentences={QUICK_SENTENCES}"] if options.quick else []
     note(f"training by the recipe {recipe!r}; the run folder is {run}")
-    return train([recipe, "--out", str(run), *(["--set", *changes] if changes else [])])
+    return train([recipe, "--out", str(run), "--set", *own, *changes])
 
 
-def _show(runs: list[Path]) -> None:
+def _quick_training(recipe: Recipe) -> tuple[str, ...]:
+    """So short that the learning rate has to rise at once."""
+    warmup = ("training.warmup_steps=10",) if recipe.training.warmup_steps > 10 else ()
+    return (f"training.max_minutes={QUICK_SECONDS / 60:.3g}", *warmup)
+
+
+def _is_estimated(recipe: Recipe) -> bool:
+    from treelm.models import system_class
+    from treelm.models.estimated import EstimatedLM
+
+    return issubclass(system_class(recipe.model.system), EstimatedLM)
+
+
+def _compare(options: Arguments, runs: list[Path]) -> Comparison:
+    """Measure what is not kept in the run folders yet."""
+    from treelm.cli.compare import show_progress
+    from treelm.evaluation.comparison.compare import compare
+    from treelm.evaluation.comparison.measure import Settings
+
+    suites = _suites(options)
+    return compare(runs, Settings(suites=() if suites == ("none",) else suites), show_progress)
+
+
+def _show(options: Arguments, runs: list[Path]) -> None:
     from rich.console import Console
 
-    from treelm.figures.demo import comparison, evaluated, seen_in_sentences, what_next
+    from treelm.cli.compare import write_files, write_page
+    from treelm.figures.comparison import comparison_tables
+    from treelm.figures.demo import seen_in_sentence, what_next
+    from treelm.figures.report.analyse import EXAMPLES
 
-    rows = [evaluated(run) for run in runs]
+    report = _folder(options) / "report.html"
+    comparison = write_page(_compare(options, runs), report)
+    write_files(comparison, _folder(options) / "comparison")
     console = Console()
-    console.print(comparison(rows))
-    for run in runs:
-        for drawing in seen_in_sentences(run, SENTENCES):
-            console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)
-    console.print(what_next(runs[0]), markup=False, highlight=False, soft_wrap=True)
+    console.print(comparison_tables(comparison))
+    for drawing in seen_in_sentence(runs[0], EXAMPLES[0]):
+        console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)
+    console.print(what_next(runs[0], report), markup=False, highlight=False, soft_wrap=True)
+    if options.open_report and _has_screen():
+        webbrowser.open(report.resolve().as_uri())
+
+
+def _has_screen() -> bool:
+    """Whether a browser would have a window; in a bare terminal, one would take the terminal."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -60,16 +60,20 @@ class DistanceBars:
         lines.append(" ".join(symbol + " " * (width - _columns(symbol)) for symbol, width in pairs).rstrip())
         return "\n".join(lines) + "\n"
 
-    def as_svg(self) -> str:
-        """The bars as a picture without outside resources; bars before words are coloured if words have parts."""
+    def as_svg(self, *, styled: bool = True) -> str:
+        """The bars as a picture without outside resources; bars before words are coloured if words have parts.
+
+        Without style, colours are those that a page sets for the classes in ``svg.distances``.
+        """
         widths = [max(_columns(symbol), 1.5) * _CHARACTER for symbol in self.symbols]
         left = np.cumsum([_MARGIN + _AXIS, *(width + _GAP for width in widths)])
         width, height = float(left[-1]) - _GAP + _MARGIN, _HEIGHT + FONT_SIZE + 2 * _MARGIN
-        base = _MARGIN + _HEIGHT
+        base, size = _MARGIN + _HEIGHT, f'width="{width:.0f}" height="{height}"'
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-            f'height="{height}"><style>{_STYLE}</style>',
-            f'<rect class="background" width="{width:.0f}" height="{height}"/>',
+            f'height="{height}" class="distances" role="img">',
+            f"<title>{escape('distances before: ' + ' '.join(self.symbols))}</title>",
+            *([f"<style>{_STYLE}</style>", f'<rect class="background" {size}/>'] if styled else []),
             *self._axis(base, width),
             *(
                 self._column(i, float(left[i]), size, base, float(scaled))
@@ -85,7 +89,7 @@ class DistanceBars:
         return [
             f'<line class="axis" x1="{end:.1f}" x2="{width - _MARGIN:.1f}" y1="{base}" y2="{base}"/>',
             f'<text class="tick" x="{end - 4:.1f}" y="{base}">0</text>',
-            f'<text class="tick" x="{end - 4:.1f}" y="{_MARGIN}">{largest:.2g}</text>',
+            *([f'<text class="tick" x="{end - 4:.1f}" y="{_MARGIN}">{largest:.2g}</text>'] if largest > 0 else []),
         ]
 
     def _column(self, index: int, left: float, width: float, base: float, scaled: float) -> str:
@@ -93,7 +97,8 @@ class DistanceBars:
         top, middle, bar = base - scaled * _HEIGHT, left + width / 2, min(width, _WIDEST)
         return (
             f'<rect class="{kind}" x="{middle - bar / 2:.1f}" y="{top:.1f}" width="{bar:.1f}" '
-            f'height="{base - top:.1f}"/>'
+            f'height="{base - top:.1f}"><title>{escape(f"{self.symbols[index]}: {self.distances[index]:.3g}")}</title>'
+            "</rect>"
             f'<text x="{middle:.1f}" y="{base + FONT_SIZE + 6}">{escape(self.symbols[index])}</text>'
         )
 

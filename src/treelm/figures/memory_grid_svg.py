@@ -23,13 +23,14 @@ text {{ font: {FONT_SIZE}px sans-serif; fill: #1f2933; text-anchor: middle; }}
 LEGEND = "green: the slot theta, where the word attaches; yellow: the word itself; blue: composed"
 
 
-def as_svg(grid: MemoryGrid) -> str:
+def as_svg(grid: MemoryGrid, *, styled: bool = True) -> str:
     """A column for each word, a row for each slot, the root on top; below, words and decisions. No outside resources.
 
     A slot holds the words that its candidate covers. The slot of the decision is marked, and the one below it, where
-    the word was written.
+    the word was written. Without style (and legend), colours are those that a page sets for the classes in
+    ``svg.memory``.
     """
-    return _Picture(grid).draw()
+    return _Picture(grid).draw(styled=styled)
 
 
 class _Picture:
@@ -42,21 +43,23 @@ class _Picture:
         self.left = _MARGIN + max(_width(f"slot {slot}") for slot in self.slots) + 16
         self.parts: list[str] = []
 
-    def draw(self) -> str:
+    def draw(self, *, styled: bool) -> str:
         x = self.left
         for position, width in enumerate(self.widths):
             self._column(position, x, width)
             x += width + _GAP
         for row, name in enumerate([*(f"slot {slot}" for slot in self.slots), "word", "theta"]):
             self._text(self.left - 12, self._middle(row), name, "name")
-        width = max(x + _MARGIN, _MARGIN + _width(LEGEND) + _MARGIN)
-        bottom = self._middle(len(self.slots) + 2)
-        self._text(width / 2, bottom, LEGEND, "theta")
-        height = bottom + _ROW / 2 + _MARGIN
+        rows = len(self.slots) + 2
+        width = max(x + _MARGIN, _MARGIN + _width(LEGEND) + _MARGIN) if styled else x + _MARGIN
+        if styled:
+            self._text(width / 2, self._middle(rows), LEGEND, "theta")
+        height = self._middle(rows if styled else rows - 1) + _ROW / 2 + _MARGIN
         head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         background = '<rect class="background" width="100%" height="100%"/>'
-        body = "\n".join([f"<style>{_STYLE}</style>", background, *self.parts])
-        return f'{head}height="{height:.0f}" role="img">\n<title>{escape(self._title())}</title>\n{body}\n</svg>\n'
+        body = "\n".join([*((f"<style>{_STYLE}</style>", background) if styled else ()), *self.parts])
+        head += f'height="{height:.0f}" class="memory" role="img">'
+        return f"{head}\n<title>{escape(self._title())}</title>\n{body}\n</svg>\n"
 
     def _title(self) -> str:
         return "memory after each word of: " + " ".join(self.grid.words[1:])

@@ -20,9 +20,11 @@ from treelm.trees.tree import Tree
 BOUNDARY = "<s>"
 _SHADES = " .:-=+*#%@"
 _CELL, _FONT, _MARGIN = 24, 12, 12
-_STYLE = (
-    f"text {{ font: {_FONT}px sans-serif; fill: #1f2933; }} .row {{ text-anchor: end; }} .back {{ fill: #ffffff; }}"
-)
+_STYLE = f"""\
+text {{ font: {_FONT}px sans-serif; fill: #1f2933; }}
+.row {{ text-anchor: end; }}
+.weight {{ fill: #1f5fa8; stroke: #d9dee4; }}
+.back {{ fill: #ffffff; }}"""
 _LENGTH = re.compile(r'\b(width|height)="([0-9.]+)(?:px)?"')
 
 
@@ -58,7 +60,7 @@ class SpanAttentionFigure:
 
         Raises ``InputError`` for trees that are too tall to draw.
         """
-        grid, x, height = self._grid()
+        grid, x, height = span_grid(self.symbols, self.weights)
         parts = [grid]
         for name, tree in (("derived tree", self.derived), ("gold tree", self.gold)):
             if tree is None:
@@ -77,25 +79,31 @@ class SpanAttentionFigure:
     def _repr_svg_(self) -> str:
         return self.as_svg()
 
-    def _grid(self) -> tuple[str, float, float]:
-        """The grid and where it ends to the right and below."""
-        count = len(self.symbols) - 1
-        left = _MARGIN + 0.65 * _FONT * max(map(len, self.symbols)) + 8
-        top = left  # column names stand upright
-        parts = []
-        for index, symbol in enumerate(self.symbols[:-1]):
-            x = left + _CELL * (index + 0.65)
-            parts.append(f'<text transform="translate({x:.0f} {top - 6:.0f}) rotate(-90)">{escape(symbol)}</text>')
-        for row in range(1, count + 1):
-            y = top + _CELL * (row - 1)
-            parts.append(f'<text class="row" x="{left - 6:.0f}" y="{y + 17:.0f}">{escape(self.symbols[row])}</text>')
-            for column in range(row):
-                weight = float(self.weights[row, column])
-                parts.append(
-                    f'<rect x="{left + _CELL * column:.0f}" y="{y:.0f}" width="{_CELL - 2}" height="{_CELL - 2}" '
-                    f'fill="#1f5fa8" fill-opacity="{weight:.3f}" stroke="#d9dee4"><title>{weight:.3f}</title></rect>'
-                )
-        return "\n".join(parts), left + _CELL * count + 3 * _MARGIN, top + _CELL * count + _MARGIN
+
+def span_grid(
+    symbols: Sequence[str], weights: Sequence[Sequence[float]] | NDArray[np.float64]
+) -> tuple[str, float, float]:
+    """The grid as parts of an SVG, without style, and where it ends to the right and below, in pixels.
+
+    Row t of the weights has those of the spans from symbol i < t to symbol t - 1, at i.
+    """
+    count = len(symbols) - 1
+    left = _MARGIN + 0.65 * _FONT * max(map(len, symbols)) + 8
+    top = left  # column names stand upright
+    parts = []
+    for index, symbol in enumerate(symbols[:-1]):
+        x = left + _CELL * (index + 0.65)
+        parts.append(f'<text transform="translate({x:.0f} {top - 6:.0f}) rotate(-90)">{escape(symbol)}</text>')
+    for row in range(1, count + 1):
+        y = top + _CELL * (row - 1)
+        parts.append(f'<text class="row" x="{left - 6:.0f}" y="{y + 17:.0f}">{escape(symbols[row])}</text>')
+        for column in range(row):
+            weight = float(weights[row][column])
+            parts.append(
+                f'<rect class="weight" x="{left + _CELL * column:.0f}" y="{y:.0f}" width="{_CELL - 2}" '
+                f'height="{_CELL - 2}" fill-opacity="{weight:.3f}"><title>{weight:.3f}</title></rect>'
+            )
+    return "\n".join(parts), left + _CELL * count + 3 * _MARGIN, top + _CELL * count + _MARGIN
 
 
 def _shade(weight: float) -> str:

@@ -1,0 +1,113 @@
+"""What systems make of chosen sentences, measured once and kept with the comparison's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.measure import ShowProgress
+from treelm.evaluation.comparison.sentences import Distances, SentenceAnalysis, SlotSpans, SpanWeights, WordBits
+from treelm.figures.distance_bars import distance_bars
+from treelm.figures.memory_grid import grid_of_sentence
+from treelm.figures.span_attention import span_attention_of
+from treelm.inference.loading import load
+from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.palm.network import PaLM
+from treelm.models.som.network import SOM
+from treelm.models.streams import StreamLM
+from treelm.models.surprisal import sentence_surprisal
+
+EXAMPLES = (
+    "The museum was built in the city in 1986 .",
+    "I think that the people of this country want to know .",
+    "She said that it is one of the most important cities in the world .",
+)
+"""What is shown when no sentences are chosen."""
+DECIMALS = 4  # of figures that are only drawn
+
+
+def example_sentences() -> list[Sentence]:
+    """``EXAMPLES`` as sentences."""
+    return [
+        Sentence(words=tuple(text.split()), identifier=str(line), source="examples", line=line)
+        for line, text in enumerate(EXAMPLES, 1)
+    ]
+
+
+def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: ShowProgress) -> Comparison:
+    """The comparison with every system's analyses of the sentences, which replace what was kept of others.
+
+    A row whose run folder is not there any more keeps its analyses if they are of these sentences. Raises
+    ``InputError`` if they are not, and for a sentence without words.
+    """
+    chosen = [one.words for one in sentences]
+    if not all(chosen):
+        raise InputError("a sentence without words", remedy="leave it out")
+    rows = []
+    for row in comparison.runs:
+        if [one.words for one in row.sentences] != chosen:
+            with show(f"{row.name}: {len(chosen)} sentences for the report", len(chosen)) as advance:
+                row = replace(row, sentences=_analysed(row, sentences))
+                advance()
+        rows.append(row)
+    return replace(comparison, runs=tuple(rows))
+
+
+def _analysed(row: RunFigures, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
+    lm = load(Path(row.run))
+    if row.search:
+        action_beam, word_beam, fast_track = map(int, row.search.removeprefix("beam ").split("/"))
+        lm.set_beam(action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
+    return analyses_of(lm, sentences)
+
+
+def analyses_of(lm: SyntacticLM, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
+    """Trees, surprisals, and what only this system has."""
+    found = lm.analyse([list(one.words) for one in sentences])
+    return tuple(_analysis(lm, one, analysis) for one, analysis in zip(sentences, found, strict=True))
+
+
+def _analysis(lm: SyntacticLM, sentence: Sentence, found: Analysis) -> SentenceAnalysis:
+    words = sentence.words
+    return SentenceAnalysis(
+        words=words,
+        gold=None if sentence.tree is None else str(sentence.tree),
+        tree=None if found.tree is None else str(found.tree),
+        bits=_bits(lm, words, found),
+        distances=_distances(lm, words) if isinstance(lm, StreamLM) and lm.parses and lm.tree_builder else None,
+        attention=_attention(lm, words) if isinstance(lm, PaLM) and lm.parses else None,
+        memory=_memory(lm, words) if isinstance(lm, SOM) else None,
+    )
+
+
+def _bits(lm: SyntacticLM, words: Sequence[str], found: Analysis) -> WordBits | None:
+    if found.score is None:
+        return None
+    surprisal = sentence_surprisal(words, found.score, lm.vocabulary)
+    return WordBits(
+        surprisal_bits=tuple(round(word.surprisal_bits, DECIMALS) for word in surprisal.words),
+        end_surprisal_bits=round(surprisal.end_surprisal_bits, DECIMALS),
+        is_unk=tuple(word.is_unk for word in surprisal.words),
+        is_upper_bound=found.score.is_lower_bound,
+    )
+
+
+def _distances(lm: StreamLM, words: Sequence[str]) -> Distances:
+    bars = distance_bars(lm, words)
+    values = tuple(round(value, DECIMALS) for value in bars.distances)
+    return Distances(symbols=bars.symbols, values=values, begins_word=bars.begins_word)
+
+
+def _attention(lm: PaLM, words: Sequence[str]) -> SpanWeights:
+    figure = span_attention_of(lm, words)
+    rows = (figure.weights[row, :row].round(DECIMALS).tolist() for row in range(len(figure.symbols)))
+    return SpanWeights(symbols=figure.symbols, weights=tuple(map(tuple, rows)))
+
+
+def _memory(lm: SOM, words: Sequence[str]) -> SlotSpans:
+    grid = grid_of_sentence(lm, words)
+    return SlotSpans(symbols=grid.words, decisions=grid.decisions, spans=grid.spans)

@@ -1,0 +1,190 @@
+"""Small charts as SVG: lines, and points beside grey points. Colours are the page's (``style.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from treelm.figures.report.looks import colour_class, mark, text_width
+from treelm.figures.report.markup import Markup, element, join
+from treelm.figures.report.scales import Scale, mark_text, scale_over
+
+WIDE, NARROW = 560, 364
+"""Widths in pixels that a figure is drawn for: beside another one on a screen, alone on a telephone."""
+FONT = 12
+_TOP, _BOTTOM, _LEFT, _RIGHT = 26, 40, 46, 14
+_LABEL_ROW = 15  # pixels between labels at the ends of lines
+_OUTSIDE = 72  # width of the strip for points without a place on the x axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """The points of one run, in order, each with what is to be said of it."""
+
+    name: str
+    look: int
+    points: tuple[tuple[float, float], ...]
+    tips: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """A point of a scatter; of grey ones ``look`` is None, and ``x`` of those that have no place on the axis."""
+
+    name: str
+    x: float | None
+    y: float
+    tip: str
+    look: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """The words of a chart."""
+
+    title: str  # for those who hear the page
+    x: str
+    y: str
+
+
+def for_both_widths(draw: Callable[[int], Markup], wide: int = WIDE) -> Markup:
+    """A chart drawn twice: the page shows the one that fits, with letters of the same size."""
+    return join(
+        element("div", draw(wide), class_="wide"),
+        element("div", draw(NARROW), class_="narrow"),
+    )
+
+
+def line_chart(series: Sequence[Series], axes: Axes, width: int, height: int = 320) -> Markup:
+    """A line for each series over a logarithmic y axis, named at its end where there is room."""
+    named = width >= WIDE
+    longest = max(text_width(one.name, FONT) for one in series)
+    right = width - (min(longest + 18, width / 3) if named else _RIGHT)
+    points = [point for one in series for point in one.points]
+    x = scale_over([point[0] for point in points], _LEFT, right, zero=True)
+    y = scale_over([point[1] for point in points], height - _BOTTOM, _TOP, logarithmic=True)
+    parts = [_axes(axes, x, y, right), *(_line(one, x, y) for one in series)]
+    if named:
+        parts.append(_end_labels(series, x, y, height))
+    return _svg(axes.title, width, height, parts)
+
+
+def _line(one: Series, x: Scale, y: Scale) -> Markup:
+    places = [(x(first), y(second)) for first, second in one.points]
+    path = "M" + "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
+    marks = (mark(one.look, *place, tip) for place, tip in zip(places, one.tips, strict=True))
+    return join(element("path", class_=f"curve {colour_class(one.look)}", d=path), *marks)
+
+
+def _end_labels(series: Sequence[Series], x: Scale, y: Scale, height: int) -> Markup:
+    """The names of lines right of their ends, moved apart where they would cover each other."""
+    ends = sorted((y(one.points[-1][1]), number) for number, one in enumerate(series))
+    places = spread([place for place, _ in ends], _LABEL_ROW, _TOP, height - _BOTTOM)
+    labels = []
+    for place, (end, number) in zip(places, ends, strict=True):
+        one = series[number]
+        across = x(one.points[-1][0]) + 6
+        if abs(place - end) > 2 or across < x.end - 2:
+            leader = f"M{across:.1f} {end:.1f}L{x.end + 6:.1f} {place:.1f}"
+            labels.append(element("path", class_=f"leader {colour_class(one.look)}", d=leader))
+        labels.append(element("text", one.name, class_="name", x=x.end + 9, y=place + 4))
+    return join(*labels)
+
+
+def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Sorted places moved apart by at least ``gap``, within ``low`` and ``high`` if they all fit."""
+    moved: list[float] = []
+    for place in places:
+        moved.append(max(place, moved[-1] + gap) if moved else max(place, low))
+    limit = high
+    for number in range(len(moved) - 1, -1, -1):
+        moved[number] = min(moved[number], limit)
+        limit = moved[number] - gap
+    return moved
+
+
+def scatter_chart(dots: Sequence[Dot], axes: Axes, width: int, height: int = 400, *, outside: str = "") -> Markup:
+    """Points over a logarithmic x axis and a y axis from 0 to 100; ``outside`` names the strip for points without x."""
+    placed = [dot for dot in dots if dot.x is not None]
+    right = width - _RIGHT - (_OUTSIDE if len(placed) < len(dots) else 0)
+    y = Scale(low=0, high=100, start=height - _BOTTOM, end=_TOP)
+    x = scale_over([dot.x for dot in placed if dot.x is not None] or [10, 100], _LEFT, right, logarithmic=True)
+    parts = [_axes(axes, x, y, right)]
+    if len(placed) < len(dots):
+        strip = {
+            "x": right + 10.0,
+            "y": float(_TOP),
+            "width": float(_OUTSIDE),
+            "height": float(height - _BOTTOM - _TOP),
+        }
+        parts.append(element("rect", class_="strip", rx=4, **strip))
+        middle = right + 10 + _OUTSIDE / 2
+        parts.append(element("text", outside, class_="tick", x=middle, y=height - _BOTTOM + 16, text_anchor="middle"))
+    else:
+        middle = right
+    places = [(middle if dot.x is None else x(dot.x), y(dot.y)) for dot in dots]
+    parts.append(
+        _dot_labels(
+            [(dot, *place) for dot, place in zip(dots, places, strict=True) if dot.look is not None], width, y.start
+        )
+    )
+    parts += [_dot(dot, *place) for dot, place in zip(dots, places, strict=True)]
+    return _svg(axes.title, width, height, parts)
+
+
+def _dot(dot: Dot, x: float, y: float) -> Markup:
+    if dot.look is not None:
+        return mark(dot.look, x, y, dot.tip)
+    return element("circle", element("title", dot.tip), class_="published", cx=x, cy=y, r=4)
+
+
+def _dot_labels(dots: Iterable[tuple[Dot, float, float]], width: int, bottom: float) -> Markup:
+    """Names beside the runs' points, on the side where there is room, moved apart by side."""
+    labels = []
+    sides: dict[bool, list[tuple[float, float, Dot]]] = {False: [], True: []}
+    for dot, x, y in dots:
+        leftwards = x + 10 + text_width(dot.name, FONT) > width - _RIGHT
+        sides[leftwards].append((y, x, dot))
+    for leftwards, found in sides.items():
+        found.sort(key=lambda one: one[0])
+        places = spread([one[0] for one in found], _LABEL_ROW, _TOP, bottom)
+        for (y, x, dot), place in zip(found, places, strict=True):
+            anchor, across = ("end", x - 10) if leftwards else ("start", x + 10)
+            if abs(place - y) > _LABEL_ROW / 2:
+                assert dot.look is not None
+                path = f"M{x:.1f} {y:.1f}L{across:.1f} {place:.1f}"
+                labels.append(element("path", class_=f"leader {colour_class(dot.look)}", d=path))
+            labels.append(element("text", dot.name, class_="name", x=across, y=place + 4, text_anchor=anchor))
+    return join(*labels)
+
+
+def _axes(axes: Axes, x: Scale, y: Scale, right: float) -> Markup:
+    """Lines at round values of y, marks below, and what both axes are."""
+    bottom = y.start
+    parts = []
+    for value in y.marks():
+        place = y(value)
+        parts.append(element("line", class_="rule", x1=_LEFT, x2=right, y1=place, y2=place))
+        text = mark_text(value)
+        parts.append(element("text", text, class_="tick", x=_LEFT - 7, y=place + 4, text_anchor="end"))
+    for value in x.marks(max(3, int((right - _LEFT) / 60))):
+        parts.append(element("line", class_="axis", x1=x(value), x2=x(value), y1=bottom, y2=bottom + 4))
+        text = mark_text(value)
+        parts.append(element("text", text, class_="tick", x=x(value), y=bottom + 17, text_anchor="middle"))
+    parts.append(element("line", class_="axis", x1=_LEFT, x2=right, y1=bottom, y2=bottom))
+    parts.append(element("text", axes.y, class_="label", x=2, y=14))
+    parts.append(element("text", axes.x, class_="label", x=(x.start + x.end) / 2, y=bottom + 34, text_anchor="middle"))
+    return join(*parts)
+
+
+def _svg(title: str, width: float, height: float, parts: Iterable[Markup]) -> Markup:
+    return element(
+        "svg",
+        element("title", title),
+        *parts,
+        class_="chart",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        width=width,
+        height=height,
+        role="img",
+    )

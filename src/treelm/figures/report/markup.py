@@ -1,0 +1,52 @@
+"""HTML and SVG as values: a text is escaped when it becomes part of an element, so that none can be forgotten."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from typing import Final
+
+_VOID: Final = frozenset({"br", "col", "meta", "rect", "line", "path", "circle", "polyline", "use"})
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class Markup(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+Content = str | Markup
+"""What stands in an element: markup as it is, any other text escaped."""
+
+
+def element(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
+    """An element. In names of attributes ``_`` is a hyphen, a last one is dropped (``class_``); None leaves one out.
+
+    Numbers are written with two decimals at most: coordinates need no more.
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(attribute_text(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID and not content:
+        return Markup(f"<{name}{given}/>" if name not in ("br", "col", "meta") else f"<{name}{given}>")
+    return Markup(f"<{name}{given}>{join(*content)}</{name}>")
+
+
+def join(*content: Content) -> Markup:
+    """Pieces one after the other, texts escaped."""
+    return Markup("".join(piece if isinstance(piece, Markup) else text(piece) for piece in content))
+
+
+def text(value: str) -> Markup:
+    """A text escaped; control characters, which HTML does not allow, are shown as U+FFFD."""
+    return Markup(escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)))
+
+
+def attribute_text(value: str | float) -> str:
+    """An attribute's value as text."""
+    if isinstance(value, str):
+        return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

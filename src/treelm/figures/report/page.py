@@ -1,0 +1,97 @@
+"""A comparison as one page: everything is in the file, and nothing may be fetched when it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import treelm
+from treelm.errors import InputError
+from treelm.evaluation.comparison.figures import Comparison
+from treelm.figures.report.markup import Markup, element
+from treelm.figures.report.parts import Section
+from treelm.figures.report.sentences import sentence_sections
+from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
+from treelm.figures.report.tables import table_section
+from treelm.figures.report.training import training_section
+from treelm.models.files import write_atomically
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # browsers fetch nothing and run nothing, whatever is in it
+
+
+def write_report(comparison: Comparison, path: Path, *, title: str = "") -> None:
+    """Write the page of a comparison, in one piece; only the sections that its figures give.
+
+    Raises ``InputError`` for a name that is not a page's, and for a comparison without runs.
+    """
+    check_path(path)
+    write_atomically(path, report_page(comparison, title=title).encode())
+
+
+def check_path(path: Path) -> None:
+    """Raise ``InputError`` for a file that no page can be written into: before anything is measured for it."""
+    if path.suffix not in (".html", ".htm"):
+        raise InputError(f"cannot write a report into {path}", remedy="end its name in .html")
+    if not path.parent.is_dir():
+        raise InputError(f"no folder {path.parent}", remedy="make it first")
+
+
+def report_page(comparison: Comparison, *, title: str = "") -> str:
+    """The page as text."""
+    if not comparison.runs:
+        raise InputError("a comparison without runs", remedy="compare at least one")
+    title = title or _title(comparison)
+    sections = list(_sections(comparison))
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", _style()),
+    )
+    body = element(
+        "body",
+        element("header", element("h1", title), element("p", _summary(comparison)), _contents(sections)),
+        element("main", *(section.as_html() for section in sections)),
+        element("footer", element("p", f"Made with treelm {treelm.__version__}. This file needs no network.")),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _sections(comparison: Comparison) -> Iterator[Section]:
+    yield table_section(comparison)
+    for section in (training_section, syntaxgym_section, pairs_section):
+        found = section(comparison)
+        if found is not None:
+            yield found
+    yield from sentence_sections(comparison)
+
+
+def _title(comparison: Comparison) -> str:
+    names = [row.name for row in comparison.runs]
+    return f"One run: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"
+
+
+def _summary(comparison: Comparison) -> str:
+    """The text that was scored, if it is one."""
+    texts = {(row.split, row.num_sentences, row.num_words) for row in comparison.runs}
+    systems = ", ".join(dict.fromkeys(row.system for row in comparison.runs))
+    if len(texts) > 1:
+        return f"Systems: {systems}. The runs were not all judged on the same text."
+    ((split, num_sentences, num_words),) = texts
+    words = f" of {num_words:,} words" if num_words else ""
+    return f"Systems: {systems}. Judged on {split}: {num_sentences:,} sentences{words}."
+
+
+def _contents(sections: Sequence[Section]) -> Markup:
+    items = (element("li", element("a", one.title, href=f"#{one.identifier}")) for one in sections)
+    return element("nav", element("ul", *items), aria_label="Contents")
+
+
+@cache
+def _style() -> Markup:
+    return Markup(files("treelm.figures.report").joinpath("style.css").read_text(encoding="utf-8"))
