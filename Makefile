@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
 # make demo QUICK=1: about two minutes, for a first look
 demo: install
-	$(BIN)/treelm demo $(if $(QUICK),--quick)
+	$(BIN)/treelm demo --open-report $(if $(QUICK),--quick)
 
 # The page of docs/: the demo's, drawn again from what is in runs/. It holds no time of day, so equal runs give equal files.
 report: demo

@@ -15,7 +15,7 @@ SRC = Path(__file__).parents[2] / "src"
 
 def start(arguments: list[str], folder: Path) -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "treelm", "train", *arguments]
+    command = [sys.executable, "-m", "treelm", *arguments]
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -41,8 +41,23 @@ def stop(process: "subprocess.Popen[str]", run: Path, signal_number: int, *, aft
 def test_a_stopped_run_says_how_to_go_on_and_goes_on(project: Path, tmp_path: Path, first: int, second: int) -> None:
     run = tmp_path / "run"
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
-    error = stop(start([str(project / "recipe.toml"), "--out", str(run), *endless], tmp_path), run, first, after_step=5)
+    error = stop(
+        start(["train", str(project / "recipe.toml"), "--out", str(run), *endless], tmp_path), run, first, after_step=5
+    )
     assert f"treelm train --resume {run}" in error
     reached = max(steps(run))
-    stop(start(["--resume", str(run)], tmp_path), run, second, after_step=reached + 5)
+    stop(start(["train", "--resume", str(run)], tmp_path), run, second, after_step=reached + 5)
     assert steps(run) == sorted(steps(run))
+
+
+def test_a_stopped_demo_stops_all_its_systems_which_save(project: Path, tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        text = (project / "recipe.toml").read_text().replace('"train.ptb"', f'"{project}/train.ptb"')
+        (tmp_path / f"{name}.toml").write_text(text)
+    recipes = ["one.toml", "two.toml", "three.toml"]
+    endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
+    demo = start(["demo", "--jobs", "2", "--recipes", *recipes, *endless], tmp_path)
+    error = stop(demo, tmp_path / "runs" / "two", signal.SIGTERM, after_step=5)
+    assert "the same command goes on" in error
+    assert any((tmp_path / "runs" / "two" / "checkpoints").iterdir())
+    assert not (tmp_path / "runs" / "three").exists()

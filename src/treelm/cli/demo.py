@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,23 +18,18 @@ if TYPE_CHECKING:
 
 RECIPES = (
     "demo",
-    "som-demo",
-    "palm-s-demo",
-    "palm-u-demo",
-    "on-lstm-demo",
-    "prpn-demo",
-    "shift-reduce-demo",
-    "awd-lstm-demo",
-    "lstm-demo",
+    "som-small",
+    "palm-s-small",
+    "palm-u-small",
+    "on-lstm-small",
+    "prpn-small",
+    "shift-reduce-small",
+    "awd-lstm-small",
+    "lstm-small",
     "ngram-demo",
 )
 """A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes
 first, so that no processor waits at the end."""
-SENTENCES = (
-    "The museum was built in the city in 1986 .",
-    "I think that the people of this country want to know .",
-    "She said that it is one of the most important cities in the world .",
-)
 EXIT_STOPPED = 75  # as of training that was asked to stop
 QUICK_SECONDS, QUICK_SENTENCES = 8, 30  # training of each system; sentences of each split that are judged
 QUICK_SUITES = ("number_orc", "number_prep", "number_src")  # the circuit that is scored fastest
@@ -40,7 +37,7 @@ QUICK_SUITES = ("number_orc", "number_prep", "number_src")  # the circuit that i
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """Train small systems on the packaged treebank, compare them in one table, and show what they see in sentences.
+    """Train small systems on the packaged treebank, compare them in one table, and draw a report of all of them.
 
     Each has its own run folder, named after its recipe, and trains on one thread; as many as there are processors train
     side by side. Whatever interrupts it, the same command goes on.
@@ -65,6 +62,8 @@ class Arguments:
     """Throw the old runs away and train anew."""
     measure_only: bool = False
     """Train and measure, and show nothing: `treelm compare` then has the figures at hand."""
+    open_report: bool = False
+    """Open the report in a browser at the end, if there is a screen."""
 
 
 def main(arguments: list[str]) -> int:
@@ -178,16 +177,24 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
 def _show(options: Arguments, runs: list[Path]) -> None:
     from rich.console import Console
 
-    from treelm.cli.compare import write_files, write_page
+    from treelm.cli.compare import write_files, write_report_of
     from treelm.figures.comparison import comparison_tables
-    from treelm.figures.demo import seen_in_sentences, what_next
+    from treelm.figures.demo import seen_in_sentence, what_next
+    from treelm.figures.report.analyse import EXAMPLES
 
-    comparison = _compare(options, runs)
-    comparison = write_page(comparison, _folder(options) / "report.html")
-    write_files(comparison, _folder(options) / "comparison")
+    folder = _folder(options) / "comparison"
+    report = folder / "report.html"
+    comparison = write_report_of(_compare(options, runs), report)
+    write_files(comparison, folder)
     console = Console()
     console.print(comparison_tables(comparison))
-    for number, run in enumerate(runs):
-        for drawing in seen_in_sentences(run, SENTENCES if number == 0 else SENTENCES[:1]):
-            console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)
-    console.print(what_next(runs[0]), markup=False, highlight=False, soft_wrap=True)
+    for drawing in seen_in_sentence(runs[0], EXAMPLES[0]):
+        console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)
+    console.print(what_next(runs[0], report), markup=False, highlight=False, soft_wrap=True)
+    if options.open_report and _has_screen():
+        webbrowser.open(report.resolve().as_uri())
+
+
+def _has_screen() -> bool:
+    """Whether a browser would have a window; in a bare terminal, one would take the terminal."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -13,10 +13,18 @@ from typing import Any, Literal
 
 import torch
 
+from treelm import __version__
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation
-from treelm.evaluation.comparison.figures import F1Figure, GoldTrees, PairFigures, RunFigures, SyntaxGymFigures
+from treelm.evaluation.comparison.figures import (
+    FORMAT_VERSION,
+    F1Figure,
+    GoldTrees,
+    PairFigures,
+    RunFigures,
+    SyntaxGymFigures,
+)
 from treelm.evaluation.comparison.keeping import Kept, file_hash
 from treelm.evaluation.comparison.training_records import training_figures
 from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, read_pairs, score_pairs
@@ -84,7 +92,7 @@ class _Measuring:
         self._lm: SyntacticLM | None = None
         beam = {one: getattr(self._recipe.evaluation, one) for one in BEAM}
         self._weights = file_hash(run / WEIGHTS)
-        self._origin = {"weights": self._weights, **beam}
+        self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights, **beam}
 
     def figures(self) -> RunFigures:
         """Everything together; the parts that take long are kept one by one."""
