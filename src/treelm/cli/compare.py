@@ -31,7 +31,7 @@ class Arguments:
     Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --out comparison
     Example: treelm compare runs/* --pairs blimp.jsonl.gz --max-pairs-per-group 20 --format markdown
     Example: treelm compare comparison/comparison.json runs/new --format latex
-    Example: treelm compare comparison/comparison.json --report comparison.html
+    Example: treelm compare runs/demo runs/som-demo --report report.html --sentences sentences.txt
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")]
@@ -63,9 +63,11 @@ class Arguments:
     out: str = ""
     """Folder to write comparison.json, .md, .csv and .tex into."""
     report: str = ""
-    """HTML file to write, one page that needs no network: tables, curves, pictures, trees."""
+    """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
+    this verb draws it again without models."""
     sentences: str = ""
-    """File with the sentences that the report shows in every system; without it, three examples."""
+    """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report. Without it, those
+    of the comparison that was given, else three examples."""
 
 
 def main(arguments: list[str]) -> int:
@@ -77,16 +79,30 @@ def main(arguments: list[str]) -> int:
     if options.sentences and not options.report:
         raise InputError("--sentences without --report", remedy="add --report FILE.html")
     if options.report:
-        from treelm.figures.report.page import check_name
+        from treelm.figures.report.page import check_path
 
-        check_name(Path(options.report))
+        check_path(Path(options.report))
     comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
     if options.report:
-        comparison = write_report_of(comparison, Path(options.report), sentences=options.sentences)
+        comparison = write_page(comparison, Path(options.report), options.sentences)
     if out is not None:
         write_files(comparison, out)
     _print(comparison, options.format)
     return 0
+
+
+def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Comparison:
+    """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back."""
+    from treelm.corpora.readers import read_sentences
+    from treelm.figures.report.analyse import example_sentences, kept_sentences, with_sentences
+    from treelm.figures.report.page import write_report
+
+    chosen = list(read_sentences(sentences)) if sentences else kept_sentences(comparison) or example_sentences()
+    comparison = with_sentences(comparison, chosen, show_progress)
+    write_report(comparison, path)
+    comparison.save(path.with_suffix(".json"))
+    note(f"wrote {path} and {path.with_suffix('.json').name}")
+    return comparison
 
 
 @contextmanager
@@ -123,25 +139,6 @@ def _suites(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(names) > 1 and {"all", "none"} & set(names):
         raise InputError("all or none beside names of suites", remedy="give all, none, or names")
     return () if names == ("none",) else names
-
-
-def write_report_of(comparison: Comparison, path: Path, *, sentences: str = "") -> Comparison:
-    """Write the report; returns the comparison with what it shows of sentences.
-
-    They are those of a file, or those that all rows have already, or the examples.
-    """
-    from treelm.corpora.readers import read_sentences
-    from treelm.figures.report.analyse import example_sentences, with_sentences
-    from treelm.figures.report.page import write_report
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shown = {tuple(one.words for one in row.sentences) for row in comparison.runs}
-    if sentences or len(shown) > 1 or shown == {()}:
-        chosen = list(read_sentences(sentences)) if sentences else example_sentences()
-        comparison = with_sentences(comparison, chosen, show_progress)
-    write_report(comparison, path)
-    note(f"wrote {path}")
-    return comparison
 
 
 def write_files(comparison: Comparison, folder: Path) -> None:

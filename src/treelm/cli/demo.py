@@ -177,15 +177,14 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
 def _show(options: Arguments, runs: list[Path]) -> None:
     from rich.console import Console
 
-    from treelm.cli.compare import write_files, write_report_of
+    from treelm.cli.compare import write_files, write_page
     from treelm.figures.comparison import comparison_tables
     from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import EXAMPLES
 
-    folder = _folder(options) / "comparison"
-    report = folder / "report.html"
-    comparison = write_report_of(_compare(options, runs), report)
-    write_files(comparison, folder)
+    report = _folder(options) / "report.html"
+    comparison = write_page(_compare(options, runs), report)
+    write_files(comparison, _folder(options) / "comparison")
     console = Console()
     console.print(comparison_tables(comparison))
     for drawing in seen_in_sentence(runs[0], EXAMPLES[0]):

@@ -26,14 +26,16 @@ def write_report(comparison: Comparison, path: Path, *, title: str = "") -> None
 
     Raises ``InputError`` for a name that is not a page's, and for a comparison without runs.
     """
-    check_name(path)
+    check_path(path)
     write_atomically(path, report_page(comparison, title=title).encode())
 
 
-def check_name(path: Path) -> None:
-    """Raise ``InputError`` for a name that is not a page's: to be asked before anything is measured for it."""
+def check_path(path: Path) -> None:
+    """Raise ``InputError`` for a file that no page can be written into: before anything is measured for it."""
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report into {path}", remedy="end its name in .html")
+    if not path.parent.is_dir():
+        raise InputError(f"no folder {path.parent}", remedy="make it first")
 
 
 def report_page(comparison: Comparison, *, title: str = "") -> str:
