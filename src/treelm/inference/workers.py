@@ -61,7 +61,7 @@ class Scorers:
 
     def score(self, groups: Iterable[Group]) -> Iterator[Sequence[SentenceScore]]:
         """The scores of each group."""
-        waiting = [list(group) for group in groups]
+        waiting: list[Group] = [list(group) for group in groups]
         if not self._chosen and waiting and self._num_processes > 1:
             start, first = time.monotonic(), waiting.pop(0)
             yield self._lm.score(first)

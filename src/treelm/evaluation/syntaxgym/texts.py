@@ -114,9 +114,14 @@ class KeptScores:
         for line in self.path.read_text(encoding="utf-8").splitlines():
             try:
                 values = json.loads(line)
-                spans = tuple((start, end) for start, end in values.pop("spans"))
-                lists = {name: tuple(values.pop(name)) for name in ("surprisal_bits", "is_unk")}
-                found[values["text"]] = ScoredText(spans=spans, **lists, **values)
+                spans = tuple((start, end) for start, end in values["spans"])
+                found[values["text"]] = ScoredText(
+                    text=values["text"],
+                    spans=spans,
+                    surprisal_bits=tuple(values["surprisal_bits"]),
+                    is_unk=tuple(values["is_unk"]),
+                    end_bits=values["end_bits"],
+                )
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
         return found
