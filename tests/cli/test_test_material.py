@@ -2,10 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.cli.conftest import Treelm
+from treelm.models.rnng.network import RNNG
 
-SUITE = {
+SUITE: dict[str, Any] = {
     "meta": {"name": "barking", "metric": "sum"},
     "predictions": [{"type": "formula", "formula": "(2;%learned%) < (2;%odd%)"}],
     "items": [
@@ -36,6 +40,35 @@ def test_a_suite_is_scored_beside_published_models(treelm: Treelm, project: Path
     assert figures["suites"]["barking"]["accuracy"] == 1.0
     assert figures["suites"]["barking"]["num_items"] == 2
     assert 0 < figures["references"]["rnng/bllip-lg"]["sg_score"] < 1
+
+
+def test_two_processes_find_the_same_as_one_and_a_second_call_scores_nothing(
+    treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = json.loads(json.dumps(SUITE).replace("dog", "cat"))
+    suite["items"] = [
+        *SUITE["items"],
+        *({**item, "item_number": number} for number, item in enumerate(suite["items"], 3)),
+    ]
+    path = tmp_path / "barking.json"
+    path.write_text(json.dumps({**suite, "meta": {"name": "more-barking", "metric": "sum"}}))
+    call = ("syntaxgym", project / "run", "--suites", path, "--json", "--batch-size", "1")
+    outcomes = []
+    for cache, processes in (("one", 1), ("two", 2)):
+        monkeypatch.setenv("TREELM_CACHE", str(tmp_path / cache))
+        outcomes.append(treelm(*call, "--processes", str(processes)))
+    assert outcomes[0].code == 0
+    assert outcomes[0].out == outcomes[1].out
+    one, two = (sorted((tmp_path / cache).glob("syntaxgym/*.jsonl")) for cache in ("one", "two"))
+    assert one[0].read_bytes() == two[0].read_bytes()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("scored again")
+
+    monkeypatch.setattr(RNNG, "score", refuse)
+    assert treelm(*call).out == outcomes[0].out
+    with pytest.raises(AssertionError, match="scored again"):
+        treelm(*call, "--fresh")
 
 
 def test_surprisals_of_another_program_give_the_same_result(treelm: Treelm, project: Path, tmp_path: Path) -> None:

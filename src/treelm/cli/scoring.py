@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from treelm.cli.arguments import note
 from treelm.cli.files import BeamOptions, load_with_beam
 
 if TYPE_CHECKING:
@@ -28,17 +30,39 @@ class ScoringOptions(BeamOptions):
 def load_for_scoring(run: str, options: ScoringOptions) -> tuple[SyntacticLM, str]:
     """The model of a run with its beam, and the beam in words."""
     lm, beam = load_with_beam(run, options)
-    return lm, f"beam {beam['action_beam']}/{beam['word_beam']}/{beam['fast_track']}"
+    return lm, beam_in_words(beam)
+
+
+def beam_in_words(beam: dict[str, int]) -> str:
+    """Such as "beam 100/10/1"."""
+    return f"beam {beam['action_beam']}/{beam['word_beam']}/{beam['fast_track']}"
 
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, if that is a terminal; gives what to call after each sentence."""
+    """A bar on standard error, or a line now and then if it is no terminal; gives what to call after each sentence."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(what, total)
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=total)
         yield lambda: progress.advance(task)
+
+
+def _lines(what: str, total: int | None, seconds: float = 30.0) -> Callable[[], None]:
+    """A note every so many seconds, so that short work says nothing."""
+    done, last = 0, time.monotonic()
+
+    def advance() -> None:
+        nonlocal done, last
+        done += 1
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            note(f"{what}: {done} sentences" if total is None else f"{what}: {done} of {total} sentences")
+
+    return advance

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import parse
-from treelm.cli.scoring import ScoringOptions, load_for_scoring, progress_bar
+from treelm.cli.files import load_with_beam
+from treelm.cli.scoring import ScoringOptions, beam_in_words, progress_bar
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class Arguments(ScoringOptions):
     """Count the end of the sentence with its last region, as the released tool does."""
     compatibility: Literal["none", "released"] = "none"
     """released: of a & b & c read the first two only, as the released tool does."""
+    processes: int = 0
+    """Processes that score, one thread each; 0: one for each core, if there is enough to do."""
+    fresh: bool = False
+    """Score again what an earlier call, even one that was stopped, has scored by the same model, beam and words."""
 
 
 def main(arguments: list[str]) -> int:
@@ -70,13 +75,21 @@ def main(arguments: list[str]) -> int:
 def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult], str]:
     from treelm.evaluation.syntaxgym.scoring import evaluate_suite, num_sentences, score_suites
     from treelm.evaluation.syntaxgym.tables import check_complete, read_surprisals
+    from treelm.evaluation.syntaxgym.texts import KeptScores
+    from treelm.inference.workers import Scorers
 
     if options.surprisals:
         tokens = read_surprisals(Path(options.surprisals))
         check_complete(suites, tokens, where=options.surprisals)
         return [evaluate_suite(suite, tokens) for suite in suites], options.surprisals
-    lm, beam = load_for_scoring(options.run, options)
-    with progress_bar("scoring", num_sentences(suites)) as advance:
+    lm, widths = load_with_beam(options.run, options)
+    kept = KeptScores.of(lm, widths, tokenisation=options.tokenisation)
+    if options.fresh:
+        kept.forget()
+    with (
+        Scorers(lm, options.run, widths, num_processes=options.processes) as scorers,
+        progress_bar("scoring", num_sentences(suites)) as advance,
+    ):
         results = score_suites(
             lm,
             suites,
@@ -84,8 +97,10 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
             with_end=options.with_end,
             batch_size=options.batch_size,
             on_sentence=advance,
+            score_groups=scorers.score,
+            kept=kept,
         )
-    return results, f"{options.run}: {lm.system}, {beam}"
+    return results, f"{options.run}: {lm.system}, {beam_in_words(widths)}"
 
 
 def _print(results: list[SuiteResult], references: list[Reference], title: str) -> None:

@@ -163,6 +163,26 @@ def test_the_audit_passes_in_float32() -> None:
     assert report.passed, report.as_text()
 
 
+@pytest.mark.parametrize("prediction_network", [True, False])
+def test_a_som_that_learnt_no_words_parses_and_refuses_to_score(prediction_network: bool) -> None:
+    model = worlds.som(word_loss=False, prediction_network=prediction_network).eval()
+    twin = worlds.som(prediction_network=prediction_network).eval()
+    assert (model.predicts_words, twin.predicts_words) == (False, True)
+    twin.load_state_dict(model.state_dict())
+    (sentence,) = worlds.sentences((7,))
+    (analysis,) = model.analyse([sentence])
+    assert analysis.score is None
+    assert str(analysis.tree) == str(model.parse([sentence])[0]) == str(twin.parse([sentence])[0])
+    state = model.extend(model.start(1), sentence[:1])
+    for refused in (
+        lambda: model.score([sentence]),
+        lambda: model.surprisal([sentence]),
+        lambda: model.next_word_log_probs(state),
+    ):
+        with pytest.raises(InputError, match="no probabilities; parse with it"):
+            refused()
+
+
 def test_scores_follow_the_weights() -> None:
     network = worlds.som().float()
     before = network.score([["1", "2"]])[0].log_probs

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import LossPoint
-from treelm.training.metrics import FILE_NAME
+from treelm.training.metrics import FILE_NAME, read_metrics
 
 
 def training_figures(run: Path) -> tuple[float | None, float | None, tuple[LossPoint, ...]]:
@@ -17,18 +15,10 @@ def training_figures(run: Path) -> tuple[float | None, float | None, tuple[LossP
 
     Raises ``InputError`` for records that cannot be read.
     """
-    lines = _read(run / FILE_NAME)
+    path = run / FILE_NAME
+    lines = read_metrics(path) if path.exists() else []  # a model may have been saved without them
     seconds = max((float(line["elapsed_seconds"]) for line in lines), default=None)
     return seconds, _words_per_second(lines), tuple(_points(lines))
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():  # a model that was saved without them
-        return []
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except ValueError:
-        raise InputError("not JSON lines", where=str(path), remedy="restore the file, or remove it") from None
 
 
 def _words_per_second(lines: Sequence[Mapping[str, Any]]) -> float | None:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from treelm.corpora.sentence import Sentence
-from treelm.corpora.tokens import Tokenisation, token_spans
+from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.formula import Formula, Region
 from treelm.evaluation.syntaxgym.regions import RegionTokens, ScoredToken, align
 from treelm.evaluation.syntaxgym.suites import Condition, Item, Suite
-from treelm.inference.surprisal import score_sentences
+from treelm.evaluation.syntaxgym.texts import KeptScores, ScoredText, ScoreGroups, score_texts
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
@@ -116,37 +115,25 @@ def score_suites(
     with_end: bool = False,
     batch_size: int = 16,
     on_sentence: Callable[[], None] = lambda: None,
+    score_groups: ScoreGroups | None = None,
+    kept: KeptScores | None = None,
 ) -> list[SuiteResult]:
     """Score every sentence once and evaluate the suites.
 
     ``with_end`` adds the surprisal of the sentence's end to its last token, as the released tool does for models that
-    predict an end.
+    predict an end. ``score_groups`` scores in another way than ``lm.score``, such as by several processes
+    (``inference.workers``). What ``kept`` holds is not scored again, and what is scored is kept at once.
     """
     texts = list(dict.fromkeys(condition.text for suite in suites for condition in suite.conditions()))
-    spans = {text: list(token_spans(text, tokenisation)) for text in texts}
-    tokens: dict[str, list[ScoredToken]] = {}
-    sentences = (_sentence(number, text, spans[text]) for number, text in enumerate(texts, start=1))
-    for scored in score_sentences(lm, sentences, batch_size=batch_size):
-        text = str(scored.sentence.text)
-        words = [
-            ScoredToken(start=start, end=end, surprisal_bits=word.surprisal_bits, is_unk=word.is_unk)
-            for (start, end), word in zip(spans[text], scored.surprisal.words, strict=True)
-        ]
-        if with_end:
-            words[-1] = _add(words[-1], scored.surprisal.end_surprisal_bits)
-        tokens[text] = words
+    found: dict[str, ScoredText] = {}
+    groups = score_texts(
+        lm, texts, tokenisation=tokenisation, group_size=4 * batch_size, score_groups=score_groups, kept=kept
+    )
+    for scored in groups:
+        found[scored.text] = scored
         on_sentence()
+    tokens = {text: found[text].tokens(with_end=with_end) for text in texts}
     return [evaluate_suite(suite, tokens) for suite in suites]
-
-
-def _sentence(number: int, text: str, spans: Sequence[tuple[int, int]]) -> Sentence:
-    words = tuple(text[start:end] for start, end in spans)
-    return Sentence(words=words, text=text, identifier=str(number), source="<suites>", line=number)
-
-
-def _add(token: ScoredToken, bits: float) -> ScoredToken:
-    total = token.surprisal_bits + bits
-    return ScoredToken(start=token.start, end=token.end, surprisal_bits=total, is_unk=token.is_unk)
 
 
 def num_sentences(suites: Sequence[Suite]) -> int:

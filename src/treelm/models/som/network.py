@@ -89,6 +89,11 @@ class SOM(SyntacticLM):
         return self._config
 
     @property
+    def predicts_words(self) -> bool:
+        """Whether it was trained to; without ``word_loss`` its output layer never was."""
+        return self.config.word_loss
+
+    @property
     def boundary(self) -> int:
         """The id of ``<s>`` and ``</s>``."""
         return len(self.vocabulary)
@@ -281,8 +286,18 @@ class SOM(SyntacticLM):
 
     # The interface of all systems.
 
+    def require_words(self) -> None:
+        """Raise ``InputError`` if this is only a parser."""
+        if not self.predicts_words:
+            remedy = "parse with it, or train one with model.word_loss = true"
+            raise InputError("this parser gives words no probabilities", remedy=remedy)
+
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol under greedy decisions. ``columns``: ``depth``, slots in use at each word."""
+        """Log probability of every symbol under greedy decisions. Raises ``InputError`` if this is only a parser.
+
+        ``columns``: ``depth``, slots in use at each word, and ``attachment_slot``, where its first symbol was attached.
+        """
+        self.require_words()
         return [analysis.score for analysis in self.analyse(sentences) if analysis.score is not None]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
@@ -290,12 +305,17 @@ class SOM(SyntacticLM):
         return [analysis.tree for analysis in self.analyse(sentences) if analysis.tree is not None]
 
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """Scores and trees of one reading. Raises ``InputError`` for a sentence without words."""
+        """Scores and trees of one reading; trees alone if this is only a parser.
+
+        Raises ``InputError`` for a sentence without words.
+        """
         if not sentences:
             return []
         exact = self.exact()
         written, reading = exact._read_words(sentences)
-        log_probs = exact.symbol_log_probs(written.batch, reading).cpu().numpy().round(DECIMALS)
+        log_probs = None
+        if self.predicts_words:
+            log_probs = exact.symbol_log_probs(written.batch, reading).cpu().numpy().round(DECIMALS)
         row_of = np.argsort(reading.layout.sentences)
         return [
             self._analysis(words, written.word_of_symbol(number), reading, log_probs, int(row_of[number]))
@@ -307,21 +327,25 @@ class SOM(SyntacticLM):
         words: Sequence[str],
         word_of_symbol: IntArray,
         reading: Reading,
-        log_probs: NDArray[np.float64],
+        log_probs: NDArray[np.float64] | None,
         row: int,
     ) -> Analysis:
         positions = reading.layout.of_row(row)
         decisions = reading.graph.decisions[positions]
-        ends_word = np.append(np.diff(word_of_symbol) > 0, True)
-        depth = self.config.num_slots + 1 - decisions[1:][ends_word]
+        spans = decoded_spans(decisions.tolist(), self.config.num_slots)
+        tree = word_tree(words, spans, word_of_symbol)
+        if log_probs is None:
+            return Analysis(score=None, tree=tree)
+        starts = np.diff(word_of_symbol) > 0
+        depth = self.config.num_slots + 1 - decisions[1:][np.append(starts, True)]
+        attachment = decisions[1:][np.insert(starts, 0, True)]
         score = SentenceScore(
             log_probs=log_probs[positions],
             word_of_symbol=word_of_symbol,
             is_lower_bound=False,
-            columns={"depth": depth.astype(np.float64)},
+            columns={"depth": depth.astype(np.float64), "attachment_slot": attachment.astype(np.float64)},
         )
-        spans = decoded_spans(decisions.tolist(), self.config.num_slots)
-        return Analysis(score=score, tree=word_tree(words, spans, word_of_symbol))
+        return Analysis(score=score, tree=tree)
 
     @torch.no_grad()
     def _read_words(self, sentences: Sequence[Sequence[str]]) -> tuple[WrittenSentences, Reading]:
@@ -349,7 +373,11 @@ class SOM(SyntacticLM):
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence."""
+        """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence.
+
+        Raises ``InputError`` if this is only a parser.
+        """
+        self.require_words()
         exact = self.exact()
         return functional.linear(_own(state).hidden, exact.embedding, exact.output_bias).log_softmax(1)
 

@@ -11,7 +11,9 @@ from treelm.models.rnng.search.rows import Bools, Ints
 
 WAITS = -1  # in place of a symbol: this sentence stays where it is
 
-_STEP = 1.25  # what a step over a batch costs besides its prefixes, in prefixes: one alone takes twice as long as in ten
+_STEP = (
+    1.25  # what a step over a batch costs besides its prefixes, in prefixes: one alone takes twice as long as in ten
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,28 +52,41 @@ def _table(sentences: Sequence[Ints]) -> Ints:
 
 
 def grouped(sentences: Sequence[Ints], size: int, *, share: bool) -> list[list[int]]:
-    """Groups of at most ``size`` sentences (by number) that are quick to search side by side.
+    """Groups of sentences (by number) that are quick to search side by side, ``size`` prefixes at a time.
 
     Such are sentences of similar length, or, with ``share``, neighbours in the dictionary's order, whose beginnings are
-    searched once: whichever costs less.
+    searched once: whichever costs less. With ``share`` a group may have more than ``size`` sentences, as they are
+    fewer at their beginnings.
     """
     numbers = range(len(sentences))
-    by_length = _cut(sorted(numbers, key=lambda number: len(sentences[number])), size)
     if not share:
-        return by_length
+        order = sorted(numbers, key=lambda number: len(sentences[number]))
+        return [order[start : start + size] for start in range(0, len(order), size)]
     spelled = [tuple(symbols.tolist()) for symbols in sentences]
-    candidates = [
-        by_length,
-        _cut(sorted(numbers, key=lambda number: (len(spelled[number]), spelled[number])), size),
-        _cut(sorted(numbers, key=lambda number: spelled[number]), size),
-    ]
-    return min(candidates, key=lambda groups: sum(_cost([spelled[number] for number in group]) for group in groups))
+    by_length = sorted(numbers, key=lambda number: (len(spelled[number]), spelled[number]))
+    alphabetic = sorted(numbers, key=lambda number: spelled[number])
+    plans = [_Plan.of(order, spelled, size) for order in (by_length, alphabetic)]
+    return min(plans, key=lambda plan: plan.cost).groups
 
 
-def _cut(order: list[int], size: int) -> list[list[int]]:
-    return [order[start : start + size] for start in range(0, len(order), size)]
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """An order of sentences, cut into groups that need ``size`` prefixes a step in the mean."""
 
+    groups: list[list[int]]
+    cost: float
 
-def _cost(group: Sequence[tuple[int, ...]]) -> float:
-    prefixes = {symbols[:length] for symbols in group for length in range(1, len(symbols) + 1)}
-    return len(prefixes) + _STEP * max(map(len, group))
+    @classmethod
+    def of(cls, order: Sequence[int], spelled: Sequence[tuple[int, ...]], size: int) -> _Plan:
+        groups, cost = list[list[int]](), 0.0
+        prefixes, longest = set[tuple[int, ...]](), 0
+        for number in order:
+            own = {spelled[number][:length] for length in range(1, len(spelled[number]) + 1)}
+            together, length = prefixes | own, max(longest, len(own))
+            if not groups or len(together) > size * length:
+                cost += len(prefixes) + _STEP * longest
+                groups.append([])
+                together, length = own, len(own)
+            groups[-1].append(number)
+            prefixes, longest = together, length
+        return cls(groups=groups, cost=cost + len(prefixes) + _STEP * longest)

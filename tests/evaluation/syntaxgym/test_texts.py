@@ -1,0 +1,78 @@
+"""Sentences of suites are scored in groups of neighbours, by several processes, and kept."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.toys import ToyLM
+from tests.models.rnng.worlds import Symbols, build_model
+from treelm.evaluation.syntaxgym.texts import KeptScores, score_texts
+from treelm.inference.workers import Scorers
+
+TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]
+
+
+def counted(lm: ToyLM, seen: list[str], stop_after: int = 99) -> Any:
+    """Scores like the model, but notes what it scores, and is interrupted after some groups."""
+
+    def score(groups: Iterable[Sequence[Sequence[str]]]) -> Iterator[Any]:
+        for number, group in enumerate(groups):
+            if number == stop_after:
+                raise KeyboardInterrupt
+            seen.extend(" ".join(words) for words in group)
+            yield lm.score(group)
+
+    return score
+
+
+def test_neighbours_are_scored_together_and_figures_are_those_of_the_model() -> None:
+    lm, seen = ToyLM(), list[str]()
+    found = score_texts(lm, TEXTS, tokenisation="blanks", group_size=2, score_groups=counted(lm, seen))
+    by_text = {one.text: one for one in found}
+    assert seen == sorted(TEXTS)
+    for text, expected in zip(TEXTS, lm.surprisal(TEXTS), strict=True):
+        assert by_text[text].surprisal_bits == tuple(word.surprisal_bits for word in expected.words)
+        assert by_text[text].end_bits == expected.end_surprisal_bits
+        assert [text[start:end] for start, end in by_text[text].spans] == text.split()
+
+
+def test_what_was_scored_before_an_interrupt_is_not_scored_again(tmp_path: Path) -> None:
+    lm, first, second = ToyLM(), list[str](), list[str]()
+    kept = KeptScores(tmp_path / "kept.jsonl")
+    options: dict[str, Any] = {"tokenisation": "blanks", "group_size": 2}
+    with pytest.raises(KeyboardInterrupt):
+        list(score_texts(lm, TEXTS, kept=kept, score_groups=counted(lm, first, 1), **options))
+    with (tmp_path / "kept.jsonl").open("a") as stream:
+        stream.write('\n{"text": "c", "spans": [[0')  # killed while it wrote
+    resumed = list(score_texts(lm, TEXTS, kept=kept, score_groups=counted(lm, second), **options))
+    assert (first, second) == (sorted(TEXTS)[:2], sorted(TEXTS)[2:])
+    plain = list(score_texts(lm, TEXTS, **options))
+    assert sorted(resumed, key=lambda one: one.text) == sorted(plain, key=lambda one: one.text)
+
+
+def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> None:
+    beam = {"action_beam": 1, "word_beam": 1, "fast_track": 1}
+    lm, other = (build_model(Symbols(5), seed=seed) for seed in (1, 2))
+    kept = [
+        KeptScores.of(model, settings, tokenisation=how)
+        for model, settings, how in (
+            (lm, beam, "blanks"),
+            (lm, beam, "treebank"),
+            (lm, {**beam, "word_beam": 2}, "blanks"),
+            (other, beam, "blanks"),
+        )
+    ]
+    assert len({one.path for one in kept}) == 4
+    assert KeptScores.of(lm, beam, tokenisation="blanks").path == kept[0].path
+
+
+def test_one_process_scores_as_the_model_does() -> None:
+    lm = ToyLM()
+    groups = [[["a", "c"]], [["c"]]]
+    with Scorers(lm, "nowhere", {}, num_processes=1) as scorers:
+        found = list(scorers.score(groups))
+    assert [[list(score.log_probs) for score in group] for group in found] == [
+        [list(score.log_probs) for score in lm.score(group)] for group in groups
+    ]

@@ -1,0 +1,114 @@
+"""Bits of words, of sentences and perplexity agree, for every system, in words, subwords and characters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.evaluation.perplexity import perplexity, sum_scores
+from treelm.inference.surprisal import Totals, score_sentences
+from treelm.models import SYSTEMS, config_class, system_class
+from treelm.models.base import SyntacticLM
+from treelm.models.estimated import EstimatedLM
+
+TEXT = """\
+the dog that the cats chased barks at the unbelievable moon
+the cats sleep
+a dog sees the moon , and the cats see a dog
+why do the unbelievable dogs bark at a cat
+the moon
+"""
+NEW = ["the unbelievable cat barks at a doghouse", "moon", "the cats see the dogs , zyx"]
+SIZES: dict[str, dict[str, Any]] = {
+    "lstm": {"embedding_size": 8, "hidden_size": 8, "num_layers": 1},
+    "on-lstm": {"embedding_size": 8, "hidden_size": 8, "num_layers": 2, "chunk_size": 2, "distance_layer": 1},
+    "ngram": {"order": 3, "fallback_discounts": (0.5, 1.0, 1.5)},
+    "palm": {"embedding_size": 8, "hidden_size": 8, "num_layers": 2, "rational_size": 8, "scorer_size": 8}
+    | {"residual_size": 8, "attention_layer": 1},
+    "prpn": {"embedding_size": 8, "hidden_size": 8},
+    "rnng": {"embedding_size": 8, "hidden_size": 8, "num_layers": 1, "max_consecutive": 4, "max_open": 8},
+    "shift-reduce": {"size": 8, "num_layers": 1},
+    "som": {"size": 8, "num_slots": 5},
+}
+LEARNS_FROM_TREES = {"rnng", "som", "shift-reduce"}  # whose losses need gold trees
+KINDS = {
+    "word": VocabularyConfig(kind="word", min_count=1, unknown="berkeley"),
+    "subword": VocabularyConfig(kind="subword", min_count=1, max_size=290),
+    "character": VocabularyConfig(kind="character", min_count=1),
+}
+
+
+@cache
+def corpus() -> PreparedCorpus:
+    lines = [line.split() for line in TEXT.splitlines()]
+    return PreparedCorpus.from_sentences(
+        [Sentence(words=tuple(words), identifier=str(n), source="toy", line=n) for n, words in enumerate(lines, 1)]
+    )
+
+
+@cache
+def vocabulary(kind: str) -> Vocabulary:
+    return build_vocabulary(KINDS[kind], corpus().form_counts())
+
+
+@cache
+def build(system: str, kind: str) -> SyntacticLM:
+    network: Any = system_class(system)
+    torch.manual_seed(1)
+    lm: SyntacticLM = network(config_class(network)(**SIZES[system]), vocabulary=vocabulary(kind), labels=["S", "NP"])
+    with torch.no_grad():
+        for parameter in lm.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    if isinstance(lm, EstimatedLM):
+        lm.estimate(EncodedCorpus(corpus(), vocabulary(kind)))
+    lm.set_beam(action_beam=4, word_beam=3, fast_track=1)
+    return lm.eval()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(system: str, kind: str) -> None:
+    lm = build(system, kind)
+    sentences = [text.split() for text in (*TEXT.splitlines()[:3], *NEW)]
+    scores, surprisals = lm.score(sentences), lm.surprisal(sentences)
+    for words, score, surprisal in zip(sentences, scores, surprisals, strict=True):
+        assert [word.word for word in surprisal.words] == words
+        assert sum(word.num_pieces for word in surprisal.words) == len(score.log_probs) - 1
+        in_words = math.fsum(word.surprisal_bits for word in surprisal.words) + surprisal.end_surprisal_bits
+        assert in_words == pytest.approx(-score.log_probs.sum() / math.log(2), abs=1e-9)
+        assert surprisal.total_bits == pytest.approx(in_words, abs=1e-9)
+    total = math.fsum(surprisal.total_bits for surprisal in surprisals)
+    sums = sum_scores(scores, sentences)
+    for unit, count in (
+        ("word", sum(len(words) + 1 for words in sentences)),
+        ("symbol", sum(len(score.log_probs) for score in scores)),
+        ("character", sum(len(" ".join(words)) + 1 for words in sentences)),
+    ):
+        figure = perplexity(sums, unit=unit)  # type: ignore[arg-type]
+        assert figure.is_upper_bound == (system == "rnng")
+        assert math.log2(figure.value) * count == pytest.approx(total, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["word", "subword"])
+@pytest.mark.parametrize("system", sorted(set(SYSTEMS) - LEARNS_FROM_TREES))
+def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, kind: str) -> None:
+    lm = build(system, kind)
+    made = [corpus().sentence(number) for number in range(len(corpus()))]
+    totals = Totals()
+    for scored in score_sentences(lm, made):
+        totals = totals.plus(scored)
+    batch = EncodedCorpus(corpus(), lm.vocabulary).batch(range(len(corpus())))
+    with torch.no_grad():
+        nats = float(lm.losses(batch).terms["word"].sum)
+    found = asdict(totals)
+    assert found["word_surprisal_bits"] + found["end_surprisal_bits"] == pytest.approx(nats / math.log(2), rel=1e-5)
