@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="traceback and file of every failure")
     options = parser.parse_args()
     failed = 0
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     for name in options.readers or _BY_NAME:
         results = context.Queue()
         with tempfile.NamedTemporaryFile(prefix="tick-") as tick:

@@ -15,6 +15,7 @@ import tyro
 
 from treelm.cli.arguments import note
 from treelm.corpora.readers import read_sentences
+from treelm.corpora.replacing import create_beside
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 
@@ -92,9 +93,9 @@ def open_output(path: str) -> Iterator[IO[str]]:
         raise InputError(f"no folder {target.parent}", remedy="make it first, or write to -")
     if target.is_dir():
         raise InputError("a folder", where=path, remedy="give the name of a file, or write to -")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial, descriptor = create_beside(target)
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
             yield stream
         partial.replace(target)
     finally:

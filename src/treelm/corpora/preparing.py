@@ -106,6 +106,8 @@ def _size_and_time(path: Path) -> tuple[int, int]:
         status = path.stat()
     except OSError as error:
         raise InputError(f"cannot read it ({error.strerror})", where=str(path), remedy="check the path") from error
+    except ValueError as error:  # a NUL character
+        raise InputError(f"not a path ({error})", where=repr(str(path)), remedy="check the path") from error
     return status.st_size, status.st_mtime_ns
 
 
