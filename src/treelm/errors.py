@@ -2,8 +2,8 @@
 
 import re
 
-_MOST_CHARACTERS = 500  # of what was found: a file can hold a word of any length
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+_MOST_FOUND, _MOST = 500, 2000  # characters of a message's parts: a file can hold a word of any length
+_BEYOND_ASCII = re.compile("[^ -~]")
 
 
 class InputError(ValueError):
@@ -14,9 +14,9 @@ class InputError(ValueError):
 
     def __init__(self, found: str, *, remedy: str, where: str | None = None) -> None:
         """State what was found, what to do about it, and where it is (``file:line`` when there is a file)."""
-        self.found = _shortened(_printable(found))
-        self.remedy = _printable(remedy)
-        self.where = None if where is None else _printable(where)
+        self.found = _printable(found, _MOST_FOUND)
+        self.remedy = _printable(remedy, _MOST)
+        self.where = None if where is None else _printable(where, _MOST)
         place = f"{self.where}: " if where else ""
         super().__init__(f"{place}{self.found}; {self.remedy}")
 
@@ -25,14 +25,15 @@ class InputError(ValueError):
         return _rebuild, (self.found, self.remedy, self.where)
 
 
-def _printable(text: str) -> str:
-    """One line, without characters that move the cursor, colour a terminal or turn the direction of writing."""
-    return _UNPRINTABLE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+def _printable(text: str, most: int) -> str:
+    """One line; characters that cannot be seen, move the cursor, or turn the direction of writing are spelt out."""
+    if len(text) > most:
+        text = f"{text[: most // 2]} ... {text[-most // 2 :]}"
+    return _BEYOND_ASCII.sub(lambda match: _shown(match.group()), text)
 
 
-def _shortened(text: str) -> str:
-    half = _MOST_CHARACTERS // 2
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:half]} ... {text[-half:]}"
+def _shown(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 def _rebuild(found: str, remedy: str, where: str | None) -> InputError:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from treelm.training.state import TrainingState
 from treelm.trees.brackets import format_tree, parse_tree
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
-_TAGGED = re.compile(r"\(\s*([^\s()]+)\s+[^\s()]+\s*\)", re.ASCII)
+_EMPTY = re.compile(r"\(\s*-NONE-\s+[^\s()]+\s*\)", re.ASCII)
 _BLANK = re.compile(r"\s", re.ASCII)
 
 
@@ -76,15 +77,20 @@ def _check_sentence(sentence: Sentence) -> None:
 
 def read_brackets(path: Path) -> None:
     sentences = _read_all(path)
-    expected = sum(tag != "-NONE-" for tag in _TAGGED.findall(_text_of(path)))
+    text = _text_of(path)
+    expected = _num_bare(text) - len(_EMPTY.findall(text))
     assert sum(len(sentence.words) for sentence in sentences) == expected
 
 
 def read_tagless(path: Path) -> None:
     sentences = _read_all(path, tags="absent")
-    tokens = ["", *_TOKEN.findall(_text_of(path))]
-    expected = sum(token not in "()" and before != "(" for before, token in zip(tokens, tokens[1:], strict=False))
-    assert sum(len(sentence.words) for sentence in sentences) == expected
+    assert sum(len(sentence.words) for sentence in sentences) == _num_bare(_text_of(path))
+
+
+def _num_bare(text: str) -> int:
+    """Tokens that are no label: they do not stand behind an opening bracket."""
+    tokens = ["", *_TOKEN.findall(text)]
+    return sum(token not in "()" and before != "(" for before, token in pairwise(tokens))
 
 
 def read_conllu(path: Path) -> None:

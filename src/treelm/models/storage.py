@@ -64,10 +64,10 @@ def load_model(directory: Path | str) -> SyntacticLM:
     vocabulary = _read_vocabulary(directory, header["vocabulary"])
     tensors, metadata = read_tensors(directory / WEIGHTS, remedy=_REMEDY)
     model = _build(header, vocabulary, tensors, where=str(directory / CONFIG))
+    _fill(model, tensors, metadata, directory / WEIGHTS, remedy=_REMEDY)
     if metadata.get("config", _config_hash(header)) != _config_hash(header):  # the first runs have no such hash
         found = f"not the config that {WEIGHTS} was trained with: altered, or from another run"
         raise InputError(found, where=str(directory / CONFIG), remedy=f"restore {CONFIG} of this run")
-    _fill(model, tensors, metadata, directory / WEIGHTS, remedy=_REMEDY)
     return model.eval()
 
 
