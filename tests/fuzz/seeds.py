@@ -61,7 +61,7 @@ SURPRISALS = (
 )
 PAIRS = (
     "test case\tgrammatical\tungrammatical\nagreement--simple\tthe dog barks\tthe dog bark\n"
-    "agreement--prep\tthe dogs near me bark\tthe dogs near me barks\nanaphor--x\t\"a ' b\"\té b\n".encode(),
+    'agreement--prep\tthe dogs near me bark\tthe dogs near me barks\nanaphor--x\t"a \' b"\té b\n'.encode(),
 )
 BLIMP = (
     b'{"sentence_good": "Who left?", "sentence_bad": "Left who?", "field": "syntax", "linguistics_term": "islands", '

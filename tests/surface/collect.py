@@ -147,7 +147,9 @@ def columns(folder: Path) -> Iterator[str]:
         yield from (f"surprisal {run} {name}" for name in header.split("\t"))
         yield from (f"surprisal {run} --columns {name}" for name in _further_columns(run))
         _call(folder, "evaluate", run, "--data", "in.ptb", "--summary", "out.tsv", "--json")
-        yield from (f"evaluate {run} --summary {name}" for name in (folder / "out.tsv").read_text().split("\n")[0].split("\t"))
+        yield from (
+            f"evaluate {run} --summary {name}" for name in (folder / "out.tsv").read_text().split("\n")[0].split("\t")
+        )
     yield from (f"syntaxgym --surprisals {name}" for name in NEEDED)
     yield from (f"pairs {name}" for name in (*MARVIN_LINZEN, *BLIMP_GROUPS))
     first = _call(folder, "data", "list").split("\n")[0]

@@ -7,7 +7,7 @@ of sentences and columns to group by. gzip too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,16 +130,22 @@ def _read_table(text: str, source: str, good: str, bad: str, group_by: Sequence[
     good, bad = good or MARVIN_LINZEN[0], bad or MARVIN_LINZEN[1]
     if not group_by and _TEST_CASE in names:
         group_by = ("construction",)
+    for name in (good, bad):
+        if name not in names:
+            raise _no_column(name, names, f"{source}:1")
     for where, row in rows:
         values = {**row, "construction": row[_TEST_CASE].partition("--")[0]} if _TEST_CASE in names else row
         yield _pair(values, good, bad, group_by, where)
 
 
+def _no_column(name: str, known: Iterable[str], where: str) -> InputError:
+    return InputError(f"no {name!r}", where=where, remedy=f"name the columns: there are {', '.join(map(repr, known))}")
+
+
 def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str], where: str) -> MinimalPair:
     for name in (good, bad, *groups):
         if name not in values:
-            known = ", ".join(map(repr, values))
-            raise InputError(f"no {name!r}", where=where, remedy=f"name the columns: there are {known}")
+            raise _no_column(name, values, where)
     for name in (good, bad):
         if not isinstance(values[name], str):
             raise InputError(f"{name!r} is no text", where=where, remedy="correct this pair")

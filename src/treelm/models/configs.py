@@ -99,7 +99,9 @@ def _convert(annotation: Any, value: Any, name: str, where: str) -> Any:
 
 def _number_or_text(annotation: Any, value: Any, name: str, where: str) -> Any:
     if annotation is int and abs(value) > _LARGEST:
-        raise InputError(f"{name} is a number of {len(hex(value)) - 2} hexadecimal digits", where=where, remedy=_TOO_LARGE)
+        raise InputError(
+            f"{name} is a number of {len(hex(value)) - 2} hexadecimal digits", where=where, remedy=_TOO_LARGE
+        )
     if annotation is str and "\0" in value:
         raise InputError(f"{name} = {value!r} holds a NUL character", where=where, remedy="remove it")
     try:

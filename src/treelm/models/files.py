@@ -13,7 +13,13 @@ from treelm.errors import InputError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file: write beside it, flush to disk, rename. A crash leaves the old file or the new one."""
+    """Replace a file: write beside it, flush to disk, rename. A crash leaves the old file or the new one.
+
+    A device or a pipe is written to: a file in its place would end it.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(content)
+        return
     temporary, descriptor = create_beside(path)
     try:
         _write_durably(descriptor, content)

@@ -138,14 +138,15 @@ def _check_depth(config: Mapping[str, Any], num_tensors: int, where: str) -> Non
             raise InputError(f"{name} = {value}, but {num_tensors} tensors of weights", where=where, remedy=_REMEDY)
 
 
-def _build(
-    header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str
-) -> SyntacticLM:
+def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str) -> SyntacticLM:
     system = system_class(header["system"], where=where)
     config = from_plain(config_class(system), header["config"], where=f"{where} config")
     build: Any = system
     _check_depth(header["config"], len(tensors), where)
-    with torch.random.fork_rng(devices=[]), no_larger_than(tensors, where=where, remedy=_REMEDY):  # the random weights are replaced: leave the caller's generator alone
+    with (
+        torch.random.fork_rng(devices=[]),
+        no_larger_than(tensors, where=where, remedy=_REMEDY),
+    ):  # the random weights are replaced: leave the caller's generator alone
         try:
             model: SyntacticLM = build(config=config, vocabulary=vocabulary, labels=header["labels"])
         except (RuntimeError, MemoryError, OverflowError) as error:  # sizes beyond memory
