@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
@@ -20,6 +21,7 @@ from treelm.evaluation.streams import judge_stream
 from treelm.inference.batching import in_batches
 from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.streams import StreamLM
 from treelm.training.recipe import Recipe
 
 GUM_NOTES: dict[str, str] = {
@@ -134,7 +136,9 @@ def evaluate_run(
     config = recipe.evaluation
     lm = load(run)
     lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
-    notes = (_gum_note(recipe.data),) if recipe.data.corpus == "gum-open" and not files and lm.parses else ()
+    notes = _choose_builder(lm, config.tree_builder)
+    if recipe.data.corpus == "gum-open" and not files and lm.parses:
+        notes = (_gum_note(recipe.data), *notes)
     judgements = []
     for name, sentences in _inputs(recipe.data, files or config.splits, bool(files), skipped):
         if config.stream == "only":
@@ -156,6 +160,17 @@ def evaluate_run(
             judgement = replace(judgement, result=replace(judgement.result, perplexities=perplexities))
         judgements.append(judgement)
     return judgements
+
+
+def _choose_builder(lm: SyntacticLM, builder: Literal["unbiased", "biased"] | None) -> tuple[str, ...]:
+    """Set the builder of trees from distances; returns the note that names it."""
+    if not isinstance(lm, StreamLM) or not lm.parses or lm.tree_builder is None:
+        if builder is not None:
+            remedy = "leave tree_builder out"
+            raise InputError(f"tree_builder = {builder!r} with {lm.system}, which has no distances", remedy=remedy)
+        return ()
+    lm.tree_builder = builder or lm.tree_builder
+    return (f"trees are built from distances by the {lm.tree_builder} builder",)
 
 
 def _gum_note(data: DataConfig) -> str:
