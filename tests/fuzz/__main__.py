@@ -53,7 +53,7 @@ def run_cases(reader: Reader, first: int, cases: int, *, show: bool, tick: Path)
 
 
 def _process(
-    name: str, first: int, cases: int, show: bool, tick: str, results: "multiprocessing.Queue[object]"
+    name: str, first: int, cases: int, show: bool, tick: str, results: multiprocessing.Queue[object]
 ) -> None:
     faulthandler.enable()
     warnings.simplefilter("error")

@@ -184,7 +184,7 @@ def test_evalb_parameters_with_old_line_ends_are_not_one_comment(tmp_path: Path)
 
 
 def test_evalb_parameters_without_end_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="CUTOFF_LEN|value"):
+    with pytest.raises(InputError, match=r"CUTOFF_LEN|value"):
         read_parameters(written(tmp_path, "p.prm", f"CUTOFF_LEN {LONG_NUMBER}\n"))
 
 
@@ -415,14 +415,14 @@ def test_a_pickle_in_place_of_weights_is_refused_and_not_opened(run: Path, tmp_p
 def test_arrays_with_headers_that_lie_are_refused(tmp_path: Path, descr: str) -> None:
     head = descr.ljust(118).encode()[:118]
     path = written(tmp_path, "a.npy", b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
-    with pytest.raises(ValueError, match=".") as raised:
+    with pytest.raises(ValueError, match=r".") as raised:
         map_array(path)
     assert type(raised.value) is ValueError
 
 
 def test_an_array_of_objects_is_not_opened(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([Bomb(tmp_path / "harm")]), allow_pickle=True)
-    with pytest.raises(ValueError, match=".*"):
+    with pytest.raises(ValueError, match="pickle"):
         map_array(tmp_path / "a.npy")
     assert not (tmp_path / "harm").exists()
 

@@ -64,7 +64,7 @@ def recipe_values(name: str) -> dict[str, dict[str, Any]]:
     }
     return {
         "data": {"corpus": "gum-open", "max_sentences": 20, "unknown_labels": "drop", **changes.get("data", {})},
-        "vocabulary": {"unknown": "berkeley", **WORDS} if "vocabulary" not in changes else changes["vocabulary"],
+        "vocabulary": changes.get("vocabulary", {"unknown": "berkeley", **WORDS}),
         "model": changes["model"],
         "training": {} if changes.get("training", {}) is None else {**training, **changes.get("training", {})},
         "evaluation": {"action_beam": 20, "word_beam": 5, "max_sentences": 3},

@@ -99,7 +99,8 @@ def open_output(path: str) -> Iterator[IO[str]]:
         return
     partial, descriptor = create_beside(target)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+        # Only the name of a file can hold what UTF-8 cannot write.
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             yield stream
         partial.replace(target)
     finally:

@@ -87,7 +87,7 @@ class FileSink:
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """A ``.npy`` file as a read-only array, memory-mapped unless it is empty. Raises ``ValueError`` for a damaged one."""
+    """A ``.npy`` file as a read-only array, memory-mapped unless empty; raises ``ValueError`` for a damaged one."""
     try:
         if path.stat().st_size == _HEADER_SIZE:
             return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
