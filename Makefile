@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo report test lint unit install clean
+.PHONY: demo report test lint unit fuzz snapshots install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -28,6 +28,14 @@ lint: install
 
 unit: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# make fuzz CASES=10000: hostile files for every reader; make fuzz READERS=conllu: for one
+fuzz: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(or $(CASES),10000) $(READERS)
+
+# writes flags, exports, columns and keys down as they are now: read the diff
+snapshots: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.surface
 
 install: $(INSTALLED)
 

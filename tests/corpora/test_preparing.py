@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -292,3 +293,21 @@ def test_offsets_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
 def test_gum_open_sentences_survive_preparation() -> None:
     sentences = [untagged(found) for found in gum_open(20)]
     assert list(PreparedCorpus.from_sentences(sentences).sentences()) == sentences
+
+
+def test_several_that_prepare_at_once_share_one_corpus(tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("a b c\nd e\n" * 50)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: prepared([source], cache=tmp_path / "cache"), range(8)))
+    assert {corpus.num_tokens for corpus in found} == {250}
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_corpus_that_another_prepared_meanwhile_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def come_too_late(sources: list[Path], directory: Path, **options: object) -> PreparedCorpus:
+        prepare(sources, directory)
+        return prepare(sources, directory)
+
+    monkeypatch.setattr(preparing, "prepare", come_too_late)
+    assert prepared([write(tmp_path / "in.txt", "a b c\n")], cache=tmp_path / "cache").num_tokens == 3

@@ -52,7 +52,9 @@ def run_cases(reader: Reader, first: int, cases: int, *, show: bool, tick: Path)
     return outcomes
 
 
-def _process(name: str, first: int, cases: int, show: bool, tick: str, results: "multiprocessing.Queue[object]") -> None:
+def _process(
+    name: str, first: int, cases: int, show: bool, tick: str, results: multiprocessing.Queue[object]
+) -> None:
     faulthandler.enable()
     warnings.simplefilter("error")
     begin = time.process_time()
@@ -69,7 +71,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="traceback and file of every failure")
     options = parser.parse_args()
     failed = 0
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     for name in options.readers or _BY_NAME:
         results = context.Queue()
         with tempfile.NamedTemporaryFile(prefix="tick-") as tick:
@@ -84,9 +86,12 @@ def main() -> int:
         _, outcomes, seconds = results.get()
         good = {kind: outcomes.pop(kind, 0) for kind in ("read", "refused")}
         failed += sum(outcomes.values())
-        print(f"{name}: {options.cases:,} cases, {good['read']:,} read, {good['refused']:,} refused, "
-              f"{sum(outcomes.values()):,} failed, {seconds:.0f} s", *(f"\n  {n} {kind}" for kind, n in outcomes.items()),
-              flush=True)
+        print(
+            f"{name}: {options.cases:,} cases, {good['read']:,} read, {good['refused']:,} refused, "
+            f"{sum(outcomes.values()):,} failed, {seconds:.0f} s",
+            *(f"\n  {n} {kind}" for kind, n in outcomes.items()),
+            flush=True,
+        )
     return 1 if failed else 0
 
 

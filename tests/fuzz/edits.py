@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-LONG = 100_000
+LONG = 20_000
 TOKENS: tuple[bytes, ...] = (
     *(bytes([byte]) for byte in b"\0\t\n\r\v\f\x1b\x1c\x1f \"'#%&(),-./:;=<>[]\\_`{|}\x7f\x80\xff"),
     b"\r\n",
@@ -145,7 +145,7 @@ EDITS: dict[str, Callable[[bytes, int, Edit], bytes]] = {
     "recode": _recode,
     "high": _high,
 }
-MOST_BYTES = 4 * LONG
+MOST_BYTES = 10 * LONG
 
 
 def edited(data: bytes, edits: Sequence[Edit]) -> bytes:

@@ -16,7 +16,7 @@ from treelm.errors import InputError
 
 CPU_SECONDS = 10
 MEMORY = 1 << 30  # bytes of address space that a case may add
-MOST_CHARACTERS = 4000  # of a message
+MOST_CHARACTERS = 10_000  # of a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ def check(reader: Reader, folder: Path, content: bytes) -> bool:
 def check_message(error: InputError, folder: Path) -> None:
     """What every message must be: one line that can be shown, names the place, and says what to do."""
     message = str(error)
-    assert message.isprintable() or all(character.isprintable() or character == "\xa0" for character in message), error
+    assert message.isprintable(), repr(message)
     assert len(message) < MOST_CHARACTERS, len(message)
     assert folder.name in message, f"no place: {message}"
     assert error.remedy, error

@@ -53,15 +53,15 @@ TEXT = (
 )
 TEXT8 = (b" anarchism originated as a term of abuse first used against early working class radicals" * 3,)
 SURPRISALS = (
-    "sentence\tchar_start\tchar_end\tsurprisal_bits\tis_unk\n"
-    "The dog barks.\t0\t3\t3.25\t0\nThe dog barks.\t4\t7\t10.5\t1\nThe dog barks.\t8\t13\t7\t0\n"
-    "The dog barks.\t13\t14\t1e-3\t0\n"
-    '"Say ""no""!"\t0\t3\t4.5\t0\n"Say ""no""!"\t4\t9\t2.5\t0\n'.encode(),
+    b"sentence\tchar_start\tchar_end\tsurprisal_bits\tis_unk\n"
+    b"The dog barks.\t0\t3\t3.25\t0\nThe dog barks.\t4\t7\t10.5\t1\nThe dog barks.\t8\t13\t7\t0\n"
+    b"The dog barks.\t13\t14\t1e-3\t0\n"
+    b'"Say ""no""!"\t0\t3\t4.5\t0\n"Say ""no""!"\t4\t9\t2.5\t0\n',
     b"char_end\tsurprisal_bits\tchar_start\tsentence\r\n3\t1.5\t0\tYes\r\n",
 )
 PAIRS = (
     "test case\tgrammatical\tungrammatical\nagreement--simple\tthe dog barks\tthe dog bark\n"
-    "agreement--prep\tthe dogs near me bark\tthe dogs near me barks\nanaphor--x\t\"a ' b\"\té b\n".encode(),
+    'agreement--prep\tthe dogs near me bark\tthe dogs near me barks\nanaphor--x\t"a \' b"\té b\n'.encode(),
 )
 BLIMP = (
     b'{"sentence_good": "Who left?", "sentence_bad": "Left who?", "field": "syntax", "linguistics_term": "islands", '

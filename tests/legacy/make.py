@@ -26,9 +26,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "on-lstm": {"model": {"system": "on-lstm", **LSTM, "chunk_size": 4}, "training": {"batches": "stream"}},
     "ngram": {"model": {"system": "ngram", "order": 3, "fallback_discounts": [0.5, 1.0, 1.5]}, "training": None},
     "palm": {
-        "model": {
-            "system": "palm", **LSTM, "rational_size": 4, "scorer_size": 4, "residual_size": 8, "max_span": 4
-        },
+        "model": {"system": "palm", **LSTM, "rational_size": 4, "scorer_size": 4, "residual_size": 8, "max_span": 4},
         "training": {"batches": "stream"},
     },
     "prpn": {"model": {"system": "prpn", **LSTM, "look_back": 2, "num_slots": 4}, "training": {"batches": "stream"}},
@@ -56,10 +54,17 @@ RESUMABLE = ("lstm", "rnng")
 def recipe_values(name: str) -> dict[str, dict[str, Any]]:
     """The recipe of a run: twenty sentences of gum-open, twenty updates."""
     changes = RUNS[name]
-    training = {"epochs": None, "max_steps": 20, "batch_size": 8, "learning_rate": 0.02, "seed": 7, "keep_checkpoints": 1}
+    training = {
+        "epochs": None,
+        "max_steps": 20,
+        "batch_size": 8,
+        "learning_rate": 0.02,
+        "seed": 7,
+        "keep_checkpoints": 1,
+    }
     return {
         "data": {"corpus": "gum-open", "max_sentences": 20, "unknown_labels": "drop", **changes.get("data", {})},
-        "vocabulary": {"unknown": "berkeley", **WORDS} if "vocabulary" not in changes else changes["vocabulary"],
+        "vocabulary": changes.get("vocabulary", {"unknown": "berkeley", **WORDS}),
         "model": changes["model"],
         "training": {} if changes.get("training", {}) is None else {**training, **changes.get("training", {})},
         "evaluation": {"action_beam": 20, "word_beam": 5, "max_sentences": 3},

@@ -111,7 +111,7 @@ DAMAGE = {
     "config value": (edit_config(config={"dropout": 2.0}), r"config: dropout = 2\.0; give a number from 0"),
     "config type": (edit_config(config={"size": "big"}), r"size = 'big' is not a whole number"),
     "config field": (edit_config(config={"sise": 3}), r"unknown field 'sise'; did you mean 'size'\?"),
-    "beyond memory": (edit_config(config={"size": 10**17}), r"config cannot be built"),
+    "beyond memory": (edit_config(config={"size": 10**17}), r"a tensor of .* far more than the weights hold"),
     "other shape": (
         edit_config(config={"size": 7}),
         r"'embedding\.weight' is float32 \(12, 6\) where the config gives",
@@ -127,7 +127,7 @@ DAMAGE = {
     "weights truncated": (cut("model.safetensors"), r"not a complete safetensors file"),
     "weights altered": (flip_a_weight, r"does not match its hash"),
     "weights with a huge header": (write_huge_header, r"not a complete safetensors file"),
-    "weights pickled": (write_pickle, r"not a complete safetensors file"),
+    "weights pickled": (write_pickle, r"a pickle, which treelm does not open"),
     "weights without hash": (write_foreign_safetensors, r"does not match its hash"),
 }
 

@@ -69,6 +69,8 @@ def run(arguments: list[str]) -> int:
 def _run_verb(verb: str, arguments: list[str]) -> int:
     from treelm.errors import InputError
 
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a sign that the terminal lacks, a name that is no UTF-8
     try:
         if verb not in VERBS:
             raise InputError(f"no verb {verb!r}", remedy=f"choose from: {', '.join(VERBS)}")

@@ -15,6 +15,7 @@ import tyro
 
 from treelm.cli.arguments import note
 from treelm.corpora.readers import read_sentences
+from treelm.corpora.replacing import create_beside
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 
@@ -92,9 +93,14 @@ def open_output(path: str) -> Iterator[IO[str]]:
         raise InputError(f"no folder {target.parent}", remedy="make it first, or write to -")
     if target.is_dir():
         raise InputError("a folder", where=path, remedy="give the name of a file, or write to -")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would end it
+        with target.open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        return
+    partial, descriptor = create_beside(target)
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+        # Only the name of a file can hold what UTF-8 cannot write.
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
             yield stream
         partial.replace(target)
     finally:
@@ -102,8 +108,8 @@ def open_output(path: str) -> Iterator[IO[str]]:
 
 
 def write_metadata(path: str, metadata: dict[str, Any]) -> None:
-    """Write a JSON file beside an output file (``out.tsv`` -> ``out.tsv.json``); nothing for standard output."""
-    if path != "-":
+    """Write a JSON file beside an output file (``out.tsv`` -> ``out.tsv.json``); nothing for streams and devices."""
+    if path != "-" and Path(path).is_file():
         with open_output(f"{path}.json") as stream:
             json.dump(metadata, stream, indent=2, ensure_ascii=False)
             stream.write("\n")

@@ -155,7 +155,7 @@ def _user_entries() -> dict[str, Any]:
         return {}
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"not a catalogue ({error})", where=str(path), remedy="correct it; it is TOML") from error
 
 
@@ -176,6 +176,13 @@ def _parse_entry(name: str, table: Any) -> CorpusEntry:
     return CorpusEntry(name=name, splits=splits, **texts)
 
 
+def _expanded(path: str, where: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"path {path!r}: no such user", where=where, remedy="write the path in full") from error
+
+
 def _parse_split(table: Any, where: str) -> dict[Format, Path | Download]:
     remedy = (
         'write brackets = {url = "https://...", sha256 = "..."} or brackets = {path = "..."} (conllu and text alike)'
@@ -188,7 +195,7 @@ def _parse_split(table: Any, where: str) -> dict[Format, Path | Download]:
             case None:
                 continue
             case {"path": str(path), **rest} if not rest:
-                formats[format] = user_catalog().parent / Path(path).expanduser()
+                formats[format] = user_catalog().parent / _expanded(path, where)
             case {"url": str(url), "sha256": str(sha256), **rest} if not rest:
                 try:
                     formats[format] = Download(url=url, sha256=sha256)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary
+from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary, strings_of
 from treelm.errors import InputError
 
 UNKNOWN = "<unk>"
@@ -89,4 +89,4 @@ class CharacterVocabulary(Vocabulary):
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> CharacterVocabulary:
         """The inverse of ``to_json``."""
-        return cls(content["characters"])
+        return cls(strings_of(content["characters"]))

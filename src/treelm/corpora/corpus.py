@@ -209,7 +209,7 @@ def _read_meta(directory: Path) -> dict[str, Any]:
         meta = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"no prepared corpus ({error.strerror})", where=str(path), remedy="check the path") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError("truncated or damaged description", where=str(path), remedy=_REMEDY) from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise InputError("not a prepared corpus", where=str(path), remedy="check the path")

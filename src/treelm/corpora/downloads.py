@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -31,15 +34,23 @@ class Download:
 
     def __post_init__(self) -> None:
         """Raise InputError for what cannot be downloaded or checked."""
-        if urlparse(self.url).scheme not in ("http", "https"):
+        if _scheme(self.url) not in ("http", "https"):
             raise InputError(f"url {self.url!r}", remedy="give one that starts with https:// or http://")
         if not _SHA256.fullmatch(self.sha256):
             raise InputError(f"sha256 {self.sha256!r} of {self.url}", remedy="give 64 hexadecimal digits, lower case")
 
     @property
     def file_name(self) -> str:
-        """The last part of the URL."""
-        return unquote(Path(urlparse(self.url).path).name) or "download"
+        """The last part of the URL. It names no other folder, whatever the URL says."""
+        name = re.sub(r"[/\\\0]", "_", unquote(Path(urlparse(self.url).path).name))
+        return name if name.strip(".") else "download"
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlparse(url).scheme
+    except ValueError:  # such as a bracket that is not closed
+        return ""
 
 
 def fetch(download: Download, directory: Path, *, progress: Progress | None = None) -> Path:
@@ -54,13 +65,14 @@ def fetch(download: Download, directory: Path, *, progress: Progress | None = No
     directory.mkdir(parents=True, exist_ok=True)
     partial = directory / f".{download.sha256}.partial"
     try:
-        path = pooch.retrieve(
-            download.url,
-            known_hash=f"sha256:{download.sha256}",
-            fname=download.file_name,
-            path=directory,
-            downloader=_ResumingDownloader(partial, progress),
-        )
+        with _alone_in(directory):
+            path = pooch.retrieve(
+                download.url,
+                known_hash=f"sha256:{download.sha256}",
+                fname=download.file_name,
+                path=directory,
+                downloader=_ResumingDownloader(partial, progress),
+            )
     except ValueError as error:
         if isinstance(error, InputError):
             raise
@@ -69,6 +81,22 @@ def fetch(download: Download, directory: Path, *, progress: Progress | None = No
             remedy="try again; if it stays so, the file has changed: check its source and correct the catalogue",
         ) from error
     return Path(path)
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Hold a folder for the block: another process that downloads into it waits, and then finds the file there."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class _ResumingDownloader:

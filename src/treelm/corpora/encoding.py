@@ -210,7 +210,10 @@ def _encode_forms(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
     kept = directory / "encodings" / vocabulary.fingerprint()
     if not kept.exists():
         _keep(_encode_all(prepared, vocabulary), kept)
-    pieces = Pieces(ids=map_array(kept / "ids.npy"), offsets=map_array(kept / "offsets.npy"))
+    try:
+        pieces = Pieces(ids=map_array(kept / "ids.npy"), offsets=map_array(kept / "offsets.npy"))
+    except (OSError, ValueError) as error:
+        raise InputError("damaged table of encoded words", where=str(kept), remedy="delete it") from error
     num_rows = len(prepared.forms) * (2 if vocabulary.position_matters else 1)
     if len(pieces.offsets) != num_rows + 1 or int(pieces.offsets[-1]) != len(pieces.ids):
         raise InputError("damaged table of encoded words", where=str(kept), remedy="delete it")

@@ -92,7 +92,14 @@ def prepared(
     directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)
-    return prepare(sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers)
+    try:
+        return prepare(
+            sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers
+        )
+    except InputError:
+        if not directory.exists():
+            raise
+        return PreparedCorpus.open(directory)  # another process was faster and prepared the same
 
 
 def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
@@ -106,6 +113,8 @@ def _size_and_time(path: Path) -> tuple[int, int]:
         status = path.stat()
     except OSError as error:
         raise InputError(f"cannot read it ({error.strerror})", where=str(path), remedy="check the path") from error
+    except ValueError as error:  # a NUL character
+        raise InputError(f"not a path ({error})", where=repr(str(path)), remedy="check the path") from error
     return status.st_size, status.st_mtime_ns
 
 

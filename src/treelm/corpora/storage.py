@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tokenize
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -86,11 +87,14 @@ class FileSink:
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """A ``.npy`` file as a read-only array, memory-mapped unless it is empty."""
-    if path.stat().st_size == _HEADER_SIZE:
-        return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
-    # The base class instead of memmap: indexing is as fast as for any array.
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    """A ``.npy`` file as a read-only array, memory-mapped unless empty; raises ``ValueError`` for a damaged one."""
+    try:
+        if path.stat().st_size == _HEADER_SIZE:
+            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+        # The base class instead of memmap: indexing is as fast as for any array.
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (SyntaxError, tokenize.TokenError, TypeError, EOFError, MemoryError, OverflowError) as error:
+        raise ValueError(f"not an array: {error}") from error  # NumPy reads headers with Python's own parser
 
 
 def hash_array(array: NDArray[Any]) -> str:

@@ -30,6 +30,7 @@ SUFFIXES: dict[str, Format] = {
 STDIN = "-"
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
 _SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
 _MAX_LINES_OF_FIRST_TREE = 10_000
 
@@ -74,6 +75,8 @@ def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
             stream = Path(source).open("rb")  # noqa: SIM115 (closed below)
         except OSError as error:
             raise _unreadable(error, str(source)) from error
+        except ValueError as error:  # a NUL character
+            raise InputError(f"not a path ({error})", where=repr(str(source)), remedy="check the path") from error
         with stream:
             yield _unpacked(stream)
 
@@ -89,6 +92,30 @@ def _unpacked(stream: IO[bytes]) -> IO[bytes]:
     if peekable.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] == _GZIP_MAGIC:
         return cast(IO[bytes], gzip.GzipFile(fileobj=peekable))
     return peekable
+
+
+def unpacked(content: bytes, *, name: str) -> bytes:
+    """The content of a file that is read whole, unpacked if it is gzip; ``name`` is for messages.
+
+    Raises ``InputError`` for gzip data that are damaged or would fill the memory.
+    """
+    if content[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+        return content
+    return read_whole(gzip.GzipFile(fileobj=io.BytesIO(content)), name=name)
+
+
+def read_whole(stream: IO[bytes], *, name: str) -> bytes:
+    """All that a stream of ``open_bytes`` holds. Raises ``InputError`` as ``unpacked`` does."""
+    try:
+        content = stream.read(_MOST_UNPACKED + 1) if isinstance(stream, gzip.GzipFile) else stream.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        found = "gzip data is truncated or damaged"
+        raise InputError(found, where=name, remedy="fetch or compress the file again") from error
+    except OSError as error:
+        raise _unreadable(error, name) from error
+    if len(content) > _MOST_UNPACKED:
+        raise InputError("more than 512 MiB when unpacked", where=name, remedy="unpack it first, if it is meant so")
+    return content
 
 
 def numbered_lines(

@@ -123,9 +123,14 @@ class SubwordVocabulary(Vocabulary):
     def from_json(cls, content: dict[str, Any]) -> SubwordVocabulary:
         """The inverse of ``to_json``."""
         try:
-            return cls(base64.b64decode(content["model"], validate=True))
+            vocabulary = cls(base64.b64decode(content["model"], validate=True))
+            for index in range(len(vocabulary)):
+                vocabulary.symbol(index)
         except binascii.Error as error:
             raise InputError("a SentencePiece model that is not base64", remedy="build the vocabulary again") from error
+        except UnicodeDecodeError as error:
+            raise InputError("a SentencePiece model with half a piece", remedy="build the vocabulary again") from error
+        return vocabulary
 
 
 def _weighted_forms(counts: FormCounts, min_count: int) -> Iterator[str]:

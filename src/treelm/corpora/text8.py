@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from treelm.corpora.streams import open_bytes
+from treelm.corpora.replacing import create_beside
+from treelm.corpora.streams import open_bytes, read_whole
 from treelm.errors import InputError
 
 _PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}  # percent; of 10^8 characters 90M, 5M and 5M
@@ -22,7 +24,7 @@ def split_text8(file: Path, folder: Path) -> dict[str, int]:
     other characters than the 27 of text8.
     """
     with open_bytes(file) as stream:
-        text = stream.read().rstrip(b"\r\n")
+        text = read_whole(stream, name=str(file)).rstrip(b"\r\n")
     strange = re.search(rb"[^a-z ]", text)
     if strange is not None:
         found = f"byte 0x{text[strange.start()]:02x} at {strange.start()}, where text8 has letters a to z and blanks"
@@ -33,8 +35,13 @@ def split_text8(file: Path, folder: Path) -> dict[str, int]:
     counts = {}
     for name, (first, last) in _PARTS.items():
         part = text[len(text) * first // 100 : len(text) * last // 100]
-        with (folder / f"{name}.txt").open("wb") as out:
-            out.writelines(line + b"\n" for line in _lines(part))
+        partial, descriptor = create_beside(folder / f"{name}.txt")
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                out.writelines(line + b"\n" for line in _lines(part))
+            partial.replace(folder / f"{name}.txt")
+        finally:
+            partial.unlink(missing_ok=True)
         counts[name] = len(part)
     return counts
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelm.corpora.character_vocabulary import CharacterVocabulary
-from treelm.corpora.vocabulary import FormCounts, Vocabulary
+from treelm.corpora.replacing import create_beside
+from treelm.corpora.vocabulary import FormCounts, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError
 
@@ -111,9 +112,13 @@ def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
         "fingerprint": vocabulary.fingerprint(),
         "vocabulary": vocabulary.to_json(),
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    temporary, descriptor = create_beside(path)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(json.dumps(content, ensure_ascii=False) + "\n")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def load_vocabulary(path: Path) -> Vocabulary:
@@ -123,7 +128,7 @@ def load_vocabulary(path: Path) -> Vocabulary:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"no vocabulary ({error.strerror})", where=where, remedy=remedy) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError("vocabulary file is truncated or not JSON", where=where, remedy=remedy) from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InputError("not a treelm vocabulary file", where=where, remedy=remedy)
@@ -133,6 +138,9 @@ def load_vocabulary(path: Path) -> Vocabulary:
             where=where,
             remedy="use the version of treelm that wrote it",
         )
+    # Before anything is built: what SentencePiece makes of damaged bytes is not ours to say.
+    if fingerprint_of(content.get("vocabulary")) != content.get("fingerprint"):
+        raise InputError("vocabulary was changed after it was written", where=where, remedy=remedy)
     vocabulary = vocabulary_from_json(content.get("vocabulary"), where=where)
     if vocabulary.fingerprint() != content.get("fingerprint"):
         raise InputError("vocabulary was changed after it was written", where=where, remedy=remedy)

@@ -94,5 +94,18 @@ class Vocabulary(ABC):
 
     def fingerprint(self) -> str:
         """A hash of the content: two vocabularies with the same one give every form the same ids."""
-        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return fingerprint_of(self.to_json())
+
+
+def fingerprint_of(content: Any) -> str:
+    """The fingerprint of the vocabulary with this ``to_json``."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def strings_of(values: Any) -> list[str]:
+    """The values if they are a list of strings that can be written; raises ``TypeError`` or ``ValueError``."""
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise TypeError("not a list of strings")
+    "".join(values).encode()  # half a character cannot be
+    return values

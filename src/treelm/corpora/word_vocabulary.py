@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.unknowns import PLAIN, back_off, surface_class
-from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary
+from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary, strings_of
 from treelm.errors import InputError
 
 Unknown = Literal["single", "berkeley"]
@@ -120,7 +120,7 @@ class WordVocabulary(Vocabulary):
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> WordVocabulary:
         """The inverse of ``to_json``."""
-        return cls(content["forms"], unknown=content["unknown"], classes=content["classes"])
+        return cls(strings_of(content["forms"]), unknown=content["unknown"], classes=strings_of(content["classes"]))
 
 
 def _count_classes(counts: FormCounts, unknown: NDArray[np.int64], *, known: frozenset[str]) -> Counter[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from treelm.corpora.streams import unpacked
 from treelm.errors import InputError
 from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree
@@ -132,9 +131,8 @@ def read_bracketings(path: Path, *, tagless: bool = False, layout: Layout = "aut
 
 def _read_lines(path: Path) -> list[str]:
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        text = unpacked(path.read_bytes(), name=str(path)).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"cannot read brackets: {error}", where=str(path), remedy="give a readable UTF-8 file"
         ) from error

@@ -6,16 +6,15 @@ of sentences and columns to group by. gzip too.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.streams import unpacked
+from treelm.corpora.tables import read_rows
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
 
 TIE = 1e-6  # nats: the probabilities of a pair are called equal if they are as near as that, relatively
-_GZIP_MAGIC = b"\x1f\x8b"
 BLIMP_GROUPS = ("UID", "linguistics_term", "field")
 MARVIN_LINZEN = ("grammatical", "ungrammatical")
 _TEST_CASE = "test case"  # Marvin & Linzen: construction--details
@@ -101,11 +99,7 @@ def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[
     """
     content = read_bytes(path, remedy="check the path")
     try:
-        if content[:2] == _GZIP_MAGIC:
-            content = gzip.decompress(content)
-        text = content.decode("utf-8-sig")
-    except (OSError, EOFError):
-        raise InputError("gzip data is truncated or damaged", where=str(path), remedy="fetch it again") from None
+        text = unpacked(content, name=str(path)).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("not UTF-8", where=str(path), remedy="convert the file to UTF-8") from None
     if not text.strip():
@@ -116,14 +110,15 @@ def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[
 
 
 def _read_json_lines(text: str, source: str, good: str, bad: str, group_by: Sequence[str]) -> Iterator[MinimalPair]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{source}:{number}"
         try:
             values = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"not JSON ({error.msg})", where=where, remedy="correct this line") from None
+        except (ValueError, RecursionError) as error:  # ValueError covers numbers without end
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+            raise InputError(f"not JSON ({reason})", where=where, remedy="correct this line") from None
         if not isinstance(values, dict):
             raise InputError("no JSON object", where=where, remedy="give one object a line")
         groups = group_by or tuple(name for name in BLIMP_GROUPS if name in values)
@@ -131,23 +126,33 @@ def _read_json_lines(text: str, source: str, good: str, bad: str, group_by: Sequ
 
 
 def _read_table(text: str, source: str, good: str, bad: str, group_by: Sequence[str]) -> Iterator[MinimalPair]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_MINIMAL)
-    names = tuple(reader.fieldnames or ())
+    names, rows = read_rows(text, source)
     good, bad = good or MARVIN_LINZEN[0], bad or MARVIN_LINZEN[1]
     if not group_by and _TEST_CASE in names:
         group_by = ("construction",)
-    for row in reader:
-        values = {**row, "construction": (row[_TEST_CASE] or "").partition("--")[0]} if _TEST_CASE in names else row
-        yield _pair(values, good, bad, group_by, f"{source}:{reader.line_num}")
+    for name in (good, bad):
+        if name not in names:
+            raise _no_column(name, names, f"{source}:1")
+    for where, row in rows:
+        values = {**row, "construction": row[_TEST_CASE].partition("--")[0]} if _TEST_CASE in names else row
+        yield _pair(values, good, bad, group_by, where)
+
+
+def _no_column(name: str, known: Iterable[str], where: str) -> InputError:
+    return InputError(f"no {name!r}", where=where, remedy=f"name the columns: there are {', '.join(map(repr, known))}")
 
 
 def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str], where: str) -> MinimalPair:
     for name in (good, bad, *groups):
         if name not in values:
-            known = ", ".join(repr(one) for one in values if one is not None)
-            raise InputError(f"no {name!r}", where=where, remedy=f"name the columns: there are {known}")
-    if not str(values[good] or "").strip() or not str(values[bad] or "").strip():
-        raise InputError("an empty sentence", where=where, remedy="leave this pair out")
+            raise _no_column(name, values, where)
+    for name in (good, bad):
+        if not isinstance(values[name], str):
+            raise InputError(f"{name!r} is no text", where=where, remedy="correct this pair")
+        if not values[name].strip():
+            raise InputError("an empty sentence", where=where, remedy="leave this pair out")
+        if any("\ud800" <= character <= "\udfff" for character in values[name]):
+            raise InputError(f"{name!r} holds half a character", where=where, remedy="write it in UTF-8")
     return MinimalPair(
         good=str(values[good]), bad=str(values[bad]), groups={name: str(values[name]) for name in groups}, where=where
     )

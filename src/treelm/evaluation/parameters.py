@@ -92,7 +92,7 @@ def read_parameters(path: Path) -> Parameters:
 def parse_parameters(text: str, *, source: str) -> Parameters:
     """Parse the text of a ``.prm`` file: a keyword and its value a line, ``#`` in the first column is a comment."""
     parameters = Parameters(name=Path(source).name)
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         if line.strip() and not line.startswith("#"):
             parameters = _with_line(parameters, line.split(), where=f"{source}:{number}")
     return parameters
@@ -111,7 +111,7 @@ def _with_line(parameters: Parameters, parts: list[str], *, where: str) -> Param
 
 
 def _number(value: str, where: str, *, choices: tuple[int, ...] | None = None) -> int:
-    number = int(value) if re.fullmatch(r"[0-9]+", value) else None
+    number = int(value) if re.fullmatch(r"[0-9]{1,18}", value) else None
     if number is None or (choices is not None and number not in choices):
         expected = " or ".join(map(str, choices)) if choices else "a whole number, 0 or more"
         raise InputError(f"value {value!r}", where=where, remedy=f"give {expected}")

@@ -33,7 +33,12 @@ def run_beam(run: str | Path) -> dict[str, int]:
     if not path.is_file():
         return dict(BEAM)
     try:
-        evaluation = tomllib.loads(path.read_text(encoding="utf-8")).get("evaluation", {})
-        return {name: int(evaluation.get(name, width)) for name, width in BEAM.items()}
-    except (ValueError, TypeError, AttributeError) as error:  # ValueError: bad TOML, bad UTF-8, no number
+        evaluation = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("evaluation", {})
+        beam = {name: evaluation.get(name, width) for name, width in BEAM.items()}
+    except (OSError, ValueError, AttributeError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8
         raise InputError("a recipe that cannot be read", where=str(path), remedy="restore it, or remove it") from error
+    for name, width in beam.items():
+        if type(width) is not int:
+            remedy = "give a whole number"
+            raise InputError(f"[evaluation] {name} = {width!r}", where=str(path), remedy=remedy)
+    return beam

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from treelm.errors import InputError
 
 Config = TypeVar("Config")
+_LARGEST = 2**63 - 1  # of whole numbers, as torch and NumPy hold them
+_TOO_LARGE = f"give a number of at most {_LARGEST}"
 NONE = "none"  # how TOML, which has no null, writes the absence of a value that is there by default
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 
@@ -89,10 +91,23 @@ def _convert(annotation: Any, value: Any, name: str, where: str) -> Any:
     if origin is tuple and isinstance(value, (list, tuple)):
         return _convert_tuple(get_args(annotation), value, name, where)
     if origin is not Literal and _fits(annotation, origin, value):
-        return float(value) if annotation is float else value
+        return _number_or_text(annotation, value, name, where)
     if origin is Literal and any(value == choice and type(value) is type(choice) for choice in get_args(annotation)):
         return value
     raise InputError(f"{name} = {value!r} is not {describe(annotation)}", where=where, remedy=_remedy(annotation))
+
+
+def _number_or_text(annotation: Any, value: Any, name: str, where: str) -> Any:
+    if annotation is int and abs(value) > _LARGEST:
+        raise InputError(
+            f"{name} is a number of {len(hex(value)) - 2} hexadecimal digits", where=where, remedy=_TOO_LARGE
+        )
+    if annotation is str and "\0" in value:
+        raise InputError(f"{name} = {value!r} holds a NUL character", where=where, remedy="remove it")
+    try:
+        return float(value) if annotation is float else value
+    except OverflowError:
+        raise InputError(f"{name} is a number beyond all bounds", where=where, remedy=_TOO_LARGE) from None
 
 
 def _convert_union(annotation: Any, value: Any, name: str, where: str) -> Any:

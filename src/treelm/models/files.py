@@ -8,14 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from treelm.corpora.replacing import create_beside
 from treelm.errors import InputError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file: write beside it, flush to disk, rename. A crash leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Replace a file: write beside it, flush to disk, rename. A crash leaves the old file or the new one.
+
+    A device or a pipe is written to: a file in its place would end it.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(content)
+        return
+    temporary, descriptor = create_beside(path)
     try:
-        write_durably(temporary, content)
+        _write_durably(descriptor, content)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -24,7 +31,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def write_durably(path: Path, content: bytes) -> None:
     """Write a file and wait until the disk has it."""
-    with path.open("wb") as file:
+    _write_durably(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666), content)
+
+
+def _write_durably(descriptor: int, content: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -54,6 +65,8 @@ def read_bytes(path: Path, *, remedy: str) -> bytes:
         raise InputError("no such file", where=str(path), remedy=remedy) from None
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", where=str(path), remedy=remedy) from None
+    except ValueError as error:  # a NUL character
+        raise InputError(f"not a path ({error})", where=repr(str(path)), remedy=remedy) from None
 
 
 def read_json(path: Path, *, remedy: str) -> dict[str, Any]:

@@ -1,21 +1,27 @@
 """Models on disk: a directory with ``config.json``, ``vocabulary.json`` and ``model.safetensors``.
 
-Each file is written atomically. The fingerprint of the vocabulary stands in the config and in the weights, so that
-files of different runs are not taken for one model. Nothing is pickled: loading never runs code.
+Each file is written atomically. The fingerprint of the vocabulary stands in the config and in the weights, and a hash
+of the config in the weights, so that files of different runs are not taken for one model. Nothing is pickled: loading
+never runs code.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from treelm import __version__
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
-from treelm.corpora.vocabulary import Vocabulary
+from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
+from treelm.models.allocation import no_larger_than
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.files import encode_json, read_json, write_atomically
@@ -24,6 +30,7 @@ from treelm.models.tensors import check_same_tensors, encode_tensors, read_tenso
 FORMAT_VERSION = 1
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "model.safetensors"
 _REMEDY = "copy the run folder again from where it was made, or train again"
+_REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often something with weights is there
 
 
 def save_model(model: SyntacticLM, directory: Path | str) -> None:
@@ -32,8 +39,10 @@ def save_model(model: SyntacticLM, directory: Path | str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     fingerprint = model.vocabulary.fingerprint()
     save_vocabulary(model.vocabulary, directory / VOCABULARY)
-    write_atomically(directory / CONFIG, encode_json(describe_model(model)))
-    write_atomically(directory / WEIGHTS, encode_tensors(model.state_dict(), {"vocabulary": fingerprint}))
+    header = describe_model(model)
+    write_atomically(directory / CONFIG, encode_json(header))
+    identity = {"vocabulary": fingerprint, "config": _config_hash(header)}
+    write_atomically(directory / WEIGHTS, encode_tensors(model.state_dict(), identity))
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -53,8 +62,12 @@ def load_model(directory: Path | str) -> SyntacticLM:
         raise InputError("training has not saved a model yet", where=str(directory), remedy=remedy)
     header = _read_header(directory)
     vocabulary = _read_vocabulary(directory, header["vocabulary"])
-    model = _build(header, vocabulary, where=str(directory / CONFIG))
-    load_weights(model, directory / WEIGHTS, remedy=_REMEDY)
+    tensors, metadata = read_tensors(directory / WEIGHTS, remedy=_REMEDY)
+    model = _build(header, vocabulary, tensors, where=str(directory / CONFIG))
+    _fill(model, tensors, metadata, directory / WEIGHTS, remedy=_REMEDY)
+    if metadata.get("config", _config_hash(header)) != _config_hash(header):  # the first runs have no such hash
+        found = f"not the config that {WEIGHTS} was trained with: altered, or from another run"
+        raise InputError(found, where=str(directory / CONFIG), remedy=f"restore {CONFIG} of this run")
     return model.eval()
 
 
@@ -73,6 +86,18 @@ def describe_model(model: SyntacticLM) -> dict[str, Any]:
 def load_weights(model: SyntacticLM, path: Path, *, remedy: str) -> None:
     """Fill a model with the weights of a file, after every check."""
     tensors, metadata = read_tensors(path, remedy=remedy)
+    _fill(model, tensors, metadata, path, remedy=remedy)
+
+
+def _config_hash(header: Mapping[str, Any]) -> str:
+    """Of all that ``config.json`` says of the network, whichever treelm wrote it."""
+    values = {name: header[name] for name in ("system", "config", "labels")}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _fill(
+    model: SyntacticLM, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path, *, remedy: str
+) -> None:
     if metadata.get("vocabulary") != model.vocabulary.fingerprint():
         found = "these weights were trained with another vocabulary"
         raise InputError(found, where=str(path), remedy=f"use {WEIGHTS} and {VOCABULARY} of the same run")
@@ -90,8 +115,10 @@ def _read_header(directory: Path) -> dict[str, Any]:
     for name, kind in {"system": str, "config": dict, "labels": list, "vocabulary": str}.items():
         if not isinstance(header.get(name), kind):
             raise InputError(f"{name!r} is missing or no {kind.__name__}", where=str(path), remedy=_REMEDY)
-    if not all(isinstance(label, str) for label in header["labels"]):
-        raise InputError("'labels' holds something that is no string", where=str(path), remedy=_REMEDY)
+    try:
+        strings_of(header["labels"])
+    except (TypeError, ValueError):
+        raise InputError("'labels' holds something that is no string", where=str(path), remedy=_REMEDY) from None
     return header
 
 
@@ -104,14 +131,25 @@ def _read_vocabulary(directory: Path, fingerprint: str) -> Vocabulary:
     return vocabulary
 
 
-def _build(header: dict[str, Any], vocabulary: Vocabulary, *, where: str) -> SyntacticLM:
+def _check_depth(config: Mapping[str, Any], num_tensors: int, where: str) -> None:
+    for name in _REPEATED:
+        value = config.get(name, 0)
+        if isinstance(value, int) and value > num_tensors:
+            raise InputError(f"{name} = {value}, but {num_tensors} tensors of weights", where=where, remedy=_REMEDY)
+
+
+def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str) -> SyntacticLM:
     system = system_class(header["system"], where=where)
     config = from_plain(config_class(system), header["config"], where=f"{where} config")
     build: Any = system
-    with torch.random.fork_rng(devices=[]):  # the random weights are replaced: leave the caller's generator alone
+    _check_depth(header["config"], len(tensors), where)
+    with (
+        torch.random.fork_rng(devices=[]),
+        no_larger_than(tensors, where=where, remedy=_REMEDY),
+    ):  # the random weights are replaced: leave the caller's generator alone
         try:
             model: SyntacticLM = build(config=config, vocabulary=vocabulary, labels=header["labels"])
-        except (RuntimeError, MemoryError) as error:  # sizes beyond memory
+        except (RuntimeError, MemoryError, OverflowError) as error:  # sizes beyond memory
             reason = str(error).partition("\n")[0]
             raise InputError(f"config cannot be built ({reason})", where=where, remedy=_REMEDY) from None
     return model

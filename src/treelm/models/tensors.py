@@ -16,6 +16,7 @@ from treelm.errors import InputError
 from treelm.models.files import read_bytes
 
 _KEY, _HASH = "treelm", "sha256"
+_PICKLES = (b"PK\x03\x04", b"\x80")  # how files of torch.save begin: a zip archive, or a pickle itself
 
 
 def encode_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -32,15 +33,34 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
     if path.is_dir() or not path.exists():
         read_bytes(path, remedy=remedy)  # raises with the reason
     try:
+        _refuse_pickles(path)
         with safe_open(path, framework="pt") as file:
-            metadata = json.loads((file.metadata() or {}).get(_KEY, "{}"))
+            metadata = _read_metadata(file.metadata())
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"not a complete safetensors file ({error})", where=str(path), remedy=remedy) from None
     expected = metadata.pop(_HASH, None)
     if expected != content_hash(tensors, metadata):
         raise InputError("content does not match its hash: damaged or altered", where=str(path), remedy=remedy)
     return tensors, metadata
+
+
+def _read_metadata(entries: Mapping[str, str] | None) -> dict[str, str]:
+    values = json.loads((entries or {}).get(_KEY, "{}"))  # RecursionError is a RuntimeError
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise ValueError("metadata that treelm did not write")
+    return values
+
+
+def _refuse_pickles(path: Path) -> None:
+    """A safetensors file begins with the length of its header, which is never as large as these bytes say."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start.startswith(_PICKLES) and int.from_bytes(start, "little") > path.stat().st_size:
+        remedy = "give a safetensors file: unpickling could run any program"
+        raise InputError("a pickle, which treelm does not open", where=str(path), remedy=remedy)
 
 
 def content_hash(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from treelm.models.tensors import encode_tensors, read_tensors
 FORMAT_VERSION = 1
 _STATE = "state.json"
 _NAME = re.compile(r"step-(\d+)\.(\d+)")
+_FILE = re.compile(r"[a-z0-9_]+")
 _REMEDY = "remove this checkpoint to go on from the one before it"
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class Checkpoints:
             except InputError as error:
                 reason = error
                 _logger.warning("%s: trying the checkpoint before it", error)
-            path.rename(path.with_name(f"damaged-{path.name}"))
+            path.rename(_unused(path.with_name(f"damaged-{path.name}")))
         if paths:
             found = f"none of {len(paths)} checkpoints is usable (the last one: {reason.found})"
             raise InputError(found, where=str(self.directory), remedy="start again in a new run folder")
@@ -92,11 +93,14 @@ class Checkpoints:
         identity = values.pop("sha256", None)
         if identity != _hash(values):
             raise InputError("damaged or altered", where=str(path / _STATE), remedy=_REMEDY)
-        if values["format_version"] != FORMAT_VERSION:
-            found = f"format_version = {values['format_version']!r}, this treelm reads {FORMAT_VERSION}"
+        if values.get("format_version") != FORMAT_VERSION:
+            found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
             raise InputError(found, where=str(path / _STATE), remedy="resume with the treelm that wrote it")
+        names = values.get("tensors")
+        if not isinstance(names, list) or not all(isinstance(name, str) and _FILE.fullmatch(name) for name in names):
+            raise InputError("does not list its files", where=str(path / _STATE), remedy=_REMEDY)
         tensors = {}
-        for name in values["tensors"]:
+        for name in names:
             file = path / f"{name}.safetensors"
             tensors[name], metadata = read_tensors(file, remedy=_REMEDY)
             if metadata.get("state") != identity:
@@ -119,6 +123,14 @@ class Checkpoints:
         for path in self.directory.iterdir():
             if path.name.startswith((".new-", ".old-")):
                 shutil.rmtree(path)
+
+
+def _unused(path: Path) -> Path:
+    """The path, or one like it that is not there yet."""
+    number = 1
+    while (other := path if number == 1 else path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    return other
 
 
 def _order(path: Path) -> tuple[int, int]:

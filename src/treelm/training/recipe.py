@@ -157,7 +157,7 @@ def parse_override(text: str) -> tuple[str, str, Any]:
         raise InputError(f"cannot read the setting {text!r}", remedy=remedy)
     try:
         return section, name, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return section, name, value.strip()
 
 
@@ -223,7 +223,9 @@ def _find(name_or_path: str | Path) -> tuple[str, str, Path | None]:
 def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise InputError("not TOML (too many brackets inside one another)", where=where, remedy="remove them") from None
+    except ValueError as error:  # bad TOML, or a number without end
         line = re.search(r"at line (\d+)", str(error))
         # An error at the end of the text has no number.
         number = line[1] if line else text.count("\n") + 1

@@ -50,7 +50,15 @@ class TrainingState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
-        """The inverse of ``to_json``."""
+        """The inverse of ``to_json``; raises ``InputError`` for what it did not write."""
+        try:
+            return cls._rebuild(values)
+        except (KeyError, TypeError, AttributeError) as error:
+            found = f"a state of training that this treelm cannot read ({error})"
+            raise InputError(found, where="state.json", remedy="resume with the treelm that wrote it") from None
+
+    @classmethod
+    def _rebuild(cls, values: Mapping[str, Any]) -> TrainingState:
         rate, interval = values["learning_rate"], values["interval"]
         rebuilt = {
             "learning_rate": LearningRate(factor=rate["factor"], plateau=Patience(**rate["plateau"])),

@@ -15,8 +15,9 @@ from treelm.errors import InputError
 from treelm.trees.tree import Tree, from_flat
 
 NUM_COLUMNS = 10
-_WORD_ID = re.compile(r"[1-9][0-9]*+", re.ASCII)
+_WORD_ID = re.compile(r"[1-9][0-9]{0,8}+", re.ASCII)
 _OTHER_ID = re.compile(r"[0-9]++[-.][0-9]++", re.ASCII)  # a range of words that are written as one, or an empty node
+_HEAD = re.compile(r"[0-9]{1,9}+", re.ASCII)
 _BLANKS = " \t\r\n\f\v"
 _READ_ON = "or leave it out with --on-error skip"
 
@@ -131,7 +132,7 @@ def _heads(column: Sequence[str], numbers: Sequence[int], source: str) -> tuple[
     heads: list[int] = []
     for i, text in enumerate(column):
         where = f"{source}:{numbers[i]}"
-        if not (text.isascii() and text.isdigit()):
+        if not _HEAD.fullmatch(text):
             raise _error(f"head {text!r} is not a number", "give each word a head, the root 0", where)
         head = int(text)
         if head > len(column):

@@ -17,6 +17,7 @@ from treelm.errors import InputError
 
 RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 1e-5, 1e-3  # of "=", as in SyntaxGym
 WHOLE_SENTENCE = "*"
+MOST_SYMBOLS, MOST_BRACKETS = 500, 30  # of a formula; real ones have a dozen
 
 Kind = Literal["number", "truth"]
 Compatibility = Literal["released"] | None
@@ -101,8 +102,8 @@ _OPERATORS: dict[str, Callable[[float, float], float | bool]] = {
 }
 _LEVELS = ("|", "&", "<>=", "+-")  # from what binds last to what binds first
 _TOKEN = re.compile(
-    r"\s*(?:\(\s*(?P<region>\d+|\*)\s*;\s*%(?P<condition>[^%]+)%\s*\)"
-    r"|(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)"
+    r"\s*(?:\(\s*(?P<region>[0-9]{1,9}|\*)\s*;\s*%(?P<condition>[^%]+)%\s*\)"
+    r"|(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)"
     r"|(?P<symbol>[-+<>=&|()\[\]]))"
 )
 _CLOSING = {"(": ")", "[": "]"}
@@ -125,7 +126,7 @@ class _Parser:
 
     def __init__(self, text: str, where: str | None, *, drop_third: bool) -> None:
         self.text, self.where, self.drop_third = text, where, drop_third
-        self.position = 0
+        self.position, self.num_symbols, self.num_open = 0, 0, 0
         self.token = self._read()
 
     def parse(self) -> Formula:
@@ -170,10 +171,16 @@ class _Parser:
     def _signed_or_grouped(self, symbol: str) -> Formula:
         if symbol not in "-+([":
             raise self._error("a region, a number or a bracket")
+        self.num_open += 1
+        if self.num_open > MOST_BRACKETS:
+            raise self._error(f"at most {MOST_BRACKETS} brackets and signs inside one another")
         self.token = self._read()
         if symbol in "+-":
-            return self._combine(symbol, Number(0.0), self._atom())
+            signed = self._combine(symbol, Number(0.0), self._atom())
+            self.num_open -= 1
+            return signed
         inner = self._level(0)
+        self.num_open -= 1
         if self.token is None or self.token["symbol"] != _CLOSING[symbol]:
             raise self._error(repr(_CLOSING[symbol]))
         self.token = self._read()
@@ -184,6 +191,9 @@ class _Parser:
         if not self.text[self.position :].strip():
             self.position = len(self.text)
             return None
+        self.num_symbols += 1
+        if self.num_symbols > MOST_SYMBOLS:
+            raise self._error(f"at most {MOST_SYMBOLS} symbols")
         token = _TOKEN.match(self.text, self.position)
         if token is None:
             self.token = None

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from treelm.corpora.streams import unpacked
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.formula import Compatibility, Formula, parse_formula
 from treelm.models.files import read_bytes
 
 Metric = Literal["sum", "mean", "median", "range", "max", "min"]
 PACKAGED = files("treelm") / "data" / "syntaxgym"
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,11 @@ class Suite:
 
 def packaged_suites(*, compatibility: Compatibility = None) -> dict[str, Suite]:
     """The 34 suites of Hu et al. 2020, by name."""
+    return dict(_read_packaged(compatibility))
+
+
+@cache
+def _read_packaged(compatibility: Compatibility) -> dict[str, Suite]:
     return _read_suites((PACKAGED / "suites.json.gz").read_bytes(), "suites.json.gz", compatibility)
 
 
@@ -90,15 +95,18 @@ def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibil
             remedy = f"give a file, or one of {', '.join(sorted(packaged))}"
             content = read_bytes(Path(name), remedy=remedy)
             found.extend(_read_suites(content, name, compatibility).values())
+    twice = [name for name, count in Counter(suite.name for suite in found).items() if count > 1]
+    if twice:
+        raise InputError(f"two suites of the name {twice[0]!r}", where=", ".join(names_or_paths), remedy="rename one")
     return found
 
 
 def _read_suites(content: bytes, source: str, compatibility: Compatibility) -> dict[str, Suite]:
     try:
-        if content[:2] == _GZIP_MAGIC:
-            content = gzip.decompress(content)
-        values = json.loads(content)
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        values = json.loads(unpacked(content, name=source), object_pairs_hook=_without_doubles)
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON, bad UTF-8 and numbers without end
         raise InputError(f"not JSON ({error})", where=source, remedy="give a SyntaxGym test suite") from None
     if not isinstance(values, dict):
         raise InputError("no test suite", where=source, remedy="give a SyntaxGym test suite (a JSON object)")
@@ -106,12 +114,21 @@ def _read_suites(content: bytes, source: str, compatibility: Compatibility) -> d
     return {name: _read_suite(name, suite, f"{source}: {name}", compatibility) for name, suite in named.items()}
 
 
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, in which a name that stands twice would lose what stood there first."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"{twice!r} stands twice in one object")
+    return values
+
+
 def _read_suite(name: str, values: Mapping[str, Any], where: str, compatibility: Compatibility) -> Suite:
     try:
         metric = values.get("meta", {}).get("metric", "sum")
         formulas = tuple(str(prediction["formula"]) for prediction in values["predictions"])
         items = tuple(_read_item(item) for item in values["items"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         found = f"no {error.args[0]!r}" if isinstance(error, KeyError) else f"not a test suite ({error})"
         raise InputError(found, where=where, remedy="follow the SyntaxGym format") from None
     if metric not in get_args(Metric):
@@ -148,6 +165,7 @@ def _check(suite: Suite, where: str) -> None:
         raise InputError("no items or no predictions", where=where, remedy="follow the SyntaxGym format")
     for item in suite.items:
         place = f"{where}, item {item.number}"
+        _check_item(item, place)
         regions = {condition.name: {number for number, _ in condition.regions} for condition in item.conditions}
         for condition in item.conditions:
             if not condition.text:
@@ -158,3 +176,15 @@ def _check(suite: Suite, where: str) -> None:
             if region.number is not None and region.number not in regions[region.condition]:
                 found = f"no region {region.number} in condition {region.condition!r}"
                 raise InputError(found, where=place, remedy="correct the formula")
+
+
+def _check_item(item: Item, where: str) -> None:
+    """Raise ``InputError`` for names and numbers that stand twice: one of the two would be lost."""
+    names = [condition.name for condition in item.conditions]
+    if len(set(names)) < len(names):
+        raise InputError("two conditions of one name", where=where, remedy="rename one")
+    for condition in item.conditions:
+        if len(condition.spans) < len(condition.regions):
+            raise InputError(f"two regions of one number in {condition.name!r}", where=where, remedy="number them anew")
+        if any("\ud800" <= character <= "\udfff" for character in condition.text):
+            raise InputError(f"half a character in {condition.name!r}", where=where, remedy="write it in UTF-8")

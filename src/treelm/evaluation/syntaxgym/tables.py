@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from treelm.corpora.tables import read_rows
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, overall_score
 from treelm.evaluation.syntaxgym.regions import ScoredToken
@@ -34,18 +33,21 @@ def read_surprisals(path: Path) -> TokensOf:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("not UTF-8", where=str(path), remedy="convert the file to UTF-8") from None
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t")
-    missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+    names, rows = read_rows(text, str(path))
+    missing = [name for name in NEEDED if name not in names]
     if missing:
         found = f"no column {missing[0]!r}"
         raise InputError(found, where=f"{path}:1", remedy=f"give the columns {', '.join(NEEDED)}")
     tokens: dict[str, list[ScoredToken]] = {}
-    for row in reader:
-        tokens.setdefault(row["sentence"], []).append(_token(row, f"{path}:{reader.line_num}"))
+    for where, row in rows:
+        before, token = tokens.setdefault(row["sentence"], []), _token(row, where)
+        if before and token.start < before[-1].start:
+            raise InputError("a token before the one above", where=where, remedy="give each sentence once, in order")
+        before.append(token)
     return tokens
 
 
-def _token(row: dict[str, Any], where: str) -> ScoredToken:
+def _token(row: dict[str, str], where: str) -> ScoredToken:
     try:
         bits = float(row["surprisal_bits"])
         token = ScoredToken(
@@ -56,6 +58,9 @@ def _token(row: dict[str, Any], where: str) -> ScoredToken:
         )
     except (TypeError, ValueError):
         raise InputError("a cell that is no number", where=where, remedy="give numbers in all needed columns") from None
+    if not 0 <= token.start <= token.end <= len(row["sentence"]):
+        found = f"characters {token.start} to {token.end} of a sentence of {len(row['sentence'])}"
+        raise InputError(found, where=where, remedy="count characters of the sentence from 0")
     if math.isnan(bits):
         raise InputError("a surprisal that is not a number", where=where, remedy="correct this row")
     return token

@@ -1,0 +1,499 @@
+"""What hostile files have found, each by the name of what was wrong."""
+
+import gzip
+import json
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import treelm
+from tests.fuzz import seeds
+from tests.legacy.make import HERE as RUNS
+from treelm.corpora.catalog import corpus_entry
+from treelm.corpora.downloads import Download
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.storage import map_array
+from treelm.corpora.text8 import split_text8
+from treelm.corpora.vocabularies import load_vocabulary
+from treelm.errors import InputError
+from treelm.evaluation.bracket_lines import read_bracketings
+from treelm.evaluation.minimal_pairs import read_pairs
+from treelm.evaluation.parameters import read_parameters
+from treelm.evaluation.syntaxgym.formula import parse_formula
+from treelm.evaluation.syntaxgym.suites import load_suites
+from treelm.evaluation.syntaxgym.tables import read_surprisals
+from treelm.inference.loading import run_beam
+from treelm.models.files import write_atomically
+from treelm.models.storage import load_model, save_model
+from treelm.models.tensors import read_tensors
+from treelm.training.checkpoints import Checkpoint, Checkpoints
+from treelm.training.metrics import read_metrics
+from treelm.training.recipe import load_recipe, parse_override
+
+HEADER = "sentence\tchar_start\tchar_end\tsurprisal_bits\n"
+DEEP = "[" * 100_000
+LONG_NUMBER = "1" * 5000  # Python reads no more than 4300 digits
+
+
+def written(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run as it is written today."""
+    save_model(load_model(RUNS / "som"), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def change(path: Path, *changes: tuple[str, Any]) -> None:
+    """Set values deep inside a JSON file."""
+    values = json.loads(path.read_text())
+    for place, value in changes:
+        inner = values
+        *parents, last = place.split(".")
+        for parent in parents:
+            inner = inner[parent]
+        inner[last] = value
+    path.write_text(json.dumps(values))
+
+
+# Messages.
+
+
+def test_a_message_is_one_line_whatever_the_file_says() -> None:
+    error = InputError("a\nb\x1b[31m\u202e", where="x\r\u2028y", remedy="do\x85it\ud800")
+    assert str(error) == r"x\r\u2028y: a\nb\x1b[31m\u202e; do\x85it\ud800"
+
+
+def test_a_message_is_no_longer_than_can_be_read() -> None:
+    assert len(str(InputError("x" * 100_000, where="y" * 100_000, remedy="z" * 100_000))) < 5000
+
+
+# Text, trees and tables.
+
+
+@pytest.mark.parametrize("column", ["id", "head"])
+def test_conllu_numbers_without_end_are_refused(tmp_path: Path, column: str) -> None:
+    row = f"{LONG_NUMBER if column == 'id' else 1}\tx\t_\t_\t_\t_\t{LONG_NUMBER if column == 'head' else 0}\t_\t_\t_\n"
+    with pytest.raises(InputError, match=r"bad\.conllu:1: (word id|head)"):
+        list(read_sentences(written(tmp_path, "bad.conllu", row)))
+
+
+def test_a_path_with_a_nul_is_refused() -> None:
+    with pytest.raises(InputError, match="not a path"):
+        list(read_sentences("a\0b.txt"))
+
+
+CUT = gzip.compress(b"abc " * 99, mtime=0)[:20]
+WRONG_SUM = gzip.compress(b"abc", mtime=0)[:-8] + bytes(8)
+
+
+@pytest.mark.parametrize("packed", [CUT, WRONG_SUM], ids=["cut", "wrong sum"])
+def test_damaged_gzip_is_refused_by_whoever_reads_a_file_whole(tmp_path: Path, packed: bytes) -> None:
+    path = written(tmp_path, "file.gz", packed)
+    for read in (
+        lambda: split_text8(path, tmp_path / "out"),
+        lambda: list(read_pairs(path)),
+        lambda: load_suites([str(path)]),
+        lambda: read_bracketings(path),
+    ):
+        with pytest.raises(InputError, match=r"file\.gz: gzip data is truncated or damaged"):
+            read()
+
+
+def test_gzip_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treelm.corpora.streams._MOST_UNPACKED", 1000)
+    with pytest.raises(InputError, match="more than 512 MiB"):
+        list(read_pairs(written(tmp_path, "bomb.gz", gzip.compress(b"a" * 1001))))
+
+
+def test_parts_of_text8_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: bytes) -> list[bytes]:
+        raise OSError("no space")
+
+    monkeypatch.setattr("treelm.corpora.text8._lines", fail)
+    with pytest.raises(OSError, match="no space"):
+        split_text8(written(tmp_path, "text8", b"a b c d"), tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_lone_quotation_mark_swallows_no_rows(tmp_path: Path) -> None:
+    row = "yes it is\t0\t3\t1.5\n"
+    with pytest.raises(InputError, match=r"t\.tsv:3: .*(goes on|not a table)"):
+        read_surprisals(written(tmp_path, "t.tsv", HEADER + row + '"' + row + row))
+    with pytest.raises(InputError, match=r"t\.tsv:2: a quoted cell that goes on to line 3"):
+        list(read_pairs(written(tmp_path, "t.tsv", 'grammatical\tungrammatical\n"a\tb\nc"\td\n')))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (HEADER + "a\t0\t1\n", r":2: 3 cells under 4 columns"),
+        (HEADER + "a\t0\t1\t2\t3\n", r":2: 5 cells under 4 columns"),
+        ("sentence\t" + HEADER, r":1: two columns of the name 'sentence'"),
+        (HEADER + "a b\t2\t3\t1\na b\t0\t1\t1\n", r":3: a token before the one above"),
+        (HEADER + "a b\t2\t9\t1\n", r":2: characters 2 to 9 of a sentence of 3"),
+        (HEADER + "a b\t-1\t1\t1\n", r":2: characters -1 to 1"),
+        (HEADER + "x" * 200_000 + "\t0\t1\t1\n", r":2: not a table \(field larger"),
+    ],
+)
+def test_a_table_that_would_lose_something_is_refused(tmp_path: Path, table: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_surprisals(written(tmp_path, "t.tsv", table))
+
+
+def test_a_short_row_of_pairs_has_no_group_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r":2: 2 cells under 3 columns"):
+        list(read_pairs(written(tmp_path, "t.tsv", "grammatical\tungrammatical\tgroup\na\tb\n"), group_by=("group",)))
+
+
+def test_json_lines_end_at_line_ends_only(tmp_path: Path) -> None:
+    line = '{"sentence_good": "a\u2028b\x85c", "sentence_bad": "d"}\n'
+    assert [pair.good for pair in read_pairs(written(tmp_path, "p.jsonl", line * 2))] == ["a\u2028b\x85c"] * 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        DEEP,
+        '{"sentence_good": ' + DEEP,
+        '{"sentence_good": ' + LONG_NUMBER + "}",
+        '{"sentence_good": ["a"], "sentence_bad": "b"}',
+        '{"sentence_good": 7, "sentence_bad": "b"}',
+        '{"sentence_good": "\\ud800", "sentence_bad": "b"}',
+    ],
+)
+def test_pairs_that_are_no_pairs_are_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(InputError):
+        list(read_pairs(written(tmp_path, "p.jsonl", line)))
+
+
+def test_evalb_parameters_with_old_line_ends_are_not_one_comment(tmp_path: Path) -> None:
+    text = "## comment\rDELETE_LABEL TOP\rCUTOFF_LEN 7\r"
+    parameters = read_parameters(written(tmp_path, "p.prm", text))
+    assert (parameters.delete_labels, parameters.cutoff_length) == (("TOP",), 7)
+
+
+def test_evalb_parameters_without_end_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"CUTOFF_LEN|value"):
+        read_parameters(written(tmp_path, "p.prm", f"CUTOFF_LEN {LONG_NUMBER}\n"))
+
+
+# Test suites.
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "(" * 1000 + "1 < 2" + ")" * 1000,
+        "-" * 5000 + "1 < 2",
+        "1" + " + 1" * 5000 + " < 2",
+        f"({LONG_NUMBER};%a%) < 2",
+        "(٣;%a%) < (²;%a%)",
+    ],
+)
+def test_formulas_without_end_are_refused(formula: str) -> None:
+    with pytest.raises(InputError):
+        parse_formula(formula)
+
+
+def suite(*changes: tuple[str, str]) -> str:
+    text = seeds.SUITES[0].decode()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": ' + DEEP, "not JSON"),
+        (suite(('"region_number": 2', f'"region_number": {LONG_NUMBER}')), "not JSON"),
+        (suite(('"region_number": 2', '"region_number": Infinity')), "not a test suite"),
+        (suite(('"region_number": 2', '"region_number": 1')), "two regions of one number"),
+        (suite(('"condition_name": "bad"', '"condition_name": "good"')), "two conditions of one name"),
+        (suite(('"metric"', '"name": "x", "metric"')), "'name' stands twice"),
+        (suite(("barks", "\\ud800")), "half a character"),
+    ],
+)
+def test_suites_that_would_lose_something_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_suites([str(written(tmp_path, "s.json", text))])
+
+
+def test_two_suites_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = str(written(tmp_path, "s.json", suite()))
+    with pytest.raises(InputError, match="two suites of the name 'agreement'"):
+        load_suites([path, path])
+
+
+# Recipes and catalogues.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[data]\nx = {DEEP}",
+        f"[training]\nepochs = {LONG_NUMBER}",
+        f'[data]\ncorpus = "gum-open"\n[model]\nsystem = "rnng"\ndropout = {"9" * 400}',
+        f'[data]\ncorpus = "gum-open"\n[model]\nsystem = "rnng"\n[training]\nepochs = {2**70}',
+        '[data]\ntrain = "a\\u0000b"\n[model]\nsystem = "rnng"',
+    ],
+)
+def test_recipes_without_end_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=r"r\.toml"):
+        load_recipe(written(tmp_path, "r.toml", text))
+
+
+def test_an_override_may_hold_any_brackets() -> None:
+    assert parse_override(f"data.train={DEEP}") == ("data", "train", DEEP)
+
+
+@pytest.mark.parametrize("width", ["inf", "nan", "2.5", "true", '"7"', DEEP])
+def test_the_beam_of_a_recipe_is_a_whole_number(tmp_path: Path, width: str) -> None:
+    written(tmp_path, "recipe.toml", f"[evaluation]\nword_beam = {width}\n")
+    with pytest.raises(InputError, match=r"recipe\.toml"):
+        run_beam(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "file", ['{url = "http://[", sha256 = "' + "0" * 64 + '"}', '{path = "~no-such-user-7/x"}', DEEP]
+)
+def test_catalogue_entries_that_cannot_be_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    text = f'[mine]\nlicence = "CC0"\ntrain.text = {file}\n'
+    monkeypatch.setenv("TREELM_CATALOG", str(written(tmp_path, "catalog.toml", text)))
+    with pytest.raises(InputError, match=r"catalog\.toml"):
+        corpus_entry("mine")
+
+
+@pytest.mark.parametrize("last", ["..%2F..%2Fevil", "%2e%2e", "..", "a%5Cb", "%00", ""])
+def test_a_download_stays_in_its_folder(last: str) -> None:
+    name = Download(url=f"https://example.org/a/{last}", sha256="0" * 64).file_name
+    assert (Path("/x/y") / name).parent == Path("/x/y")
+    assert name not in (".", "..", "")
+    assert not set(name) & set("/\\\0")
+
+
+# Runs.
+
+
+def test_a_config_that_was_altered_is_not_taken_for_the_one_that_was_saved(run: Path) -> None:
+    change(run / "config.json", ("config.dropout", 0.5))
+    with pytest.raises(InputError, match=r"config\.json: not the config that model\.safetensors was trained with"):
+        treelm.load(run)
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "value"),
+    [
+        ("som", "size", 2**40),
+        ("som", "size", 2**62),
+        ("som", "num_slots", 10**9),
+        ("rnng", "num_layers", 10**12),
+        ("rnng", "embedding_size", 50_000),
+        ("prpn", "num_blocks", 10**10),
+        ("lstm", "hidden_size", 10**6),
+        ("palm", "max_span", 10**15),
+    ],
+)
+def test_a_config_that_claims_any_size_fills_no_memory(tmp_path: Path, system: str, name: str, value: int) -> None:
+    run = Path(shutil.copytree(RUNS / system, tmp_path / "run"))
+    change(run / "config.json", (f"config.{name}", value))
+    try:
+        lm = treelm.load(run)
+    except InputError:
+        return
+    assert sum(parameter.numel() for parameter in lm.parameters()) < 10_000  # it is no size of a tensor
+
+
+@pytest.mark.parametrize("value", [10**400, 2**64, [10**400], "9" * 5000])
+def test_numbers_beyond_all_bounds_in_a_config_are_refused(tmp_path: Path, value: Any) -> None:
+    run = Path(shutil.copytree(RUNS / "rnng", tmp_path / "run"))
+    change(run / "config.json", ("config.dropout", value))
+    with pytest.raises(InputError):
+        treelm.load(run)
+
+
+def test_labels_that_cannot_be_written_are_refused(run: Path) -> None:
+    change(run / "config.json", ("labels", ["\ud800"]))
+    with pytest.raises(InputError, match="labels"):
+        treelm.load(run)
+
+
+@pytest.mark.parametrize("forms", ["abc", [1, 2], ["\ud800"], {"a": 1}, None])
+def test_a_vocabulary_of_anything_but_strings_is_refused(tmp_path: Path, forms: Any) -> None:
+    for name, field in (("rnng", "forms"), ("rnng-in-order-attention", "characters")):
+        path = Path(shutil.copy(RUNS / name / "vocabulary.json", tmp_path))
+        change(path, (f"vocabulary.{field}", forms))
+        path.write_bytes(seeds.seal_vocabulary(path.read_bytes()))
+        with pytest.raises(InputError, match=r"vocabulary\.json"):
+            load_vocabulary(path)
+
+
+def test_damaged_subwords_are_found_before_sentencepiece_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(shutil.copy(RUNS / "rnng-subword" / "vocabulary.json", tmp_path))
+    change(path, ("vocabulary.model", "AAAA"))
+    monkeypatch.setattr("sentencepiece.SentencePieceProcessor", None)
+    with pytest.raises(InputError, match="changed after it was written"):
+        load_vocabulary(path)
+
+
+@pytest.mark.parametrize("content", [DEEP, '{"format": ' + LONG_NUMBER + "}"])
+def test_a_vocabulary_without_end_is_refused(tmp_path: Path, content: str) -> None:
+    with pytest.raises(InputError, match=r"vocabulary\.json"):
+        load_vocabulary(written(tmp_path, "vocabulary.json", content))
+
+
+def safetensors(header: bytes, body: bytes = b"") -> bytes:
+    return len(header).to_bytes(8, "little") + header + body
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 8,
+        (2**60).to_bytes(8, "little") + b"{}",
+        safetensors(b"{}"),
+        safetensors(b'{"a":{"dtype":"F32","shape":[1152921504606846976],"data_offsets":[0,4]}}', b"1234"),
+        safetensors(b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4611686018427387904]}}', b"1234"),
+        safetensors(b'{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}}', b"1234"),
+        safetensors(b'{"__metadata__":{"treelm":"[]"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b"1234"),
+        safetensors(b'{"__metadata__":{"treelm":"{\\"a\\": 1}"}}'),
+        safetensors(b'{"__metadata__":{"treelm":"' + b"[" * 100_000 + b'"}}'),
+        safetensors(b'{"a":' + b"[" * 100_000),
+    ],
+)
+def test_tensor_files_that_lie_are_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(InputError, match=r"bad\.safetensors"):
+        read_tensors(written(tmp_path, "bad.safetensors", content), remedy="do")
+
+
+class Bomb:
+    """What an attacker puts into a pickle."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.place),)
+
+
+@pytest.mark.parametrize("kind", ["zip", "pickle", "legacy"])
+def test_a_pickle_in_place_of_weights_is_refused_and_not_opened(run: Path, tmp_path: Path, kind: str) -> None:
+    import pickle
+
+    if kind == "pickle":
+        (run / "model.safetensors").write_bytes(pickle.dumps(Bomb(tmp_path / "harm")))
+    else:
+        torch.save(
+            {"a": Bomb(tmp_path / "harm")}, run / "model.safetensors", _use_new_zipfile_serialization=kind == "zip"
+        )
+    with pytest.raises(InputError, match="a pickle, which treelm does not open") as raised:
+        treelm.load(run)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize(
+    "descr", ["{'descr': '<i4', 'fortran_order': False, 'shape': (1152921504606846976,)}", "{'a'\n(", "((((", "'|O'"]
+)
+def test_arrays_with_headers_that_lie_are_refused(tmp_path: Path, descr: str) -> None:
+    head = descr.ljust(118).encode()[:118]
+    path = written(tmp_path, "a.npy", b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
+    with pytest.raises(ValueError, match=r".") as raised:
+        map_array(path)
+    assert type(raised.value) is ValueError
+
+
+def test_an_array_of_objects_is_not_opened(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([Bomb(tmp_path / "harm")]), allow_pickle=True)
+    with pytest.raises(ValueError, match="pickle"):
+        map_array(tmp_path / "a.npy")
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize("change_of", [("tensors", ["../../weights"]), ("tensors", 7), ("format_version", 99)])
+def test_a_state_that_vouches_for_itself_but_is_no_state_is_refused(tmp_path: Path, change_of: tuple[str, Any]) -> None:
+    step = tmp_path / "step-00000020.0"
+    shutil.copytree(RUNS / "lstm" / "checkpoints" / step.name, step)
+    change(step / "state.json", change_of)
+    (step / "state.json").write_bytes(seeds.seal_state((step / "state.json").read_bytes()))
+    with pytest.raises(InputError, match="none of 1 checkpoints is usable"):
+        Checkpoints(tmp_path, keep=1).newest()
+
+
+def test_a_checkpoint_that_is_damaged_twice_is_put_aside_twice(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for _ in range(2):
+        checkpoints.save(1, Checkpoint(tensors={}, values={}))
+        (tmp_path / "step-00000001.0" / "state.json").write_text("{}")
+        with pytest.raises(InputError, match="none of 1"):
+            checkpoints.newest()
+    assert len(list(tmp_path.glob("damaged-*"))) == 2
+
+
+@pytest.mark.parametrize("line", ["[1]", "{", DEEP, LONG_NUMBER, '{"a": NaN} x'])
+def test_a_log_with_a_bad_line_names_it(tmp_path: Path, line: str) -> None:
+    with pytest.raises(InputError, match=r"metrics\.jsonl:2: not a JSON object"):
+        read_metrics(written(tmp_path, "metrics.jsonl", f'{{"step": 1}}\n{line}\n'))
+
+
+# Names of new files.
+
+
+def test_writers_follow_no_link_that_lies_in_wait(tmp_path: Path) -> None:
+    """The old names of new files held the process id alone, so that anybody could foresee them."""
+    victim = written(tmp_path, "victim", "mine")
+    for suffix in ("tmp", "partial"):
+        (tmp_path / f".out.{os.getpid()}.{suffix}").symlink_to(victim)
+    write_atomically(tmp_path / "out", b"new")
+    assert (victim.read_bytes(), (tmp_path / "out").read_bytes()) == (b"mine", b"new")
+
+
+def test_two_savers_at_once_leave_one_whole_model_and_nothing_else(tmp_path: Path) -> None:
+    lm = load_model(RUNS / "som")
+    problems: list[BaseException] = []
+
+    def save() -> None:
+        try:
+            for _ in range(10):
+                save_model(lm, tmp_path / "run")
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=save) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "vocabulary.json",
+    ]
+    treelm.load(tmp_path / "run")
+
+
+def test_files_have_the_permissions_that_the_user_asks_for(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "out", b"")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
