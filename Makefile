@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test lint unit install clean
+.PHONY: demo test lint unit install clean pretrained
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -24,6 +24,10 @@ lint: install
 
 unit: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The models that come with the package: about an hour of one core; goes on where it was stopped
+pretrained: install
+	$(BIN)/python benchmarks/pretrain.py --processes 2
 
 install: $(INSTALLED)
 

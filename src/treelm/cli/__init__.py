@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 VERBS = {
     "demo": "train a small RNNG on the packaged treebank and show what it can do",
     "data": "list, show, count and prepare corpora",
+    "models": "list the trained models that come with the package, or show the card of one",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
     "parse": "the best tree of every sentence of a file",
@@ -39,12 +40,21 @@ def usage() -> str:
         f"verbs:\n{verbs}\n\n"
         "examples:\n"
         "  treelm demo --out runs/demo\n"
-        "  echo 'The dog barks .' | treelm surprisal runs/demo -\n\n"
+        "  echo 'The dog barks .' | treelm surprisal runs/demo -\n"
+        f"{_shipped_example()}\n"
         "treelm VERB --help explains a verb.\n"
         "exit codes: 0 done; 1 an audit failed; 2 bad input (one line says what, where, and what to do); 3 done, but\n"
         "  --on-error skip left sentences out; 70 training stopped at a number that is not finite; 75 stopped by a\n"
         "  signal after saving (resume with treelm train --resume RUN)\n"
     )
+
+
+def _shipped_example() -> str:
+    """A line that shows that names of shipped models stand for run folders."""
+    from treelm.models.shipped import shipped_names
+
+    names = shipped_names()
+    return f"  echo 'The dog barks .' | treelm surprisal {names[0]} -     (a model of the package)\n" if names else ""
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from treelm.models import system_class
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
 from treelm.models.estimated import EstimatedLM
+from treelm.models.shipped import find_run
 from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
@@ -57,6 +58,9 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
     if not resume and (run / FILE_NAME).exists():
         remedy = "resume it, or give another run folder"
         raise InputError("this folder already holds a run", where=str(run), remedy=remedy)
+    if resume and not (run / FILE_NAME).exists():
+        remedy = "give the folder of a run; a model of the package can be finetuned: start_from in [training]"
+        raise InputError("no run to resume", where=str(run), remedy=remedy)
     kept = run / VOCABULARY
     setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
     config = setup.recipe.training
@@ -77,11 +81,11 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
 
 
 def load_run_recipe(run_directory: Path | str, overrides: tuple[str, ...] = ()) -> Recipe:
-    """The recipe of a run, for resuming it.
+    """The recipe of a run (a folder, or a model that ships with the package), for judging or resuming it.
 
     Raises ``InputError`` when the folder holds no run, and for an override of what its data or vocabulary were made by.
     """
-    path = Path(run_directory) / FILE_NAME
+    path = find_run(run_directory) / FILE_NAME
     if not path.exists():
         raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
     recipe = load_recipe(path, overrides)
@@ -112,7 +116,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
     if start_from is not None:
-        load_weights(model, Path(start_from) / WEIGHTS, remedy=f"give [model] the sizes of {start_from}")
+        load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give [model] the sizes of {start_from}")
     config = recipe.training
     encoded = EncodedCorpus(train_data, vocabulary, labels)
     batches = _train_batches(encoded, model, config)
