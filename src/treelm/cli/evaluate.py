@@ -59,6 +59,8 @@ class Arguments:
     """Latest states that the cache holds."""
     protocol: tuple[Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ()
     """Protocols of unlabelled F1; without it, those that are usual for the system."""
+    processes: int = 1
+    """Processes that share the sentences; change no figure. A stream is read by one."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out, report them at the end, exit with code 3."""
     summary: str = ""
@@ -117,6 +119,7 @@ def _evaluate_run(options: Arguments) -> int:
         files=options.data,
         skipped=skipped if options.on_error == "skip" else None,
         protocols=[find_protocol(name) for name in options.protocol] or None,
+        processes=options.processes,
     )
     if options.trees:
         _write_trees(Path(options.trees), judgements)

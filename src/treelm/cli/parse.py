@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -49,6 +49,8 @@ class Arguments(BeamOptions, InputOptions):
     over spans beside the tree, else the tree."""
     batch_size: int = 16
     """Sentences computed together; changes no tree."""
+    processes: int = 1
+    """Processes that share the work; changes no tree."""
 
 
 def main(arguments: list[str]) -> int:
@@ -59,17 +61,20 @@ def main(arguments: list[str]) -> int:
 def write_trees(arguments: Arguments) -> int:
     """Parse the file and write its trees."""
     from treelm.inference.batching import in_batches
+    from treelm.inference.processes import computing
+    from treelm.inference.processes import parse as parse_sentences
 
     if arguments.figure and not arguments.figure.endswith(".svg"):
         raise InputError(f"cannot draw into {arguments.figure}", remedy="end its name in .svg")
-    lm, _ = load_with_beam(arguments.run, arguments)
+    lm, beam = load_with_beam(arguments.run, arguments)
     skipped: list[InputError] = []
     sentences = read_input(arguments.file, arguments, skipped, empty_lines=True)
     collect = skipped if arguments.on_error == "skip" else None
     draw = _writer(arguments.show)
-    with open_output(arguments.output) as out:
+    how = {"run": arguments.run, "beam": beam, "processes": arguments.processes}
+    with open_output(arguments.output) as out, computing(parse_sentences, lm, **how) as compute:
         figure = arguments.figure
-        for _, tree in in_batches(sentences, _parser(lm), batch_size=arguments.batch_size, skipped=collect):
+        for _, tree in in_batches(sentences, compute, batch_size=arguments.batch_size, skipped=collect):
             print("" if tree is None else draw(tree), file=out)
             if figure and tree is not None:
                 _draw(figure, lm, tree)
@@ -93,13 +98,3 @@ def _writer(show: str) -> Callable[[Tree], str]:
     from treelm.figures.terminal import draw_tree
 
     return lambda tree: draw_tree(tree, None) + "\n"
-
-
-def _parser(lm: SyntacticLM) -> Callable[[Sequence[Sequence[str]]], list[Tree | None]]:
-    """Parse a batch in which some sentences may have no words."""
-
-    def trees(sentences: Sequence[Sequence[str]]) -> list[Tree | None]:
-        parsed = iter(lm.parse([words for words in sentences if words]))
-        return [next(parsed) if words else None for words in sentences]
-
-    return trees

@@ -19,6 +19,7 @@ from treelm.evaluation.span_protocols import BINARISED, NO_PUNCTUATION, PLAIN, W
 from treelm.evaluation.streams import judge_stream
 from treelm.inference.batching import in_batches
 from treelm.inference.loading import load
+from treelm.inference.processes import Compute, analyse, computing
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.training.recipe import Recipe
 
@@ -51,16 +52,18 @@ def judge(
     notes: Sequence[str] = (),
     protocols: Sequence[SpanProtocol] | None = None,
     on_sentence: Callable[[], None] = lambda: None,
+    compute: Compute[Analysis] | None = None,
 ) -> Judgement:
     """Perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
     ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
-    each one, for progress. ``protocols`` are those of ``usual_protocols`` if not given. Raises ``InputError`` when some
-    sentences have trees and others have none, and when nothing is left to judge.
+    each one, for progress. ``protocols`` are those of ``usual_protocols`` if not given. ``compute`` (see
+    ``computing``) analyses in other processes instead of ``lm``. Raises ``InputError`` when some sentences have trees
+    and others have none, and when nothing is left to judge.
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
-    for sentence, analysis in in_batches(sentences, lm.analyse, batch_size=batch_size, skipped=skipped):
+    for sentence, analysis in in_batches(sentences, compute or lm.analyse, batch_size=batch_size, skipped=skipped):
         if analysis is not None:
             kept.append((sentence, analysis))
         on_sentence()
@@ -129,11 +132,30 @@ def evaluate_run(
     skipped: list[InputError] | None = None,
     protocols: Sequence[SpanProtocol] | None = None,
     on_sentence: Callable[[], None] = lambda: None,
+    processes: int = 1,
 ) -> list[Judgement]:
-    """Judge a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead."""
+    """Judge a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
+
+    Several ``processes`` share the sentences; a stream, and figures that only one system has, are computed here.
+    """
     config = recipe.evaluation
     lm = load(run)
-    lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
+    beam = {"action_beam": config.action_beam, "word_beam": config.word_beam, "fast_track": config.fast_track}
+    lm.set_beam(**beam)
+    with computing(analyse, lm, run=str(run), beam=beam, processes=processes) as compute:
+        return _judge_inputs(lm, recipe, files, skipped, protocols, on_sentence, compute)
+
+
+def _judge_inputs(
+    lm: SyntacticLM,
+    recipe: Recipe,
+    files: Sequence[str],
+    skipped: list[InputError] | None,
+    protocols: Sequence[SpanProtocol] | None,
+    on_sentence: Callable[[], None],
+    compute: Compute[Analysis],
+) -> list[Judgement]:
+    config = recipe.evaluation
     notes = (_gum_note(recipe.data),) if recipe.data.corpus == "gum-open" and not files and lm.parses else ()
     judgements = []
     for name, sentences in _inputs(recipe.data, files or config.splits, bool(files), skipped):
@@ -149,6 +171,7 @@ def evaluate_run(
             notes=notes,
             protocols=protocols,
             on_sentence=on_sentence,
+            compute=compute,
         )
         if config.stream == "beside":
             stream = judge_stream(lm, recipe, name, is_file=bool(files))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.inference.processes import Compute, Elsewhere, compute_each
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,7 +25,7 @@ def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
 
 def in_batches(
     sentences: Iterable[Sentence],
-    compute: Callable[[Sequence[Sequence[str]]], Sequence[Result]],
+    compute: Compute[Result],
     *,
     batch_size: int,
     window: int = 16,
@@ -30,19 +33,23 @@ def in_batches(
 ) -> Iterator[tuple[Sentence, Result | None]]:
     """Pair every sentence with its result, in input order.
 
-    Up to ``window`` batches are read ahead and sorted by length, so that batch-mates are alike; the first results come
-    after one batch, and then the number of batches read ahead doubles. An ``InputError`` about a
-    batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected and paired with None,
-    without it the error is raised, naming the sentence.
+    Up to ``window`` batches are read ahead (more, if more processes compute) and sorted by length, so that batch-mates
+    are alike; the first results come after one batch, and then the number of batches read ahead doubles. An
+    ``InputError`` about a batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected
+    and paired with None, without it the error is raised, naming the sentence.
     """
     if batch_size < 1:
         raise InputError(f"batch_size = {batch_size}", remedy="give 1 or more")
+    waiting: deque[_Group[Result]] = deque()
+    num_ahead = 0  # groups that are computed elsewhere while the one before is waited for
+    if isinstance(compute, Elsewhere):
+        window, num_ahead = max(window, 2 * compute.num_processes), 1
     for group in _growing_groups(sentences, batch_size, window):
-        order = sorted(range(len(group)), key=lambda i: len(group[i].words))
-        results: dict[int, Result | None] = {}
-        for indices in batched(order, batch_size):
-            results.update(zip(indices, _compute([group[i] for i in indices], compute, skipped), strict=True))
-        yield from ((sentence, results[i]) for i, sentence in enumerate(group))
+        waiting.append(_begin(group, compute, batch_size))
+        if len(waiting) > num_ahead:
+            yield from _finish(waiting.popleft(), skipped)
+    for begun in waiting:
+        yield from _finish(begun, skipped)
 
 
 def _growing_groups(sentences: Iterable[Sentence], batch_size: int, window: int) -> Iterator[tuple[Sentence, ...]]:
@@ -52,18 +59,38 @@ def _growing_groups(sentences: Iterable[Sentence], batch_size: int, window: int)
         num_batches = min(2 * num_batches, window)
 
 
-def _compute(
-    sentences: Sequence[Sentence],
-    compute: Callable[[Sequence[Sequence[str]]], Sequence[Result]],
-    skipped: list[InputError] | None,
-) -> Sequence[Result | None]:
-    try:
-        return compute([sentence.words for sentence in sentences])
-    except InputError as error:
-        if len(sentences) > 1:
-            return [result for one in sentences for result in _compute([one], compute, skipped)]
-        located = InputError(error.found, where=error.where or sentences[0].where, remedy=error.remedy)
-        if skipped is None:
-            raise located from error
-        skipped.append(located)
-        return [None]
+class _Group(NamedTuple, Generic[Result]):
+    """Sentences, the batches that they were cut into, and a function a batch that gives its results."""
+
+    sentences: tuple[Sentence, ...]
+    batches: list[tuple[int, ...]]
+    results: list[Callable[[], list[Result | InputError]]]
+
+
+def _begin(group: tuple[Sentence, ...], compute: Compute[Result], batch_size: int) -> _Group[Result]:
+    order = sorted(range(len(group)), key=lambda i: len(group[i].words))
+    batches = list(batched(order, batch_size))
+    results: list[Callable[[], list[Result | InputError]]] = []
+    for indices in batches:
+        words = [group[i].words for i in indices]
+        if isinstance(compute, Elsewhere):
+            results.append(compute.submit(words).result)
+        else:
+            results.append(partial(compute_each, compute, words))
+    return _Group(group, batches, results)
+
+
+def _finish(group: _Group[Result], skipped: list[InputError] | None) -> Iterator[tuple[Sentence, Result | None]]:
+    found: dict[int, Result | None] = {}
+    for indices, results in zip(group.batches, group.results, strict=True):
+        for i, result in zip(indices, results(), strict=True):
+            found[i] = _accept(result, group.sentences[i], skipped) if isinstance(result, InputError) else result
+    yield from ((sentence, found[i]) for i, sentence in enumerate(group.sentences))
+
+
+def _accept(error: InputError, sentence: Sentence, skipped: list[InputError] | None) -> None:
+    """Collect an error, or raise it, with the place of its sentence."""
+    located = InputError(error.found, where=error.where or sentence.where, remedy=error.remedy)
+    if skipped is None:
+        raise located from error
+    skipped.append(located)

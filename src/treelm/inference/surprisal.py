@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
+from treelm.inference.processes import Compute
 from treelm.models.base import SyntacticLM
+from treelm.models.scores import SentenceScore
 from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
 
 COLUMNS = (
@@ -44,9 +46,13 @@ def score_sentences(
     *,
     batch_size: int = 16,
     skipped: list[InputError] | None = None,
+    compute: Compute[SentenceScore] | None = None,
 ) -> Iterator[ScoredSentence]:
-    """Score a stream of sentences, in input order; ``skipped`` collects those that cannot be (see in_batches)."""
-    for sentence, score in in_batches(sentences, lm.score, batch_size=batch_size, skipped=skipped):
+    """Score a stream of sentences, in input order; ``skipped`` collects those that cannot be (see in_batches).
+
+    ``compute`` (see ``computing``) scores in other processes instead of ``lm``.
+    """
+    for sentence, score in in_batches(sentences, compute or lm.score, batch_size=batch_size, skipped=skipped):
         if score is not None:
             surprisal = sentence_surprisal(sentence.words, score, lm.vocabulary)
             yield ScoredSentence(sentence=sentence, surprisal=surprisal, offsets=word_offsets(sentence))

@@ -1,0 +1,120 @@
+"""Other processes that answer tasks, one at a time each.
+
+They are fresh interpreters that import this package alone. The standard library's process pools would import the user's
+main script in each of them, which fails for scripts without an ``if __name__ == "__main__"`` and in notebooks, or fork,
+which copies the locks of whatever threads are running.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import treelm
+from treelm.errors import InputError
+
+
+class Processes:
+    """Some processes, and who of them is free."""
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        command: str,
+        what: str,
+        remedy: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start them with a Python ``command`` that calls ``answer_tasks``.
+
+        ``what`` and ``remedy`` say what a process is, and what to do, when one has died.
+        """
+        self._what, self._remedy = what, remedy
+        self._processes = [_start(command, environment or {}) for _ in range(number)]
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        for process in self._processes:
+            self._idle.put(process)
+        # A thread waits for each process, so that pipes are always read while others are written.
+        self._threads = ThreadPoolExecutor(max(number, 1))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._processes)
+
+    def submit(self, task: Any) -> Future[Any]:
+        """The answer to a task, once a process is free.
+
+        It raises the ``InputError`` that the task met, and ``InputError`` if the process has died.
+        """
+        return self._threads.submit(self._ask, task)
+
+    def _ask(self, task: Any) -> Any:
+        process = self._idle.get()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            pickle.dump(task, process.stdin)
+            process.stdin.flush()
+            answer = pickle.load(process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            raise InputError(f"{self._what} was killed", remedy=self._remedy) from error
+        finally:
+            self._idle.put(process)
+        if isinstance(answer, InputError):
+            raise answer
+        if isinstance(answer, _Traceback):
+            raise RuntimeError(f"in {self._what}:\n{answer}")
+        return answer
+
+    def end(self) -> None:
+        """End them all, whatever they are doing; tasks that nobody has begun are given up."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for process in self._processes:
+            process.kill()
+        self._threads.shutdown()
+        for process in self._processes:
+            process.communicate()  # waits for the end and closes the pipes
+
+
+class _Traceback(str):
+    """What a bug left."""
+
+
+def _start(command: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    paths = [str(Path(treelm.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
+        start_new_session=True,  # an interrupt from the keyboard is for the process that the user sees
+    )
+
+
+def answer_tasks(answer: Callable[[Any], Any]) -> None:
+    """What a process does: reads tasks from standard input until it ends, writes answers to standard output."""
+    tasks, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing else may get between the answers
+    while True:
+        try:
+            task = pickle.load(tasks)
+        except EOFError:
+            return
+        found: Any
+        try:
+            found = answer(task)
+        except InputError as error:
+            found = error
+        except Exception:
+            found = _Traceback(traceback.format_exc())
+        pickle.dump(found, answers)
+        answers.flush()

@@ -1,0 +1,139 @@
+"""One model in several processes: batches go out, results come back in order.
+
+Every process loads the run for itself. Results do not depend on batch-mates, so they are the same as in one process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from treelm.corpora.processes import Processes, answer_tasks
+from treelm.errors import InputError
+from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.scores import SentenceScore
+from treelm.trees.tree import Tree
+
+Result = TypeVar("Result")
+Words = Sequence[Sequence[str]]
+Job = Callable[[SyntacticLM, Words], Sequence[Result]]
+"""What is to be done with sentences: a function of a module, so that another process finds it."""
+
+_COMMAND = "from treelm.inference.processes import serve; serve()"
+
+
+def score(lm: SyntacticLM, sentences: Words) -> list[SentenceScore]:
+    """The scores of sentences (a ``Job``)."""
+    return lm.score(sentences)
+
+
+def analyse(lm: SyntacticLM, sentences: Words) -> list[Analysis]:
+    """Scores and trees of sentences (a ``Job``)."""
+    return lm.analyse(sentences)
+
+
+def parse(lm: SyntacticLM, sentences: Words) -> list[Tree | None]:
+    """The trees of sentences, None for one without words (a ``Job``)."""
+    parsed = iter(lm.parse([words for words in sentences if words]))
+    return [next(parsed) if words else None for words in sentences]
+
+
+def compute_each(compute: Callable[[Words], Sequence[Result]], sentences: Words) -> list[Result | InputError]:
+    """The result of every sentence, or the ``InputError`` that it causes alone."""
+    try:
+        return list(compute(sentences))
+    except InputError as error:
+        if len(sentences) == 1:
+            return [error]
+        return [result for one in sentences for result in compute_each(compute, [one])]
+
+
+class Task(NamedTuple):
+    """A job for some sentences, with what is needed to load the model."""
+
+    run: str
+    beam: Mapping[str, int]
+    job: Job[Any]
+    sentences: Words
+
+
+@dataclass(frozen=True)
+class Elsewhere(Generic[Result]):
+    """A computation that is done in other processes."""
+
+    processes: Processes
+    run: str
+    beam: Mapping[str, int]
+    job: Job[Result]
+
+    @property
+    def num_processes(self) -> int:
+        """How many compute at once."""
+        return len(self.processes)
+
+    def submit(self, sentences: Words) -> Future[list[Result | InputError]]:
+        """What ``compute_each`` will give."""
+        return self.processes.submit(Task(self.run, self.beam, self.job, sentences))
+
+
+Compute = Callable[[Words], Sequence[Result]] | Elsewhere[Result]
+"""How results come from sentences: here, or in other processes."""
+
+
+@contextmanager
+def computing(
+    job: Job[Result], lm: SyntacticLM, *, run: str, beam: Mapping[str, int] | None = None, processes: int = 1
+) -> Iterator[Compute[Result]]:
+    """How to do a job with a run's model: by ``lm`` itself, or in that many processes until the block ends.
+
+    ``beam`` holds the arguments of ``set_beam``, without it as in the run's recipe. Raises ``InputError`` for fewer
+    than one process. Processes share the processor's cores, unless ``OMP_NUM_THREADS`` says how many each takes.
+    """
+    if processes < 1:
+        raise InputError(f"processes = {processes}", remedy="give 1 or more")
+    if processes == 1:
+        yield partial(job, lm)
+        return
+    threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
+    started = Processes(
+        processes,
+        command=_COMMAND,
+        what="a process that computes",
+        remedy="free memory, or give a lower --processes",
+        environment={} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": threads},
+    )
+    try:
+        yield Elsewhere(started, run, beam or {}, job)
+    finally:
+        started.end()
+
+
+class _Server:
+    """Keeps the model from task to task."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._lm: SyntacticLM | None = None
+
+    def answer(self, task: Task) -> list[Any]:
+        return compute_each(partial(task.job, self._model(task)), task.sentences)
+
+    def _model(self, task: Task) -> SyntacticLM:
+        from treelm.inference.loading import load
+
+        key = (task.run, tuple(task.beam.items()))
+        if self._lm is None or self._key != key:
+            self._key, self._lm = key, load(task.run)
+            if task.beam:
+                self._lm.set_beam(**task.beam)
+        return self._lm
+
+
+def serve() -> None:
+    """What a process does: answers tasks from standard input until it ends."""
+    answer_tasks(_Server().answer)

@@ -1,0 +1,64 @@
+"""Several processes give the bytes of one; one that dies is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+
+WORDS = ["the", "dog", "cat", "sees", "barks", "a", "."]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    lines = [" ".join(WORDS[(i * 3 + j) % 7] for j in range(1 + i % 5)) for i in range(40)]
+    lines[7] = ""
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_trees_do_not_depend_on_the_number_of_processes(project: Path, treelm: Treelm, text: Path) -> None:
+    one, two = (
+        treelm("parse", project / "run", text, "--batch-size", "3", "--processes", number) for number in ("1", "2")
+    )
+    assert (two.code, two.err) == (0, "")
+    assert two.out == one.out
+    assert len(one.out.splitlines()) == 40
+
+
+def test_figures_do_not_depend_on_the_number_of_processes(project: Path, treelm: Treelm) -> None:
+    one, two = (treelm("evaluate", project / "run", "--json", "--processes", number) for number in ("1", "2"))
+    assert (one.code, two.code) == (0, 0)
+    assert two.out == one.out
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_bad_sentence_is_named_as_in_one_process(
+    project: Path, treelm: Treelm, tmp_path: Path, on_error: str
+) -> None:
+    bad = tmp_path / "bad.ptb"
+    bad.write_text("(S (X the) (X dog))\n(S (X a\n\n(S (X a))\n", encoding="utf-8")
+    one, two = (
+        treelm("parse", project / "run", bad, "--on-error", on_error, "--processes", number) for number in ("1", "2")
+    )
+    assert two == one
+    assert one.code == {"raise": 2, "skip": 3}[on_error]
+
+
+def test_a_process_that_dies_is_one_line(
+    project: Path, treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.inference.processes._COMMAND", "raise SystemExit(9)")
+    outcome = treelm("parse", project / "run", text, "--processes", "2")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "treelm parse: a process that computes was killed; free memory, or give a lower --processes\n"
+    )
+
+
+def test_no_process_at_all_is_refused(project: Path, treelm: Treelm, text: Path) -> None:
+    outcome = treelm("parse", project / "run", text, "--processes", "0")
+    assert (outcome.code, outcome.err) == (2, "treelm parse: processes = 0; give 1 or more\n")
