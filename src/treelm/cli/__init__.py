@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 VERBS = {
     "demo": "train a small RNNG on the packaged treebank and show what it can do",
-    "data": "list, show, count and prepare corpora",
+    "data": "list, show, count and prepare corpora; parse raw text (data annotate)",
     "models": "list the trained models that come with the package, or show the card of one",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
