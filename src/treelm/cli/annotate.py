@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,7 @@ from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, BeamOptions, InputFile, writ
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.inference.annotation import Progress
+    from treelm.inference.annotation_journal import Progress
 
 SECONDS_BETWEEN_NOTES = 30.0
 
@@ -21,8 +22,8 @@ SECONDS_BETWEEN_NOTES = 30.0
 class Arguments(BeamOptions):
     """Silver trees for raw text: parse it, one tree a line in input order, to train on.
 
-    Text is one sentence a line. Work in progress stands in OUT.annotating; after any interruption the same command goes on
-    from there, and the result is the same. Memory does not grow with the text. OUT.json says how the trees were made.
+    Text is one sentence a line. Work in progress stands in OUT.annotating; after any interruption the same command goes
+    on from there, and the result is the same. Memory does not grow with the text. OUT.json says how trees were made.
 
     Example: treelm data annotate news.txt.gz --parser runs/demo --out news.ptb.gz --processes 8
     Example: treelm data annotate news.txt --tokenise --parser benepar --out news.ptb --on-error skip
@@ -39,8 +40,9 @@ class Arguments(BeamOptions):
     tokenise: bool = False
     """Cut text into words as treebanks do; else at blanks."""
     on_error: Literal["raise", "skip", "blank", "flat"] = "raise"
-    """What to do with a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty line in
-    its place. flat: a tree (UNPARSED word word ...) in its place. All but raise report all at the end, exit with code 3."""
+    """What to do with a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
+    line in its place. flat: a tree (UNPARSED word word ...) in its place. All but raise report every one at the end,
+    and exit with code 3."""
     max_words: int | None = None
     """Longer sentences count as ones that cannot be parsed."""
     processes: int = 1
@@ -68,6 +70,7 @@ def main(arguments: list[str]) -> int:
         max_words=options.max_words,
         on_error=options.on_error,
     )
+    metadata = partial(describe, settings, source=options.file, version=__version__)
     progress = annotate(
         options.file,
         Path(options.out),
@@ -76,8 +79,8 @@ def main(arguments: list[str]) -> int:
         batch_size=options.batch_size,
         on_progress=_Notes(),
         on_error=lambda message: note(f"not parsed: {message}"),
+        on_done=lambda progress: write_metadata(options.out, metadata(progress)),
     )
-    write_metadata(options.out, dict(describe(settings, progress, source=options.file, version=__version__)))
     note(f"{progress.num_sentences:,} trees in {options.out}, {progress.num_errors:,} sentences not parsed")
     return EXIT_SKIPPED if progress.num_errors else EXIT_OK
 

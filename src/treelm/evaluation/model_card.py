@@ -25,9 +25,10 @@ CC BY-SA 4.0, as the treebank that it was trained on; authors and licences of th
 """
 LIMITS = """\
 A small model of a small corpus, for trying things out, teaching, tests and examples. It is not for figures in a paper
-about its system, not for parsing that anything depends on, and not for text unlike its training data: its vocabulary has
-{num_symbols:,} symbols, and all other words are known only by their looks (capitals, digits, endings). Compare systems
-with models trained for the purpose. Its probabilities repeat what its texts say, also where that is biased or wrong.
+about its system, not for parsing that anything depends on, and not for text unlike its training data: its vocabulary
+has {num_symbols:,} symbols, and all other words are known only by their looks (capitals, digits, endings). Compare
+systems with models trained for the purpose. Its probabilities repeat what its texts say, also where that is biased or
+wrong.
 """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -100,12 +100,14 @@ def annotate(
     batch_size: int = 16,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_error: Callable[[str], None] = lambda message: None,
+    on_done: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Parse a file (``-``: standard input) into ``target``, one tree a line in input order; ``.gz`` is packed.
 
     Work in progress stands in ``TARGET.annotating``; the same call goes on from there after any interruption, with any
-    number of processes, and the result is the same bytes. Memory does not grow with the input. ``on_error`` is told
-    every sentence that was not parsed, with its place, at the end. Raises ``InputError`` for a target that exists, for
+    number of processes, and the result is the same bytes. Memory does not grow with the input. When all is done,
+    ``on_error`` is told every sentence that was not parsed, with its place, and ``on_done`` is called before the target
+    is there. Raises ``InputError`` for a target that exists, for
     other settings or another input than it was begun with, and as ``settings.on_error`` says.
     """
     folder = target.with_name(f"{target.name}.annotating")
@@ -113,10 +115,15 @@ def annotate(
     busy = {"found": "another process is annotating here", "remedy": "wait for it or end it, or give another --out"}
     with hold_folder(folder, **busy):
         journal = Journal(folder, settings.to_json(), packed=target.name.endswith(".gz"))
-        if not target.exists():  # else it was killed while finishing
-            _work(source, journal, settings, processes, batch_size, on_progress)
+        try:
+            if not target.exists():  # else it was killed while finishing
+                _work(source, journal, settings, processes, batch_size, on_progress)
+        except BaseException:
+            journal.leave()
+            raise
         for message in journal.errors():
             on_error(message)
+        on_done(journal.progress)
         journal.finish(target)
     return journal.progress
 
@@ -139,6 +146,7 @@ def _work(
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Everything from where the journal is to the end of the input."""
+    journal.go_on()
     with _parsing(processes) as submit, open_bytes(source) as stream:
         blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=str(journal.folder))
         for block, answers in _in_order(blocks, submit, settings.parser, batch_size, 1 + _QUEUED_BLOCKS * processes):
@@ -292,7 +300,7 @@ def serve() -> None:
     answer_tasks(parse_task)
 
 
-def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> Mapping[str, Any]:
+def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> dict[str, Any]:
     """What a reader of the trees should know about how they were made, as JSON values."""
     counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
     return {"treelm_version": version, "input": source, **settings.to_json(), **counts}

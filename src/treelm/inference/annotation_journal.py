@@ -42,20 +42,19 @@ class Journal:
     """The working folder, for one process at a time."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, packed: bool) -> None:
-        """Begin, or go on: ``progress`` says from where.
+        """Look how far it is: ``progress``.
 
         Raises ``InputError`` when the work was begun with other settings.
         """
         self.folder, self.trees = folder, folder / "trees"
         self._lines = folder / "journal.jsonl"
         self._packed = packed
-        self._check(dict(settings))
         self.progress = self._last()
-        self._cut_off()
+        self._check(dict(settings))
 
     def _check(self, settings: dict[str, Any]) -> None:
         path = self.folder / "settings.json"
-        if not path.exists():
+        if not self.progress.num_read:
             write_atomically(path, encode_json(settings))
             return
         kept = read_json(path, remedy=f"remove {self.folder} and begin again")
@@ -77,7 +76,8 @@ class Journal:
             os.truncate(self._lines, end)
         return progress
 
-    def _cut_off(self) -> None:
+    def go_on(self) -> None:
+        """Cut off what is behind the journal's last line. Raises ``InputError`` when trees before it are gone."""
         self.trees.touch()
         if self.trees.stat().st_size < self.progress.num_bytes:
             found = "the trees so far are shorter than the journal says"
@@ -100,6 +100,11 @@ class Journal:
             with self._lines.open("rb") as stream:
                 for line in stream:
                     yield from json.loads(line)["errors"]
+
+    def leave(self) -> None:
+        """Stop here: what was done stays, a folder in which nothing was done goes."""
+        if not self.progress.num_read:
+            shutil.rmtree(self.folder)
 
     def finish(self, target: Path) -> None:
         """Put the trees under their name and remove the folder. Killed in between, it is done by the next call."""

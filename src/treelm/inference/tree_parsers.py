@@ -110,7 +110,7 @@ def _import(name: str) -> Any:
         raise InputError(f"the parser {name} is not installed ({error})", remedy=remedy) from None
 
 
-class _as_input_error:  # noqa: N801 (reads as a word)
+class _as_input_error:
     """What a foreign parser stumbles over is about its input: the sentence is to be reported, not the program ended."""
 
     def __init__(self, parser: str) -> None:
