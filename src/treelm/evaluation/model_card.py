@@ -14,7 +14,8 @@ from treelm.training.recipe import Recipe
 DATA = """\
 The training split of `gum-open`, which comes with the package: English news, interviews, biographies, travel guides,
 academic texts, speeches and court transcripts from the Georgetown University Multilayer corpus (Zeldes 2017),
-{num_words:,} words. The dev split chose the epoch; the test split was only evaluated on. {trees}
+{num_words:,} words. The dev split chose the epoch; the test split was only evaluated on.
+{trees}
 """
 CONSTITUENCY = "Constituency trees of gum-open are the output of a parser run on gold tags, not hand-made."
 DEPENDENCIES = "The trees are constituents made from gum-open's gold dependency trees."
@@ -115,5 +116,5 @@ def _table(results: Sequence[EvaluationResult]) -> str:
 
 def _notes(results: Sequence[EvaluationResult]) -> str:
     notes = dict.fromkeys(note for result in results for note in result.all_notes())
-    own = "Figures are of the weights as shipped, by the `[evaluation]` of the recipe; `treelm evaluate` repeats them."
+    own = "Figures are of the weights as shipped, by the `[evaluation]` of the recipe; `treelm evaluate` gives them again."
     return "".join(f"* {note}\n" for note in (own, *notes))

@@ -13,6 +13,7 @@ import torch
 from treelm.errors import InputError
 from treelm.evaluation.model_card import Training, model_card
 from treelm.evaluation.runs import evaluate_run
+from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import SyntacticLM
 from treelm.models.estimated import EstimatedLM
 from treelm.models.files import encode_json, read_json, write_atomically
@@ -60,7 +61,7 @@ def ship(run: Path, destination: Path, origin: Origin) -> None:
     shutil.copyfile(run / RECIPE, partial / RECIPE)
     recipe, narrowed = load_run_recipe(partial), load_model(partial)
     losses: dict[str, float] = {"float32": dev_nats_per_word(wide, recipe), floats: dev_nats_per_word(narrowed, recipe)}
-    results = [judgement.result for judgement in evaluate_run(partial, recipe)]
+    results = [judgement.result for judgement in evaluate_run(partial, recipe, protocols=(PLAIN,))]
     write_atomically(partial / EXPECTED, encode_json(expected_scores(narrowed)))
     trained = training_of(run)
     card = model_card(destination.name, narrowed, recipe, results, trained, losses=losses, origin=vars(origin))
