@@ -116,5 +116,5 @@ def _table(results: Sequence[EvaluationResult]) -> str:
 
 def _notes(results: Sequence[EvaluationResult]) -> str:
     notes = dict.fromkeys(note for result in results for note in result.all_notes())
-    own = "Figures are of the weights as shipped, by the `[evaluation]` of the recipe; `treelm evaluate` gives them again."
+    own = "Figures are of the weights as shipped, by the `[evaluation]` of the recipe; `treelm evaluate` repeats them."
     return "".join(f"* {note}\n" for note in (own, *notes))
