@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo report test lint unit fuzz snapshots install clean
+.PHONY: demo report test lint unit fuzz snapshots pretrained install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -36,6 +36,10 @@ fuzz: install
 # writes flags, exports, columns and keys down as they are now: read the diff
 snapshots: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.surface
+
+# The models that come with the package: about an hour of one core; goes on where it was stopped
+pretrained: install
+	$(BIN)/python benchmarks/pretrain.py --processes 2
 
 install: $(INSTALLED)
 

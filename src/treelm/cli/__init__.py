@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 VERBS = {
     "demo": "train small systems on the packaged treebank and compare them in a table and a page",
-    "data": "list, show, count and prepare corpora",
+    "data": "list, show, count and prepare corpora; parse raw text (data annotate)",
+    "models": "list the trained models that come with the package, or show the card of one",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
     "compare": "several runs in one table: size, perplexity, F1, tests of syntax, speed",
@@ -40,12 +41,21 @@ def usage() -> str:
         f"verbs:\n{verbs}\n\n"
         "examples:\n"
         "  treelm demo --out runs/demo\n"
-        "  echo 'The dog barks .' | treelm surprisal runs/demo -\n\n"
+        "  echo 'The dog barks .' | treelm surprisal runs/demo -\n"
+        f"{_shipped_example()}\n"
         "treelm VERB --help explains a verb.\n"
         "exit codes: 0 done; 1 an audit failed; 2 bad input (one line says what, where, and what to do); 3 done, but\n"
         "  --on-error skip left sentences out; 70 training stopped at a number that is not finite; 75 stopped by a\n"
         "  signal after saving (resume with treelm train --resume RUN)\n"
     )
+
+
+def _shipped_example() -> str:
+    """A line that shows that names of shipped models stand for run folders."""
+    from treelm.models.shipped import shipped_names
+
+    names = shipped_names()
+    return f"  echo 'The dog barks .' | treelm surprisal {names[0]} -     (a model of the package)\n" if names else ""
 
 
 def main() -> None:

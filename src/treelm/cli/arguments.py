@@ -25,7 +25,7 @@ _PHRASES = (
     (r"could not convert string to float: (.*)", r"\1 is not a number"),
     (r"\. Expected 1 values\.", ""),
     (r"[Mm]issing from treelm \w+:", "missing"),
-    (r" Folder of a trained model\.| \(required\)", ""),
+    (r" Folder of a trained model[^.]*\.| \(required\)", ""),
 )
 
 

@@ -25,6 +25,7 @@ class Arguments:
 
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
     actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
+    annotate TEXT --parser RUN --out FILE: trees for raw text; its options: treelm data annotate --help.
     text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (90, 5 and 5 million).
 
     Example: treelm data show gum-open
@@ -49,6 +50,10 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the verb."""
+    if arguments[:1] == ["annotate"]:
+        from treelm.cli import annotate
+
+        return annotate.main(arguments[1:])
     options = parse(Arguments, "data", arguments)
     if options.action != "list" and not options.names:
         raise InputError(f"nothing to {options.action}", remedy=f"treelm data {options.action} NAME, such as gum-open")

@@ -125,5 +125,6 @@ def report_skipped(skipped: Iterable[InputError]) -> int:
     return EXIT_SKIPPED if errors else EXIT_OK
 
 
-RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
+RUN_HELP = "Folder of a trained model, or the name of one that comes with the package (treelm models)."
+RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
 InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
+from treelm.models.shipped import find_run
 
 BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
 """Widths of the search where no recipe says others."""
@@ -15,13 +16,15 @@ BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
 def load(run: str | Path) -> SyntacticLM:
     """The model of a run folder (or of any folder that ``save_pretrained`` wrote), in evaluation mode.
 
+    Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name.
+
     It searches with the beam of the run's recipe, section [evaluation], as ``treelm evaluate`` does; a folder without a
     recipe gets ``BEAM``. Raises ``InputError`` when the folder is missing, incomplete, damaged, or made by a newer
     version.
     """
     from treelm.models.storage import load_model
 
-    lm = load_model(Path(run)).eval()
+    lm = load_model(run).eval()
     beam = run_beam(run)
     lm.set_beam(action_beam=beam["action_beam"], word_beam=beam["word_beam"], fast_track=beam["fast_track"])
     return lm
@@ -29,7 +32,7 @@ def load(run: str | Path) -> SyntacticLM:
 
 def run_beam(run: str | Path) -> dict[str, int]:
     """The widths of the search that a run's recipe names."""
-    path = Path(run) / "recipe.toml"
+    path = find_run(run) / "recipe.toml"
     if not path.is_file():
         return dict(BEAM)
     try:

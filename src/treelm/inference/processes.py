@@ -99,18 +99,23 @@ def computing(
     if processes == 1:
         yield partial(job, lm)
         return
-    threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
     started = Processes(
         processes,
         command=_COMMAND,
         what="a process that computes",
         remedy="free memory, or give a lower --processes",
-        environment={} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": threads},
+        environment=thread_environment(processes),
     )
     try:
         yield Elsewhere(started, run, beam or {}, job)
     finally:
         started.end()
+
+
+def thread_environment(processes: int) -> dict[str, str]:
+    """Environment variables with which that many processes share the cores, unless the user has set them."""
+    threads = max(1, len(os.sched_getaffinity(0)) // processes)
+    return {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
 
 
 class _Server:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from huggingface_hub import ModelHubMixin, snapshot_download
 
@@ -11,9 +11,18 @@ from huggingface_hub import ModelHubMixin, snapshot_download
 class Pretrained(ModelHubMixin, library_name="treelm", tags=["language-model", "syntax", "parsing", "surprisal"]):
     """A model that is saved as a folder, the same as a run folder holds, and loaded from a folder or from the hub.
 
-    ``SyntacticLM.from_pretrained("runs/demo")`` reads a folder if there is one of that name; otherwise the name is that
-    of a repository on the hub.
+    ``SyntacticLM.from_pretrained("runs/demo")`` reads a folder if there is one, else the model of that name
+    in the package if there is one; otherwise the name is that of a repository on the hub.
     """
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
+        """The model of a folder, of the package, or of the hub; ``options`` are those of the hub's downloads."""
+        from treelm.models.shipped import find_run, shipped_names
+
+        name = pretrained_model_name_or_path
+        folder_or_name = find_run(name) if str(name) in shipped_names() else name
+        return super().from_pretrained(folder_or_name, **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         from treelm.models.base import SyntacticLM

@@ -2,7 +2,7 @@
 
 Each file is written atomically. The fingerprint of the vocabulary stands in the config and in the weights, and a hash
 of the config in the weights, so that files of different runs are not taken for one model. Nothing is pickled: loading
-never runs code.
+never runs code. Weights may be stored in narrower types than the network's (``treelm.models.narrow``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from treelm.models.allocation import no_larger_than
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.narrow import KEY, FloatType, narrow, widen
+from treelm.models.shipped import find_run
 from treelm.models.tensors import check_same_tensors, encode_tensors, read_tensors
 
 FORMAT_VERSION = 1
@@ -33,16 +35,22 @@ _REMEDY = "copy the run folder again from where it was made, or train again"
 _REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often something with weights is there
 
 
-def save_model(model: SyntacticLM, directory: Path | str) -> None:
-    """Write a model; a crash leaves every file old or new, never half. The weights come last: they make it a model."""
+def save_model(model: SyntacticLM, directory: Path | str, *, floats: FloatType | None = None) -> None:
+    """Write a model; a crash leaves every file old or new, never half. The weights come last: they make it a model.
+
+    ``floats`` stores weights in a narrower type, for a model that is to be small on disk. Raises ``InputError`` if they
+    do not fit into it.
+    """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     fingerprint = model.vocabulary.fingerprint()
     save_vocabulary(model.vocabulary, directory / VOCABULARY)
     header = describe_model(model)
     write_atomically(directory / CONFIG, encode_json(header))
-    identity = {"vocabulary": fingerprint, "config": _config_hash(header)}
-    write_atomically(directory / WEIGHTS, encode_tensors(model.state_dict(), identity))
+    tensors, note = model.state_dict(), {"vocabulary": fingerprint, "config": _config_hash(header)}
+    if floats is not None:
+        tensors, note = narrow(tensors, floats), {**note, KEY: floats}
+    write_atomically(directory / WEIGHTS, encode_tensors(tensors, note))
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -53,10 +61,11 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def load_model(directory: Path | str) -> SyntacticLM:
-    """Read a model, in evaluation mode on the CPU; raises ``InputError`` for anything that is not as it was saved."""
-    directory = Path(directory)
-    if not directory.is_dir():
-        raise InputError("no such run folder", where=str(directory), remedy="give the folder that training wrote")
+    """Read a model, in evaluation mode on the CPU; raises ``InputError`` for anything that is not as it was saved.
+
+    The name of a model that ships with the package will do as well (``treelm.models.shipped``).
+    """
+    directory = find_run(directory)
     if not (directory / WEIGHTS).exists() and (directory / "checkpoints").is_dir():
         remedy = "finish training with `treelm train --resume`"
         raise InputError("training has not saved a model yet", where=str(directory), remedy=remedy)
@@ -101,6 +110,8 @@ def _fill(
     if metadata.get("vocabulary") != model.vocabulary.fingerprint():
         found = "these weights were trained with another vocabulary"
         raise InputError(found, where=str(path), remedy=f"use {WEIGHTS} and {VOCABULARY} of the same run")
+    if KEY in metadata:
+        tensors = widen(tensors, model.state_dict())
     check_same_tensors(tensors, model.state_dict(), where=str(path), remedy=remedy)
     model.load_state_dict(tensors)
 

@@ -19,6 +19,7 @@ from treelm.errors import InputError
 from treelm.models import config_class, system_class
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.files import read_bytes, write_atomically
+from treelm.models.shipped import shipped_names
 from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"
@@ -200,10 +201,16 @@ def _resolve_files(data: DataConfig, folder: Path | None) -> DataConfig:
 
 
 def _resolve_start(training: TrainingConfig, folder: Path | None) -> TrainingConfig:
-    """The run to start from as an absolute path; a packaged recipe has no folder, so it is where the user is."""
+    """The run to start from as an absolute path; a packaged recipe has no folder, so it is where the user is.
+
+    The name of a model in the package stays a name, unless there is a folder of that name.
+    """
     if training.start_from is None:
         return training
-    return replace(training, start_from=str(((folder or Path()) / training.start_from).resolve()))
+    path = (folder or Path()) / training.start_from
+    if not path.is_dir() and training.start_from in shipped_names():
+        return training
+    return replace(training, start_from=str(path.resolve()))
 
 
 def _find(name_or_path: str | Path) -> tuple[str, str, Path | None]:

@@ -20,6 +20,7 @@ from treelm.models import system_class
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
 from treelm.models.estimated import EstimatedLM
+from treelm.models.shipped import find_run
 from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
@@ -81,6 +82,9 @@ def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -
         if is_begun and not resume and (has_run(run, recipe) or is_estimated(run, recipe)):
             remedy = "resume it, or give another run folder"
             raise InputError("this folder already holds a run", where=str(run), remedy=remedy)
+        if resume and not is_begun:
+            remedy = "give the folder of a run; a model of the package can be finetuned: start_from in [training]"
+            raise InputError("no run to resume", where=str(run), remedy=remedy)
         kept = run / VOCABULARY
         setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
         if isinstance(setup.model, EstimatedLM):
@@ -118,12 +122,12 @@ def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
 def load_run_recipe(
     run_directory: Path | str, overrides: tuple[str, ...] = (), *, same_as: Recipe | None = None
 ) -> Recipe:
-    """The recipe of a run, for resuming it.
+    """The recipe of a run (a folder, or a model that ships with the package), for judging or resuming it.
 
     With ``same_as``, training is as long, and on as many machines, as that recipe says. Raises ``InputError`` when the
     folder holds no run, and for an override, or a recipe, by which its data or vocabulary would have been others.
     """
-    path = Path(run_directory) / FILE_NAME
+    path = find_run(run_directory) / FILE_NAME
     if not path.exists():
         raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
     recipe = load_recipe(path, overrides)
@@ -166,7 +170,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
     if start_from is not None:
-        load_weights(model, Path(start_from) / WEIGHTS, remedy=f"give [model] the sizes of {start_from}")
+        load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give [model] the sizes of {start_from}")
     config = recipe.training
     encoded = EncodedCorpus(train_data, vocabulary, labels)
     batches = _train_batches(encoded, model, config)

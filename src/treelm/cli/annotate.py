@@ -1,0 +1,116 @@
+"""``treelm data annotate``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from treelm.cli.arguments import note, parse
+from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, BeamOptions, InputFile, write_metadata
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.inference.annotation_journal import Progress
+
+SECONDS_BETWEEN_NOTES = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(BeamOptions):
+    """Silver trees for raw text: parse it, one tree a line in input order, to train on.
+
+    Text is one sentence a line. Work in progress stands in OUT.annotating; after any interruption the same command goes
+    on from there, and the result is the same. Memory does not grow with the text. OUT.json says how trees were made.
+
+    Example: treelm data annotate news.txt.gz --parser runs/demo --out news.ptb.gz --processes 8
+    Example: treelm data annotate news.txt --tokenise --parser benepar --out news.ptb --on-error skip
+    """
+
+    file: InputFile
+    """Text, brackets or CoNLL-U (of trees, only the words are read); .gz too; - is standard input."""
+    parser: str
+    """A run folder or a model of the package that parses; or benepar or stanza, which are installed apart."""
+    out: str
+    """Bracket file to make, such as silver.ptb; .gz is packed."""
+    format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    """What the file holds. auto: by its name; standard input is text."""
+    tokenise: bool = False
+    """Cut text into words as treebanks do; else at blanks."""
+    on_error: Literal["raise", "skip", "blank", "flat"] = "raise"
+    """What to do with a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
+    line in its place. flat: a tree (UNPARSED word word ...) in its place. All but raise report every one at the end,
+    and exit with code 3."""
+    max_words: int | None = None
+    """Longer sentences count as ones that cannot be parsed."""
+    processes: int = 1
+    """Processes that parse; change no tree."""
+    batch_size: int = 16
+    """Sentences computed together; changes no tree."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(Arguments, "data annotate", arguments)
+    from treelm import __version__
+    from treelm.corpora.streams import STDIN, format_of
+    from treelm.inference.annotation import AnnotationSettings, annotate, describe
+    from treelm.inference.tree_parsers import ParserSettings
+
+    if options.batch_size < 1:
+        raise InputError(f"batch_size = {options.batch_size}", remedy="give 1 or more")
+    by_name = "text" if options.file == STDIN else None
+    found: Any = (by_name or format_of(options.file)) if options.format == "auto" else options.format
+    settings = AnnotationSettings(
+        parser=ParserSettings(name=options.parser, beam=_beam(options)),
+        format=found,
+        tokenise=options.tokenise,
+        max_words=options.max_words,
+        on_error=options.on_error,
+    )
+    metadata = partial(describe, settings, source=options.file, version=__version__)
+    progress = annotate(
+        options.file,
+        Path(options.out),
+        settings,
+        processes=options.processes,
+        batch_size=options.batch_size,
+        on_progress=_Notes(),
+        on_error=lambda message: note(f"not parsed: {message}"),
+        on_done=lambda progress: write_metadata(options.out, metadata(progress)),
+    )
+    note(f"{progress.num_sentences:,} trees in {options.out}, {progress.num_errors:,} sentences not parsed")
+    return EXIT_SKIPPED if progress.num_errors else EXIT_OK
+
+
+def _beam(options: Arguments) -> tuple[tuple[str, int], ...]:
+    """The widths of the search: those of the run's recipe where no others are given; none for other parsers."""
+    from treelm.inference.loading import run_beam
+    from treelm.inference.tree_parsers import EXTERNAL
+
+    given = {name: getattr(options, name) for name in ("action_beam", "word_beam", "fast_track")}
+    if options.parser in EXTERNAL:
+        if any(value is not None for value in given.values()):
+            raise InputError(f"a beam for {options.parser}", remedy="leave it out: only runs search with a beam")
+        return ()
+    return tuple({name: given[name] or width for name, width in run_beam(options.parser).items()}.items())
+
+
+class _Notes:
+    """Says now and then how far it is."""
+
+    def __init__(self) -> None:
+        self._begin = self._last = time.monotonic()
+        self._before: int | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if self._before is None:  # what was there already, and the first block, which loads the parser
+            self._before, self._begin = progress.num_words, now
+        if now - self._last < SECONDS_BETWEEN_NOTES:
+            return
+        self._last = now
+        speed = (progress.num_words - self._before) / max(now - self._begin, 1e-9)
+        note(f"{progress.num_sentences:,} sentences, {progress.num_words:,} words, {speed:,.0f} words/s")

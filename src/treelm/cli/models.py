@@ -1,0 +1,48 @@
+"""``treelm models``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from treelm.cli.arguments import parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """Trained models that come with the package. Their names can stand wherever a run folder can.
+
+    Without NAME: name, system and size of each, as TSV. With NAME: its card, with data, licence, recipe and figures.
+
+    Example: treelm models
+    Example: treelm models rnng-gum-open
+    """
+
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")] = ""
+    """A model of the package."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(Arguments, "models", arguments)
+    from treelm.models.shipped import FOLDER, shipped_folder, shipped_names
+
+    if options.name:
+        print((shipped_folder(options.name) / "README.md").read_text(encoding="utf-8"), end="")
+        return 0
+    for name in shipped_names():
+        print(*_row(FOLDER / name), sep="\t")
+    return 0
+
+
+def _row(folder: Path) -> tuple[str, str, str]:
+    """Name, system, and size of all its files."""
+    from treelm.models.files import read_json
+    from treelm.models.shipped import CONFIG
+
+    system = read_json(folder / CONFIG, remedy="install the package again")["system"]
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    return folder.name, system, f"{size / 1e6:.1f} MB"

@@ -1,0 +1,140 @@
+"""A trained run as a model that comes with the package: narrow weights, expected scores, a model card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from treelm.errors import InputError
+from treelm.evaluation.model_card import Training, model_card
+from treelm.evaluation.runs import evaluate_run
+from treelm.evaluation.span_protocols import PLAIN
+from treelm.models.base import SyntacticLM
+from treelm.models.estimated import EstimatedLM
+from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.narrow import FloatType
+from treelm.models.storage import load_model, save_model
+from treelm.training.metrics import FILE_NAME as METRICS
+from treelm.training.recipe import FILE_NAME as RECIPE
+from treelm.training.recipe import Recipe
+from treelm.training.run import load_run_recipe, set_up
+from treelm.training.updates import LossSum, compute_losses
+
+EXPECTED, CARD = "expected.json", "README.md"
+TOLERANCE_NATS = 1e-3
+"""How far a log probability may be from the expected one: other processors round otherwise."""
+SENTENCES = (
+    "The museum was built in the city in 1986 .",
+    "I think that the people of this country want to know .",
+    "Which books did the zorblaxes of Zanzibar read ?",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What the run folder does not say about how a model was made."""
+
+    about: str
+    """What the model is, in a sentence or two."""
+    commit: str
+    """Version of the source."""
+    command: str
+    """What to type to make it again."""
+
+
+def ship(run: Path, destination: Path, origin: Origin) -> None:
+    """Make the folder of a shipped model from a run: it is there in full, or as it was before.
+
+    Figures and expected scores are those of the narrow weights, as users will load them. Raises ``InputError`` for a
+    run without a model.
+    """
+    partial = destination.with_name(f".{destination.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    wide = load_model(run)
+    floats = float_type(wide)
+    save_model(wide, partial, floats=floats)
+    shutil.copyfile(run / RECIPE, partial / RECIPE)
+    recipe, narrowed = load_run_recipe(partial), load_model(partial)
+    losses: dict[str, float] = {"float32": dev_nats_per_word(wide, recipe), floats: dev_nats_per_word(narrowed, recipe)}
+    results = [judgement.result for judgement in evaluate_run(partial, recipe, protocols=(PLAIN,))]
+    write_atomically(partial / EXPECTED, encode_json(expected_scores(narrowed)))
+    trained = training_of(run)
+    card = model_card(destination.name, narrowed, recipe, results, trained, losses=losses, origin=vars(origin))
+    write_atomically(partial / CARD, card.encode())
+    shutil.rmtree(destination, ignore_errors=True)
+    partial.rename(destination)
+
+
+def float_type(lm: SyntacticLM) -> FloatType:
+    """In which type weights are shipped: estimated probabilities must add up to one more exactly than float16 can."""
+    return "float32" if isinstance(lm, EstimatedLM) else "float16"
+
+
+def dev_nats_per_word(lm: SyntacticLM, recipe: Recipe) -> float:
+    """The loss that training minimises, on dev; NaN without dev data."""
+    loss, carried = LossSum(), None
+    lm.eval()
+    with torch.no_grad():
+        for batch in set_up(recipe, vocabulary=lm.vocabulary).dev or ():
+            losses, carried = compute_losses(lm, batch, carried)
+            loss.add(losses)
+    return loss.nats_per_word
+
+
+def expected_scores(lm: SyntacticLM) -> dict[str, Any]:
+    """Log probabilities of all symbols and trees of a few sentences, each by itself, as plain values."""
+    sentences = []
+    for sentence in SENTENCES:
+        words = sentence.split()
+        (found,) = lm.analyse([words])
+        one: dict[str, Any] = {"words": words}
+        if found.score is not None:
+            one["log_probs_nats"] = [float(value) for value in found.score.log_probs]
+        if found.tree is not None:
+            one["tree"] = str(found.tree)
+        sentences.append(one)
+    return {"system": lm.system, "tolerance_nats": TOLERANCE_NATS, "sentences": sentences}
+
+
+def differences(lm: SyntacticLM, folder: Path) -> list[str]:
+    """Where a model's scores and trees are not the expected ones of its folder; nothing if it is as it was shipped."""
+    expected = read_json(folder / EXPECTED, remedy="make the model again")
+    found = expected_scores(lm)
+    if [one["words"] for one in expected["sentences"]] != [one["words"] for one in found["sentences"]]:
+        raise InputError("other sentences", where=str(folder / EXPECTED), remedy="make the model again")
+    tolerance = expected["tolerance_nats"]
+    return [
+        text
+        for before, now in zip(expected["sentences"], found["sentences"], strict=True)
+        for text in _differences(before, now, tolerance)
+    ]
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any], tolerance: float) -> list[str]:
+    if set(before) != set(now):
+        return [f"{sorted(before)} expected, {sorted(now)} found"]
+    texts = []
+    pairs = list(zip(before.get("log_probs_nats", []), now.get("log_probs_nats", []), strict=True))
+    if pairs and not (worst := max(abs(one - other) for one, other in pairs)) <= tolerance:
+        texts.append(f"{' '.join(before['words'])}: log probabilities differ by {worst:.2g} nats")
+    if before.get("tree") != now.get("tree"):
+        texts.append(f"{before['tree']} expected, {now['tree']} found")
+    return texts
+
+
+def training_of(run: Path) -> Training:
+    """Epochs and time of a run, from its log."""
+    path = run / METRICS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    entries = [json.loads(line) for line in lines]
+    best = [entry["epoch"] for entry in entries if entry["kind"] == "dev" and entry.get("is_best")]
+    return Training(
+        minutes=max((entry["elapsed_seconds"] for entry in entries), default=0.0) / 60,
+        num_epochs=max((entry["epoch"] for entry in entries), default=0),
+        best_epoch=best[-1] if best else None,
+    )

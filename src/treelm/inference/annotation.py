@@ -1,0 +1,306 @@
+"""Silver trees for raw text: in a stream, in parallel, and where it was after a kill."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from treelm.corpora.processes import Processes, answer_tasks
+from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.streams import Format, Stretch, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.tokens import token_spans
+from treelm.errors import InputError
+from treelm.inference.annotation_journal import InputHash, Journal, Progress
+from treelm.inference.processes import compute_each, thread_environment
+from treelm.inference.tree_parsers import ParserSettings, Words, open_parser
+from treelm.models.locks import hold_folder
+from treelm.trees.brackets import format_tree
+from treelm.trees.tree import Tree
+
+OnError = Literal["raise", "skip", "blank", "flat"]
+UNPARSED = "UNPARSED"
+"""Label of the flat trees that stand for sentences which the parser could not parse."""
+BLOCK = 64
+"""Sentences that are parsed by one process in one go, and promised to the journal together."""
+_QUEUED_BLOCKS = 2  # for each process; bounds the memory
+_COMMAND = "from treelm.inference.annotation import serve; serve()"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotationSettings:
+    """What the trees depend on. Going on with other settings is refused."""
+
+    parser: ParserSettings
+    """Who parses."""
+    format: Format = "text"
+    """What the input holds; of trees, only the words are read."""
+    tokenise: bool = False
+    """Cut text into words as treebanks do; else at blanks."""
+    max_words: int | None = None
+    """A longer sentence counts as one that cannot be parsed."""
+    on_error: OnError = "raise"
+    """With a sentence that cannot be read or parsed: stop; leave it out; or put an empty line or a flat tree in its
+    place (``UNPARSED``; an empty line if even its words cannot be read)."""
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for values that cannot be."""
+        if self.on_error not in get_args(OnError):
+            raise InputError(f"on_error = {self.on_error!r}", remedy=f"choose one of {', '.join(get_args(OnError))}")
+        if self.max_words is not None and self.max_words < 1:
+            raise InputError(f"max_words = {self.max_words}", remedy="give 1 or more, or leave it out")
+        if self.tokenise and self.format != "text":
+            raise InputError(f"tokenise with {self.format}", remedy="leave it out: these sentences have words")
+
+    def to_json(self) -> dict[str, Any]:
+        """As the journal keeps it."""
+        own = {name: getattr(self, name) for name in ("format", "tokenise", "max_words", "on_error")}
+        return {"parser": self.parser.name, "beam": dict(self.parser.beam), **own}
+
+
+class Item(NamedTuple):
+    """A sentence of the input, or what is wrong with it."""
+
+    words: tuple[str, ...]
+    where: str
+    error: InputError | None = None
+
+
+class Block(NamedTuple):
+    """Sentences that are parsed together, and how far the input has been read with them."""
+
+    items: list[Item]
+    num_read: int
+    digest: str
+
+
+class Task(NamedTuple):
+    """What a process is asked."""
+
+    parser: ParserSettings
+    sentences: Words
+    batch_size: int
+
+
+Answer = list["str | InputError"]
+
+
+def annotate(
+    source: str,
+    target: Path,
+    settings: AnnotationSettings,
+    *,
+    processes: int = 1,
+    batch_size: int = 16,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_error: Callable[[str], None] = lambda message: None,
+    on_done: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Parse a file (``-``: standard input) into ``target``, one tree a line in input order; ``.gz`` is packed.
+
+    Work in progress stands in ``TARGET.annotating``; the same call goes on from there after any interruption, with any
+    number of processes, and the result is the same bytes. Memory does not grow with the input. When all is done,
+    ``on_error`` is told every sentence that was not parsed, with its place, and ``on_done`` is called before the target
+    is there. Raises ``InputError`` for a target that exists, for
+    other settings or another input than it was begun with, and as ``settings.on_error`` says.
+    """
+    folder = target.with_name(f"{target.name}.annotating")
+    _check_target(target, folder)
+    busy = {"found": "another process is annotating here", "remedy": "wait for it or end it, or give another --out"}
+    with hold_folder(folder, **busy):
+        journal = Journal(folder, settings.to_json(), packed=target.name.endswith(".gz"))
+        try:
+            if not target.exists():  # else it was killed while finishing
+                _work(source, journal, settings, processes, batch_size, on_progress)
+        except BaseException:
+            journal.leave()
+            raise
+        for message in journal.errors():
+            on_error(message)
+        on_done(journal.progress)
+        journal.finish(target)
+    return journal.progress
+
+
+def _check_target(target: Path, folder: Path) -> None:
+    if target.is_dir():
+        raise InputError("a folder", where=str(target), remedy="give the name of a file")
+    if not target.parent.is_dir():
+        raise InputError(f"no folder {target.parent}", remedy="make it first")
+    if target.exists() and not (folder / "journal.jsonl").exists():
+        raise InputError("this file is there already", where=str(target), remedy="remove it, or give another --out")
+
+
+def _work(
+    source: str,
+    journal: Journal,
+    settings: AnnotationSettings,
+    processes: int,
+    batch_size: int,
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """Everything from where the journal is to the end of the input."""
+    journal.go_on()
+    with _parsing(processes) as submit, open_bytes(source) as stream:
+        blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=str(journal.folder))
+        for block, answers in _in_order(blocks, submit, settings.parser, batch_size, 1 + _QUEUED_BLOCKS * processes):
+            lines, errors = _settle(block.items, answers, settings.on_error)
+            before = journal.progress
+            done = replace(
+                before,
+                num_read=block.num_read,
+                digest=block.digest,
+                num_sentences=before.num_sentences + len(lines),
+                num_words=before.num_words + sum(len(item.words) for item in block.items),
+                num_errors=before.num_errors + len(errors),
+            )
+            journal.append(lines, errors, done)
+            on_progress(journal.progress)
+    if not journal.progress.num_sentences and not journal.progress.num_errors:
+        raise no_sentences(name_of(source), [])
+
+
+# Reading.
+
+
+def read_blocks(
+    stream: Any, name: str, settings: AnnotationSettings, progress: Progress, *, where: str = ""
+) -> Iterator[Block]:
+    """The rest of the input in blocks. Raises ``InputError`` if what comes before is not what it was."""
+    stretches = cut(numbered_lines(stream, name=name), settings.format)
+    num_read, digest = progress.num_read, InputHash()
+    for stretch in islice(stretches, num_read):
+        digest.add(stretch.content)
+    if num_read and digest.value != progress.digest:
+        found = f"{name} is not the input that this was begun with"
+        raise InputError(found, where=where, remedy="give the same input, or remove this folder to begin again")
+    parser = StretchParser(name, settings.format, ReadOptions(format=settings.format))
+    items: list[Item] = []
+    for stretch in stretches:
+        num_read += 1
+        digest.add(stretch.content)
+        items += _items(stretch, parser, settings)
+        if len(items) >= BLOCK:
+            yield Block(items, num_read, digest.value)
+            items = []
+    if items:
+        yield Block(items, num_read, digest.value)
+
+
+def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings) -> Iterator[Item]:
+    for found in parser.parse(stretch):
+        if isinstance(found, InputError):
+            yield Item((), found.where or "", found)
+            continue
+        words = _words(found, settings)
+        error = None
+        if settings.max_words is not None and len(words) > settings.max_words:
+            error = InputError(f"{len(words)} words", where=found.where, remedy="raise --max-words to parse it")
+        yield Item(words, found.where, error)
+
+
+def _words(sentence: Sentence, settings: AnnotationSettings) -> tuple[str, ...]:
+    if not settings.tokenise or sentence.text is None:
+        return sentence.words
+    return tuple(sentence.text[start:stop] for start, stop in token_spans(sentence.text))
+
+
+# Parsing.
+
+
+@contextmanager
+def _parsing(processes: int) -> Iterator[Callable[[Task], Future[Answer]]]:
+    """Where tasks are done: here, or in that many processes until the block ends."""
+    if processes < 1:
+        raise InputError(f"processes = {processes}", remedy="give 1 or more")
+    if processes == 1:
+        yield _done_here
+        return
+    started = Processes(
+        processes,
+        command=_COMMAND,
+        what="a process that parses",
+        remedy="free memory, or give a lower --processes; the same command goes on from here",
+        environment=thread_environment(processes),
+    )
+    try:
+        yield started.submit
+    finally:
+        started.end()
+
+
+def _done_here(task: Task) -> Future[Answer]:
+    future: Future[Answer] = Future()
+    future.set_result(parse_task(task))
+    return future
+
+
+def parse_task(task: Task) -> Answer:
+    """A line, or an error, for every sentence of a task; sentences of similar length are parsed together."""
+    parser = open_parser(task.parser)
+    order = sorted(range(len(task.sentences)), key=lambda number: len(task.sentences[number]))
+    found: dict[int, str | InputError] = {}
+    for start in range(0, len(order), task.batch_size):
+        numbers = order[start : start + task.batch_size]
+        found.update(zip(numbers, compute_each(parser, [task.sentences[one] for one in numbers]), strict=True))
+    return [found[number] for number in range(len(task.sentences))]
+
+
+def _in_order(
+    blocks: Iterable[Block],
+    submit: Callable[[Task], Future[Answer]],
+    parser: ParserSettings,
+    batch_size: int,
+    most_waiting: int,
+) -> Iterator[tuple[Block, Answer]]:
+    """Blocks with their answers, in input order; no more than so many are read ahead."""
+    waiting: deque[tuple[Block, Future[Answer]]] = deque()
+    for block in blocks:
+        sentences = [item.words for item in block.items if item.error is None]
+        waiting.append((block, submit(Task(parser, sentences, batch_size))))
+        if len(waiting) >= most_waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+    for first, future in waiting:
+        yield first, future.result()
+
+
+def _settle(items: Sequence[Item], answers: Answer, policy: OnError) -> tuple[list[str], list[InputError]]:
+    """Lines to write, and errors to report. Raises the first error if that is the policy."""
+    remaining = iter(answers)
+    lines, errors = [], []
+    for item in items:
+        answer = item.error if item.error is not None else next(remaining)
+        if not isinstance(answer, InputError):
+            lines.append(answer)
+            continue
+        error = InputError(answer.found, where=answer.where or item.where, remedy=answer.remedy)
+        if policy == "raise":
+            raise error
+        errors.append(error)
+        lines += _instead(item.words, policy)
+    return lines, errors
+
+
+def _instead(words: Sequence[str], policy: OnError) -> list[str]:
+    """What stands in the place of a sentence without a tree."""
+    if policy == "skip":
+        return []
+    return [format_tree(Tree(UNPARSED, words))] if policy == "flat" and words else [""]
+
+
+def serve() -> None:
+    """What another process does: parses tasks from standard input until it ends."""
+    answer_tasks(parse_task)
+
+
+def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> dict[str, Any]:
+    """What a reader of the trees should know about how they were made, as JSON values."""
+    counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
+    return {"treelm_version": version, "input": source, **settings.to_json(), **counts}

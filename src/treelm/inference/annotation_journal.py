@@ -1,0 +1,139 @@
+"""The working folder of an annotation: trees so far, and a journal from which it goes on after any kind of death.
+
+Trees are written in blocks. A block is appended to the trees and flushed to disk; then a line of the journal says how
+much of the input and of the output is done. What stands behind the last complete line was not promised, and is cut off.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from treelm.errors import InputError
+from treelm.models.files import encode_json, flush_directory, read_json, write_atomically
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far an annotation has come."""
+
+    num_read: int = 0
+    """Pieces of the input (lines of text) that are done."""
+    digest: str = ""
+    """Hash of these pieces, so that another input is not taken for this one."""
+    num_bytes: int = 0
+    """Bytes of output."""
+    num_sentences: int = 0
+    """Trees in it."""
+    num_words: int = 0
+    """Words in them."""
+    num_errors: int = 0
+    """Sentences without a tree of the parser's."""
+
+
+class Journal:
+    """The working folder, for one process at a time."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], *, packed: bool) -> None:
+        """Look how far it is: ``progress``.
+
+        Raises ``InputError`` when the work was begun with other settings.
+        """
+        self.folder, self.trees = folder, folder / "trees"
+        self._lines = folder / "journal.jsonl"
+        self._packed = packed
+        self.progress = self._last()
+        self._check(dict(settings))
+
+    def _check(self, settings: dict[str, Any]) -> None:
+        path = self.folder / "settings.json"
+        if not self.progress.num_read:
+            write_atomically(path, encode_json(settings))
+            return
+        kept = read_json(path, remedy=f"remove {self.folder} and begin again")
+        for name in {**kept, **settings}:
+            if kept.get(name) != settings.get(name):
+                found = f"begun with {name} = {kept.get(name)!r}, now it is {settings.get(name)!r}"
+                remedy = "give what it was begun with, or remove this folder to begin again"
+                raise InputError(found, where=str(self.folder), remedy=remedy)
+
+    def _last(self) -> Progress:
+        """The last line that is whole; behind it the journal is cut off."""
+        progress, end = Progress(), 0
+        if self._lines.exists():
+            with self._lines.open("rb") as stream:
+                for line in stream:
+                    if not line.endswith(b"\n"):
+                        break
+                    progress, end = Progress(**json.loads(line)["progress"]), end + len(line)
+            os.truncate(self._lines, end)
+        return progress
+
+    def go_on(self) -> None:
+        """Cut off what is behind the journal's last line. Raises ``InputError`` when trees before it are gone."""
+        self.trees.touch()
+        if self.trees.stat().st_size < self.progress.num_bytes:
+            found = "the trees so far are shorter than the journal says"
+            raise InputError(found, where=str(self.trees), remedy=f"remove {self.folder} and begin again")
+        os.truncate(self.trees, self.progress.num_bytes)
+
+    def append(self, lines: Iterable[str], errors: Iterable[InputError], progress: Progress) -> None:
+        """A block is done: its trees, its errors, and how far that is (``num_bytes`` is found here)."""
+        content = "".join(f"{line}\n" for line in lines).encode()
+        if self._packed and content:
+            content = gzip.compress(content, mtime=0)  # members in a row are one gzip file
+        _append(self.trees, content)
+        self.progress = Progress(**{**asdict(progress), "num_bytes": self.progress.num_bytes + len(content)})
+        entry = {"progress": asdict(self.progress), "errors": [str(error) for error in errors]}
+        _append(self._lines, (json.dumps(entry) + "\n").encode())
+
+    def errors(self) -> Iterator[str]:
+        """All errors so far, in input order."""
+        if self._lines.exists():
+            with self._lines.open("rb") as stream:
+                for line in stream:
+                    yield from json.loads(line)["errors"]
+
+    def leave(self) -> None:
+        """Stop here: what was done stays, a folder in which nothing was done goes."""
+        if not self.progress.num_read:
+            shutil.rmtree(self.folder)
+
+    def finish(self, target: Path) -> None:
+        """Put the trees under their name and remove the folder. Killed in between, it is done by the next call."""
+        if self.trees.exists():
+            self.trees.replace(target)
+            flush_directory(target.parent)
+        shutil.rmtree(self.folder)
+
+
+class InputHash:
+    """A hash over the pieces of the input that have been read."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, content: bytes) -> None:
+        """Take in the next piece."""
+        self._hash.update(b"%d:" % len(content))
+        self._hash.update(content)
+
+    @property
+    def value(self) -> str:
+        """Hash of everything so far."""
+        return self._hash.hexdigest()
+
+
+def _append(path: Path, content: bytes) -> None:
+    stream: IO[bytes]
+    with path.open("ab") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())

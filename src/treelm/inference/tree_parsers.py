@@ -1,0 +1,168 @@
+"""Parsers that annotate text: runs of this package, benepar, stanza. Each gives brackets on one line a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from treelm.errors import InputError
+from treelm.inference.loading import load
+from treelm.models.base import SyntacticLM
+from treelm.trees.brackets import format_tree
+from treelm.trees.tree import Tree
+
+Words = Sequence[Sequence[str]]
+LineParser = Callable[[Words], list[str]]
+"""From sentences to their trees in brackets, a tag over each word."""
+
+BENEPAR_MODEL = "benepar_en3"
+_LEAF = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParserSettings:
+    """Which parser."""
+
+    name: str
+    """A run folder, the name of a model in the package, ``benepar`` or ``stanza``."""
+    beam: tuple[tuple[str, int], ...] = ()
+    """Arguments of ``set_beam`` for a run; without any, as in its recipe."""
+
+
+@lru_cache(maxsize=1)
+def open_parser(settings: ParserSettings) -> LineParser:
+    """Load a parser, once a process. Raises ``InputError`` for one that is not there or has no trees."""
+    if settings.name in EXTERNAL:
+        return EXTERNAL[settings.name]()
+    return _Run(load(settings.name), dict(settings.beam))
+
+
+class _Run:
+    """A trained model of this package. Its trees have no tags, so the tag is X."""
+
+    def __init__(self, lm: SyntacticLM, beam: Mapping[str, int]) -> None:
+        if not lm.parses:
+            raise InputError(f"{lm.system} is a language model without trees", remedy="take a run that parses")
+        if beam:
+            lm.set_beam(**beam)
+        self._lm = lm
+
+    def __call__(self, sentences: Words) -> list[str]:
+        return [format_tree(tree) for tree in self._lm.parse(sentences)]
+
+
+class _Benepar:
+    """The Berkeley neural parser (Kitaev et al. 2019)."""
+
+    def __init__(self) -> None:
+        self._benepar = _import("benepar")
+        try:
+            self._parser = self._benepar.Parser(BENEPAR_MODEL)
+        except LookupError:
+            remedy = f"python -c \"import benepar; benepar.download('{BENEPAR_MODEL}')\""
+            raise InputError(f"benepar has no model {BENEPAR_MODEL}", remedy=remedy) from None
+
+    def __call__(self, sentences: Words) -> list[str]:
+        inputs = [self._benepar.InputSentence(words=list(words)) for words in sentences]
+        with _as_input_error("benepar"):
+            trees = list(self._parser.parse_sents(inputs))
+        return [_line(tree, words, _look_nltk, "benepar") for tree, words in zip(trees, sentences, strict=True)]
+
+
+class _Stanza:
+    """Stanza's shift-reduce parser, English."""
+
+    def __init__(self) -> None:
+        stanza = _import("stanza")
+        try:
+            self._pipeline = stanza.Pipeline(
+                lang="en",
+                processors="tokenize,pos,constituency",
+                tokenize_pretokenized=True,
+                download_method=None,
+                verbose=False,
+            )
+        except FileNotFoundError:
+            remedy = "python -c \"import stanza; stanza.download('en')\""
+            raise InputError("stanza has no English models", remedy=remedy) from None
+
+    def __call__(self, sentences: Words) -> list[str]:
+        with _as_input_error("stanza"):
+            found = self._pipeline([list(words) for words in sentences]).sentences
+        if len(found) != len(sentences):
+            raise _changed("stanza")
+        pairs = zip(found, sentences, strict=True)
+        return [_line(one.constituency, words, _look_stanza, "stanza") for one, words in pairs]
+
+
+EXTERNAL: dict[str, Callable[[], LineParser]] = {"benepar": _Benepar, "stanza": _Stanza}
+"""Parsers that are installed apart, as extras."""
+
+
+def _import(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        remedy = f"pip install 'treelm[{name}]'"
+        raise InputError(f"the parser {name} is not installed ({error})", remedy=remedy) from None
+
+
+class _as_input_error:
+    """What a foreign parser stumbles over is about its input: the sentence is to be reported, not the program ended."""
+
+    def __init__(self, parser: str) -> None:
+        self._parser = parser
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, MemoryError):
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            found = f"{self._parser} cannot parse it ({reason})"
+            raise InputError(found, remedy="give --on-error skip, or --max-words") from error
+
+
+Look = Callable[[Any], "tuple[str, Sequence[Any]] | None"]
+"""Label and children of a foreign node; None for a word."""
+
+
+def _look_nltk(node: Any) -> tuple[str, Sequence[Any]] | None:
+    return _LEAF if isinstance(node, str) else (node.label(), list(node))
+
+
+def _look_stanza(node: Any) -> tuple[str, Sequence[Any]] | None:
+    return (node.label, node.children) if node.children else _LEAF
+
+
+def _line(node: Any, words: Sequence[str], look: Look, parser: str) -> str:
+    """A foreign tree over our own words (parsers escape some), its tags kept, the outer bracket taken off."""
+    tags: list[str] = []
+    remaining = iter(words)
+    try:
+        tree = _rebuild(node, look, remaining, tags)
+    except StopIteration:
+        raise _changed(parser) from None
+    if isinstance(tree, str):  # a preterminal alone
+        tree = Tree("ROOT", [tree])
+    if len(tags) != len(words):
+        raise _changed(parser)
+    only = tree.children[0]
+    if tree.label in ("TOP", "ROOT", "") and len(tree.children) == 1 and isinstance(only, Tree):
+        tree = only
+    return format_tree(tree, tags)
+
+
+def _rebuild(node: Any, look: Look, words: Iterator[str], tags: list[str]) -> Tree | str:
+    label, children = look(node) or ("X", ())
+    if len(children) == 1 and look(children[0]) is _LEAF:
+        tags.append(label)
+        return next(words)
+    return Tree(label, [_rebuild(child, look, words, tags) for child in children])
+
+
+def _changed(parser: str) -> InputError:
+    return InputError(f"{parser} has changed the number of words", remedy="give --on-error skip")

@@ -1,0 +1,40 @@
+"""Models that come with the package, by name: wherever a run folder is accepted, so is one of these names."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from treelm.errors import InputError
+
+FOLDER = Path(str(files("treelm"))) / "pretrained"
+"""One folder a model, with the files of a run folder, a model card and expected scores."""
+CONFIG = "config.json"
+
+
+def shipped_names() -> list[str]:
+    """The names of the models in the package."""
+    return sorted(path.parent.name for path in FOLDER.glob(f"*/{CONFIG}"))
+
+
+def shipped_folder(name: str) -> Path:
+    """The folder of a model in the package; raises ``InputError`` for another name."""
+    if name not in shipped_names():
+        raise InputError(f"no model {name!r} in the package", remedy=f"it has {', '.join(shipped_names()) or 'none'}")
+    return FOLDER / name
+
+
+def find_run(run: str | Path) -> Path:
+    """The folder that is meant by a path or by the name of a shipped model; a folder of that name comes first.
+
+    Raises ``InputError`` that lists the shipped models when there is neither.
+    """
+    path = Path(run)
+    if path.is_dir():
+        return path
+    names = shipped_names()
+    if str(run) in names:
+        return FOLDER / str(run)
+    offered = f", or one of the models in the package: {', '.join(names)}" if names else ""
+    remedy = f"give the folder that training wrote{offered}"
+    raise InputError("no such run folder", where=str(run), remedy=remedy)

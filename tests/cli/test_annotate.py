@@ -1,0 +1,117 @@
+"""Silver trees by one of our own runs, offline: killed, gone on with, and trained on."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+
+SRC = Path(__file__).parents[2] / "src"
+NUM_LINES = 500
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "in.txt"
+    source = random.Random(1)
+    nouns = ["the dog", "a cat", "the cat", "a dog"]
+    lines = (
+        f"{source.choice(nouns)} {source.choice(['sees ' + one for one in nouns] + ['barks', 'sleeps'])} .\n"
+        for _ in range(NUM_LINES)
+    )
+    path.write_text("".join(lines))
+    return path
+
+
+def annotation(text: Path, project: Path, out: Path, *options: str) -> list[str]:
+    arguments = ["data", "annotate", text, "--parser", project / "run", "--out", out, *options]
+    return [str(argument) for argument in arguments]
+
+
+def start_and_kill(arguments: list[str], journal: Path, *, after_blocks: int) -> None:
+    """Kill it with its work half done: nothing can be tidied up."""
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, "-m", "treelm", *arguments], env=environment, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 200
+    while not journal.exists() or journal.read_bytes().count(b"\n") < after_blocks:
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_killed_twice_it_ends_with_the_same_bytes(project: Path, text: Path, tmp_path: Path, treelm: Treelm) -> None:
+    whole, out = tmp_path / "whole.ptb", tmp_path / "out.ptb"
+    assert treelm(*annotation(text, project, whole)).code == 0
+    journal = tmp_path / "out.ptb.annotating" / "journal.jsonl"
+    start_and_kill(annotation(text, project, out), journal, after_blocks=2)
+    start_and_kill(annotation(text, project, out, "--processes", "2"), journal, after_blocks=4)
+    assert not out.exists()
+    done = json.loads(journal.read_text().splitlines()[-1])["progress"]["num_read"]
+    assert 0 < done < NUM_LINES
+    outcome = treelm(*annotation(text, project, out))
+    assert outcome.code == 0, outcome.err
+    assert f"{NUM_LINES} trees" in outcome.err
+    assert out.read_bytes() == whole.read_bytes()
+    parsed = treelm("parse", project / "run", text)
+    assert out.read_text() == parsed.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "out.ptb",
+        "out.ptb.json",
+        "whole.ptb",
+        "whole.ptb.json",
+    ]
+
+
+def test_the_trees_can_be_trained_on(project: Path, tmp_path: Path, treelm: Treelm) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks.\na cat sees the dog.\n")
+    out = tmp_path / "silver.ptb.gz"
+    outcome = treelm(*annotation(tmp_path / "in.txt", project, out, "--tokenise", "--action-beam", "5"))
+    assert outcome.code == 0, outcome.err
+    about = json.loads((tmp_path / "silver.ptb.gz.json").read_text())
+    assert about["beam"] == {"action_beam": 5, "word_beam": 5, "fast_track": 1}
+    assert (about["num_sentences"], about["num_words"], about["tokenise"]) == (2, 10, True)
+    changes = [f"data.train={out}", "training.epochs=1", f"data.dev={project / 'train.ptb'}"]
+    changes.append(f"data.test={project / 'train.ptb'}")
+    trained = treelm("train", project / "recipe.toml", "--out", tmp_path / "run", "--quiet", "--set", *changes)
+    assert trained.code == 0, trained.err
+
+
+def test_what_could_not_be_parsed_is_named_and_exit_code_3(project: Path, tmp_path: Path, treelm: Treelm) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\nthe dog sees the cat .\n")
+    options = ["--max-words", "5", "--on-error", "flat"]
+    outcome = treelm(*annotation(tmp_path / "in.txt", project, tmp_path / "out.ptb", *options))
+    assert outcome.code == 3
+    assert f"not parsed: {tmp_path}/in.txt:2: 6 words" in outcome.err
+    assert (tmp_path / "out.ptb").read_text().splitlines()[1].startswith("(UNPARSED (X the)")
+
+
+def test_a_parser_that_is_not_installed_is_one_line(text: Path, tmp_path: Path, treelm: Treelm) -> None:
+    outcome = treelm("data", "annotate", text, "--parser", "benepar", "--out", tmp_path / "out.ptb")
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+    assert "pip install 'treelm[benepar]'" in outcome.err
+    outcome = treelm("data", "annotate", text, "--parser", "stanza", "--out", tmp_path / "o", "--action-beam", "3")
+    assert "a beam for stanza" in outcome.err
+
+
+def test_a_run_without_trees_is_refused(tmp_path: Path, text: Path, project: Path, treelm: Treelm) -> None:
+    recipe = (
+        (project / "recipe.toml").read_text().partition("[model]")[0].replace('"train.ptb"', f'"{project}/train.ptb"')
+    )
+    (tmp_path / "lstm.toml").write_text(recipe + '[model]\nsystem = "lstm"\nembedding_size = 4\nhidden_size = 4\n')
+    treelm("train", tmp_path / "lstm.toml", "--out", tmp_path / "run", "--quiet", "--set", "training.epochs=1")
+    outcome = treelm("data", "annotate", text, "--parser", tmp_path / "run", "--out", tmp_path / "out.ptb")
+    assert outcome.code == 2
+    assert "lstm is a language model without trees" in outcome.err

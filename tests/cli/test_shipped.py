@@ -1,0 +1,93 @@
+"""Names of shipped models stand wherever a run folder can; a folder of that name comes first."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cli.conftest import Treelm
+from treelm import SyntacticLM
+from treelm import load as python_load
+from treelm.errors import InputError
+from treelm.models import shipped
+from treelm.models.shipped import find_run, shipped_names
+from treelm.training.recipe import load_recipe
+from treelm.training.run import load_run_recipe, train
+
+
+@pytest.fixture
+def package(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with one model, and an empty folder to work in."""
+    folder = tmp_path / "pretrained"
+    shutil.copytree(project / "run", folder / "tiny", ignore=shutil.ignore_patterns("checkpoints", "metrics.jsonl"))
+    (folder / "tiny" / "README.md").write_text("# tiny\n")
+    monkeypatch.setattr(shipped, "FOLDER", folder)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return folder
+
+
+def test_a_name_is_found_and_a_folder_of_that_name_wins(package: Path) -> None:
+    assert shipped_names() == ["tiny"]
+    assert find_run("tiny") == package / "tiny"
+    Path("tiny").mkdir()
+    assert find_run("tiny") == Path("tiny")
+
+
+def test_every_verb_takes_the_name(package: Path, project: Path, treelm: Treelm) -> None:
+    Path("in.txt").write_text("the dog barks .\n")
+    for arguments in (["surprisal"], ["parse"]):
+        by_name = treelm(*arguments, "tiny", "in.txt")
+        assert by_name.code == 0, by_name.err
+        assert by_name.out == treelm(*arguments, project / "run", "in.txt").out
+    evaluated = treelm("evaluate", "tiny", "--split", "test", "--json")
+    assert evaluated.code == 0, evaluated.err
+    assert '"system": "rnng"' in evaluated.out
+
+
+def test_python_takes_the_name(package: Path) -> None:
+    by_name, by_hub = python_load("tiny"), SyntacticLM.from_pretrained("tiny")
+    assert by_name.search.action_beam == 20  # of its recipe
+    assert torch.equal(by_name.state_dict()["word_bias"], by_hub.state_dict()["word_bias"])
+
+
+def test_what_is_not_there_lists_what_is(package: Path, treelm: Treelm) -> None:
+    for verb in ("parse", "surprisal", "evaluate", "audit"):
+        outcome = treelm(verb, "timy", *(["-"] if verb in ("parse", "surprisal") else []))
+        assert outcome.code == 2
+        assert outcome.err.count("\n") == 1
+        assert "timy: no such run folder" in outcome.err
+        assert "models in the package: tiny" in outcome.err
+
+
+def test_models_are_listed_and_shown(package: Path, treelm: Treelm) -> None:
+    name, system, size = treelm("models").out.rstrip("\n").split("\t")
+    assert (name, system) == ("tiny", "rnng")
+    assert size.endswith(" MB")
+    assert treelm("models", "tiny").out == "# tiny\n"
+    assert "no model 'x' in the package; it has tiny" in treelm("models", "x").err
+
+
+def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Path, treelm: Treelm) -> None:
+    before = {path: path.read_bytes() for path in package.rglob("*") if path.is_file()}
+    outcome = treelm("train", "--resume", "tiny", "--set", "training.epochs=31")
+    assert outcome.code == 2
+    assert "start_from" in outcome.err
+    assert not list(Path().iterdir())
+    changes = ["training.start_from=tiny", "training.epochs=1", "training.learning_rate=1e-9"]
+    recipe = load_recipe(project / "recipe.toml", changes)
+    assert recipe.training.start_from == "tiny"
+    assert load_run_recipe("tiny").model.system == "rnng"
+    tuned = train(recipe, "tuned", on_terminal=False)
+    assert torch.allclose(tuned.state_dict()["word_bias"], python_load("tiny").state_dict()["word_bias"], atol=1e-6)
+    assert {path: path.read_bytes() for path in package.rglob("*") if path.is_file()} == before
+
+
+def test_without_any_model_the_message_does_not_speak_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    with pytest.raises(InputError, match=r"give the folder that training wrote$"):
+        find_run("nowhere")

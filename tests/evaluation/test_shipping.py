@@ -1,0 +1,102 @@
+"""From a run to a shipped model: complete, narrow, and as its card says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import RECIPE, TREES
+from treelm.evaluation.shipping import Origin, differences, ship
+from treelm.models.storage import load_model, save_model
+from treelm.training.recipe import load_recipe
+from treelm.training.run import train
+
+ORIGIN = Origin(about="A toy.", commit="abc", command="make it")
+FILES = {"README.md", "config.json", "expected.json", "model.safetensors", "recipe.toml", "vocabulary.json"}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "train.ptb").write_text(TREES)
+    (folder / "recipe.toml").write_text(RECIPE)
+    train(load_recipe(folder / "recipe.toml"), folder / "run", on_terminal=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shipped(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrained") / "toy-gum-open"
+    ship(project / "run", folder, ORIGIN)
+    return folder
+
+
+def test_everything_is_there_and_nothing_else(shipped: Path) -> None:
+    assert {path.name for path in shipped.iterdir()} == FILES
+    assert [path.name for path in shipped.parent.iterdir()] == [shipped.name]
+
+
+def test_weights_are_float16_and_scores_are_as_expected(shipped: Path, project: Path) -> None:
+    size, before = ((folder / "model.safetensors").stat().st_size for folder in (shipped, project / "run"))
+    assert size < 0.6 * before
+    assert differences(load_model(shipped), shipped) == []
+
+
+def test_other_weights_are_noticed(shipped: Path) -> None:
+    lm = load_model(shipped)
+    lm.word_bias.data[3] += 0.01
+    assert any("log probabilities differ by" in text for text in differences(lm, shipped))
+
+
+def test_another_tree_is_noticed(shipped: Path, tmp_path: Path) -> None:
+    expected = json.loads((shipped / "expected.json").read_text())
+    expected["sentences"][0]["tree"] = "(S x)"
+    (tmp_path / "expected.json").write_text(json.dumps(expected))
+    assert [text[:14] for text in differences(load_model(shipped), tmp_path)] == ["(S x) expected"]
+
+
+def test_the_card_says_where_it_comes_from_and_how_good_it_is(shipped: Path) -> None:
+    card = (shipped / "README.md").read_text()
+    for text in (
+        "# toy-gum-open",
+        "A toy.",
+        "commit abc",
+        "`make it`",
+        "CC BY-SA 4.0",
+        "not for",
+        "30 epochs, the best",
+    ):
+        assert text in card
+    rows = [line for line in card.splitlines() if line.startswith("| perplexity per word, with end of sentence |")]
+    assert len(rows) == 1
+    assert rows[0].count("≤") == 2  # dev and test
+    losses = [line.split("|")[2].split()[0] for line in card.splitlines() if line.startswith("| dev loss per word")]
+    assert abs(float(losses[0]) - float(losses[1])) < 1e-3
+
+
+def test_shipping_again_replaces_what_was_there(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "old").write_text("old")
+    ship(project / "run", tmp_path / "toy", ORIGIN)
+    assert {path.name for path in (tmp_path / "toy").iterdir()} == FILES
+
+
+def test_an_estimated_model_still_adds_up_to_one(project: Path, tmp_path: Path) -> None:
+    changes = ["model.order=2", "model.fallback_discounts=[0.5,1.0,1.5]"]
+    (tmp_path / "ngram.toml").write_text(
+        f'[data]\ntrain = "{project}/train.ptb"\ndev = "{project}/train.ptb"\ntest = "{project}/train.ptb"\n'
+        '[vocabulary]\nmin_count = 1\n[model]\nsystem = "ngram"\n'
+    )
+    train(load_recipe(tmp_path / "ngram.toml", changes), tmp_path / "run", on_terminal=False)
+    ship(tmp_path / "run", tmp_path / "bigrams", ORIGIN)
+    lm = load_model(tmp_path / "bigrams")
+    mass = lm.next_word_log_probs(lm.extend(lm.start(), ["the"])).exp().sum()
+    assert mass.item() == pytest.approx(1.0, abs=1e-6)
+    assert "estimated in" in (tmp_path / "bigrams" / "README.md").read_text()
+
+
+def test_a_model_read_from_the_package_can_be_saved_in_full(shipped: Path, tmp_path: Path) -> None:
+    save_model(load_model(shipped), tmp_path)
+    assert differences(load_model(tmp_path), shipped) == []

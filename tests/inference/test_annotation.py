@@ -1,0 +1,205 @@
+"""Annotation with a parser that takes no time: order, completeness, resuming, errors."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from treelm.corpora.readers import read_sentences
+from treelm.errors import InputError
+from treelm.inference import annotation, tree_parsers
+from treelm.inference.annotation import AnnotationSettings, annotate
+from treelm.inference.annotation_journal import Progress
+from treelm.inference.tree_parsers import ParserSettings, Words
+
+NUM_LINES = 3 * annotation.BLOCK + 5
+
+
+class Crash(Exception):
+    """Stands for anything that ends the process."""
+
+
+def parse(sentences: Words) -> list[str]:
+    if any("bad" in words for words in sentences):
+        raise InputError("a bad word", remedy="-")
+    return [f"(S {' '.join(f'(X {word})' for word in words)})" for words in sentences]
+
+
+@pytest.fixture(autouse=True)
+def parser(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(tree_parsers.EXTERNAL, "fake", lambda: parse)
+    tree_parsers.open_parser.cache_clear()
+    yield
+    tree_parsers.open_parser.cache_clear()
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{number} {'word ' * (number % 7)}\n" for number in range(NUM_LINES)))
+    return path
+
+
+def settings(**changes: object) -> AnnotationSettings:
+    return AnnotationSettings(parser=ParserSettings(name="fake"), **changes)  # type: ignore[arg-type]
+
+
+def words_of(path: Path) -> list[tuple[str, ...]]:
+    return [sentence.words for sentence in read_sentences(path)]
+
+
+@pytest.mark.parametrize("name", ["out.ptb", "out.ptb.gz"])
+def test_every_sentence_has_its_tree_in_order(text: Path, tmp_path: Path, name: str) -> None:
+    progress = annotate(str(text), tmp_path / name, settings())
+    assert words_of(tmp_path / name) == [tuple(line.split()) for line in text.read_text().splitlines()]
+    assert progress.num_sentences == NUM_LINES
+    assert progress.num_words == len(text.read_text().split())
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", name}
+
+
+@pytest.mark.parametrize("name", ["out.ptb", "out.ptb.gz"])
+@pytest.mark.parametrize("num_blocks", [1, 2, 4])
+def test_a_crash_loses_nothing(text: Path, tmp_path: Path, name: str, num_blocks: int) -> None:
+    annotate(str(text), tmp_path / f"whole-{name}", settings())
+    blocks_until_crash = num_blocks
+
+    def crash(progress: Progress) -> None:
+        nonlocal blocks_until_crash
+        blocks_until_crash -= 1
+        if not blocks_until_crash:
+            raise Crash
+
+    with pytest.raises(Crash):
+        annotate(str(text), tmp_path / name, settings(), on_progress=crash)
+    assert not (tmp_path / name).exists()
+    folder = tmp_path / f"{name}.annotating"
+    for torn in ("trees", "journal.jsonl"):  # what a kill in the middle of writing leaves
+        with (folder / torn).open("ab") as stream:
+            stream.write(b'{"prog')
+    seen: list[Progress] = []
+    annotate(str(text), tmp_path / name, settings(), on_progress=seen.append)
+    assert len(seen) == 4 - num_blocks  # nothing is parsed twice
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+    assert not folder.exists()
+
+
+def test_killed_while_finishing_it_finishes(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(path: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr("treelm.inference.annotation_journal.shutil.rmtree", crash)
+        with pytest.raises(Crash):
+            annotate(str(text), tmp_path / "out.ptb", settings())
+    before = (tmp_path / "out.ptb").read_bytes()
+    assert annotate(str(text), tmp_path / "out.ptb", settings()).num_sentences == NUM_LINES
+    assert (tmp_path / "out.ptb").read_bytes() == before
+    assert not (tmp_path / "out.ptb.annotating").exists()
+
+
+def stop_after_one_block(text: Path, target: Path) -> None:
+    def crash(progress: Progress) -> None:
+        raise Crash
+
+    with pytest.raises(Crash):
+        annotate(str(text), target, settings(), on_progress=crash)
+
+
+def test_other_settings_or_another_input_are_refused(text: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.ptb"
+    stop_after_one_block(text, target)
+    with pytest.raises(InputError, match="begun with max_words = None, now it is 5"):
+        annotate(str(text), target, settings(max_words=5))
+    text.write_text("other " + text.read_text())
+    with pytest.raises(InputError, match=r"in\.txt is not the input that this was begun with"):
+        annotate(str(text), target, settings())
+
+
+def test_what_never_began_leaves_nothing_behind(text: Path, tmp_path: Path) -> None:
+    nobody = AnnotationSettings(parser=ParserSettings(name=str(tmp_path / "nobody")))
+    with pytest.raises(InputError, match="nobody: no such run folder"):
+        annotate(str(text), tmp_path / "out.ptb", nobody)
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(InputError, match="no sentences"):
+        annotate(str(tmp_path / "empty.txt"), tmp_path / "out.ptb", settings())
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "empty.txt"}
+
+
+def test_a_file_that_is_there_is_not_replaced(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.ptb").write_text("precious")
+    with pytest.raises(InputError, match=r"out\.ptb: this file is there already"):
+        annotate(str(text), tmp_path / "out.ptb", settings())
+    assert (tmp_path / "out.ptb").read_text() == "precious"
+
+
+BAD = b"a dog\n\na bad dog\nb\xff\nthe cat sleeps\n"
+
+
+@pytest.mark.parametrize(
+    ("policy", "lines"),
+    [
+        ("skip", ["(S (X a) (X dog))", "(S (X the) (X cat) (X sleeps))"]),
+        ("blank", ["(S (X a) (X dog))", "", "", "(S (X the) (X cat) (X sleeps))"]),
+        ("flat", ["(S (X a) (X dog))", "(UNPARSED (X a) (X bad) (X dog))", "", "(S (X the) (X cat) (X sleeps))"]),
+    ],
+)
+def test_sentences_without_trees_are_named_and_kept_as_asked(tmp_path: Path, policy: str, lines: list[str]) -> None:
+    (tmp_path / "in.txt").write_bytes(BAD)
+    errors: list[str] = []
+    progress = annotate(
+        str(tmp_path / "in.txt"), tmp_path / "out.ptb", settings(on_error=policy), on_error=errors.append
+    )
+    assert (tmp_path / "out.ptb").read_text().split("\n")[:-1] == lines
+    assert [error.partition(": ")[0] for error in errors] == [f"{tmp_path}/in.txt:3", f"{tmp_path}/in.txt:4"]
+    assert "a bad word" in errors[0]
+    assert "not UTF-8" in errors[1]
+    assert (progress.num_errors, progress.num_sentences) == (2, len(lines))
+
+
+def test_the_first_bad_sentence_stops_it_and_the_work_before_it_stays(text: Path, tmp_path: Path) -> None:
+    good = text.read_text()
+    text.write_text(good + "a bad dog\n")
+    for _ in range(2):
+        with pytest.raises(InputError, match=rf"in\.txt:{NUM_LINES + 1}: a bad word"):
+            annotate(str(text), tmp_path / "out.ptb", settings())
+    text.write_text(good + "a good dog\n")
+    seen: list[Progress] = []
+    annotate(str(text), tmp_path / "out.ptb", settings(), on_progress=seen.append)
+    assert len(seen) == 1
+    assert len(words_of(tmp_path / "out.ptb")) == NUM_LINES + 1
+
+
+def test_long_sentences_count_as_errors(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a b c\na b\n")
+    errors: list[str] = []
+    options = settings(max_words=2, on_error="flat")
+    annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", options, on_error=errors.append)
+    assert (tmp_path / "out.ptb").read_text() == "(UNPARSED (X a) (X b) (X c))\n(S (X a) (X b))\n"
+    assert [error.partition("; ")[0] for error in errors] == [f"{tmp_path}/in.txt:1: 3 words"]
+
+
+def test_running_text_is_cut_as_treebanks_do(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("Dogs don't bark.\n")
+    annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", settings(tokenise=True))
+    assert words_of(tmp_path / "out.ptb") == [("Dogs", "do", "n't", "bark", ".")]
+
+
+def test_gzip_input_that_is_cut_off_is_an_error_and_goes_on_once_repaired(text: Path, tmp_path: Path) -> None:
+    whole = gzip.compress(text.read_bytes(), mtime=0)
+    packed = tmp_path / "in.txt.gz"
+    packed.write_bytes(whole[: len(whole) * 3 // 4])
+    with pytest.raises(InputError, match="gzip data is truncated"):
+        annotate(str(packed), tmp_path / "out.ptb", settings(on_error="skip"))
+    packed.write_bytes(whole)
+    annotate(str(packed), tmp_path / "out.ptb", settings(on_error="skip"))
+    assert len(words_of(tmp_path / "out.ptb")) == NUM_LINES
+
+
+def test_memory_is_bounded_by_reading_only_as_far_ahead_as_needed(text: Path, tmp_path: Path) -> None:
+    with text.open("rb") as stream:
+        blocks = annotation.read_blocks(stream, "in.txt", settings(), Progress())
+        first = next(blocks)
+        assert first.num_read == annotation.BLOCK == len(first.items)

@@ -1,0 +1,51 @@
+"""The models in the package: each loads, scores as it did when it was made, and all together are small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import treelm
+from treelm.evaluation.shipping import CARD, EXPECTED, differences
+from treelm.models.shipped import FOLDER, shipped_names
+from treelm.models.storage import CONFIG, VOCABULARY, WEIGHTS
+from treelm.training.recipe import load_recipe, recipe_names
+from treelm.training.run import load_run_recipe
+
+ROOT = Path(__file__).parent.parent
+FILES = {CARD, CONFIG, EXPECTED, VOCABULARY, WEIGHTS, "recipe.toml"}
+RECIPES = [name for name in recipe_names() if name.endswith("-gum-open")]
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_a_model_is_complete_and_scores_as_it_did(name: str) -> None:
+    assert {path.name for path in (FOLDER / name).iterdir()} == FILES
+    assert differences(treelm.load(name), FOLDER / name) == []
+    assert load_run_recipe(name).data.corpus == "gum-open"
+
+
+def test_all_together_are_at_most_25_mb() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.glob("*/*")) <= 25_000_000
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_agree_on_data_and_words(name: str) -> None:
+    recipe, first = load_recipe(name), load_recipe(RECIPES[0])
+    assert recipe.vocabulary == first.vocabulary
+    assert recipe.data.corpus == "gum-open"
+    assert recipe.training.max_minutes is None  # results do not depend on the machine's speed
+    assert recipe.training.batches == "sentences"
+
+
+@pytest.mark.skipif(not shipped_names(), reason="no model has been made yet: make pretrained")
+def test_the_wheel_has_them(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="hatchling builds the wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"treelm/pretrained/{name}/{file}" for name in shipped_names() for file in FILES} <= packed
