@@ -104,7 +104,7 @@ def unpacked(content: bytes, *, name: str) -> bytes:
     return read_whole(gzip.GzipFile(fileobj=io.BytesIO(content)), name=name)
 
 
-def read_whole(stream: IO[bytes], *, name: str) -> bytes:
+def read_whole(stream: IO[bytes] | gzip.GzipFile, *, name: str) -> bytes:
     """All that a stream of ``open_bytes`` holds. Raises ``InputError`` as ``unpacked`` does."""
     try:
         content = stream.read(_MOST_UNPACKED + 1) if isinstance(stream, gzip.GzipFile) else stream.read()

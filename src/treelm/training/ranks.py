@@ -99,7 +99,8 @@ class Ranks:
         """What the first process computes, or its error, for all; the others wait."""
         if self.number == 1:
             return compute()
-        value, error = self.from_main(_attempt(compute) if self.is_main else (None, None))
+        nothing: tuple[Any, BaseException | None] = (None, None)
+        value, error = self.from_main(_attempt(compute) if self.is_main else nothing)
         if error is not None:
             raise error
         return value
