@@ -100,9 +100,10 @@ class Ranks:
         if self.number == 1:
             return compute()
         nothing: tuple[Any, BaseException | None] = (None, None)
-        value, error = self.from_main(_attempt(compute) if self.is_main else nothing)
+        outcome, error = self.from_main(_attempt(compute) if self.is_main else nothing)
         if error is not None:
             raise error
+        value: Value = outcome
         return value
 
     def sum_gradients(self, model: nn.Module) -> None:
