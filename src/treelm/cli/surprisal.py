@@ -62,7 +62,7 @@ def write_table(arguments: Arguments) -> int:
     sentences = read_input(arguments.file, arguments, skipped)
     collect = skipped if arguments.on_error == "skip" else None
     totals = Totals()
-    computer = computing(score, lm, run=arguments.run, beam=beam, processes=arguments.processes)
+    computer = computing(score, lm, run=arguments.run, processes=arguments.processes)
     with open_output(arguments.output) as out, computer as compute:
         print(*COLUMNS, *arguments.columns, sep="\t", file=out)
         for scored in score_sentences(lm, sentences, batch_size=arguments.batch_size, skipped=collect, compute=compute):

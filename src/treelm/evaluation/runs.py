@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
@@ -21,6 +22,7 @@ from treelm.inference.batching import in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing
 from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.streams import StreamLM
 from treelm.training.recipe import Recipe
 
 GUM_NOTES: dict[str, str] = {
@@ -140,10 +142,12 @@ def evaluate_run(
     """
     config = recipe.evaluation
     lm = load(run)
-    beam = {"action_beam": config.action_beam, "word_beam": config.word_beam, "fast_track": config.fast_track}
-    lm.set_beam(**beam)
-    with computing(analyse, lm, run=str(run), beam=beam, processes=processes) as compute:
-        return _judge_inputs(lm, recipe, files, skipped, protocols, on_sentence, compute)
+    lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
+    notes = _choose_builder(lm, config.tree_builder)
+    if recipe.data.corpus == "gum-open" and not files and lm.parses:
+        notes = (_gum_note(recipe.data), *notes)
+    with computing(analyse, lm, run=str(run), processes=processes) as compute:
+        return _judge_inputs(lm, recipe, files, skipped, protocols, on_sentence, compute, notes)
 
 
 def _judge_inputs(
@@ -154,9 +158,9 @@ def _judge_inputs(
     protocols: Sequence[SpanProtocol] | None,
     on_sentence: Callable[[], None],
     compute: Compute[Analysis],
+    notes: Sequence[str],
 ) -> list[Judgement]:
     config = recipe.evaluation
-    notes = (_gum_note(recipe.data),) if recipe.data.corpus == "gum-open" and not files and lm.parses else ()
     judgements = []
     for name, sentences in _inputs(recipe.data, files or config.splits, bool(files), skipped):
         if config.stream == "only":
@@ -179,6 +183,17 @@ def _judge_inputs(
             judgement = replace(judgement, result=replace(judgement.result, perplexities=perplexities))
         judgements.append(judgement)
     return judgements
+
+
+def _choose_builder(lm: SyntacticLM, builder: Literal["unbiased", "biased"] | None) -> tuple[str, ...]:
+    """Set the builder of trees from distances; returns the note that names it."""
+    if not isinstance(lm, StreamLM) or not lm.parses or lm.tree_builder is None:
+        if builder is not None:
+            remedy = "leave tree_builder out"
+            raise InputError(f"tree_builder = {builder!r} with {lm.system}, which has no distances", remedy=remedy)
+        return ()
+    lm.tree_builder = builder or lm.tree_builder
+    return (f"trees are built from distances by the {lm.tree_builder} builder",)
 
 
 def _gum_note(data: DataConfig) -> str:
