@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -21,7 +20,7 @@ from treelm.evaluation.span_protocols import BINARISED, NO_PUNCTUATION, PLAIN, W
 from treelm.evaluation.streams import judge_stream
 from treelm.inference.batching import in_batches
 from treelm.inference.loading import load
-from treelm.inference.processes import Compute, computing
+from treelm.inference.processes import Compute, analyse, computing
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import Recipe
@@ -143,21 +142,12 @@ def evaluate_run(
     """
     config = recipe.evaluation
     lm = load(run)
+    lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
     notes = _choose_builder(lm, config.tree_builder)
     if recipe.data.corpus == "gum-open" and not files and lm.parses:
         notes = (_gum_note(recipe.data), *notes)
-    beam = {"action_beam": config.action_beam, "word_beam": config.word_beam, "fast_track": config.fast_track}
-    lm.set_beam(**beam)
-    job = partial(_analyse, builder=config.tree_builder)
-    with computing(job, lm, run=str(run), beam=beam, processes=processes) as compute:
+    with computing(analyse, lm, run=str(run), processes=processes) as compute:
         return _judge_inputs(lm, recipe, files, skipped, protocols, on_sentence, compute, notes)
-
-
-def _analyse(
-    lm: SyntacticLM, sentences: Sequence[Sequence[str]], *, builder: Literal["unbiased", "biased"] | None
-) -> list[Analysis]:
-    _choose_builder(lm, builder)
-    return lm.analyse(sentences)
 
 
 def _judge_inputs(

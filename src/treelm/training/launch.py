@@ -17,6 +17,7 @@ from typing import Any
 from treelm.errors import InputError
 
 EXIT_LOST, EXIT_AGAIN = 71, 75  # see outcomes.ProcessLost and outcomes.TrainingInterrupted
+_COMMAND = ("-m", "treelm")
 _PIPE = "TREELM_LAUNCHER_PIPE"
 _PATIENCE = 10.0  # seconds that processes have to end by themselves when one of them has failed
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGUSR1")
@@ -39,7 +40,7 @@ def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
         environment = _environment(devices, nodes) | {_PIPE: str(read)}
         children = [
             subprocess.Popen(
-                [sys.executable, "-m", "treelm", *arguments],
+                [sys.executable, *_COMMAND, *arguments],
                 env={**os.environ, **environment, "LOCAL_RANK": str(number)},
                 pass_fds=(read,),
                 start_new_session=True,  # an interrupt from the keyboard reaches them through this process, once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -100,6 +101,7 @@ def build_fabric(config: TrainingConfig) -> Fabric:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError('device = "cuda" but torch finds no GPU', remedy='set device = "cpu" or "auto"')
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces every process
     precision: Any = "bf16-mixed" if config.precision == "bf16" else "32-true"
     placement = find_placement(config)
     if placement.environment is None:
