@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from treelm.errors import InputError
 
 VERBS = {
-    "demo": "train a small RNNG on the packaged treebank and show what it can do",
+    "demo": "train small systems on the packaged treebank and compare them in a table and a page",
     "data": "list, show, count and prepare corpora",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from treelm.evaluation.comparison.figures import Comparison
     from treelm.evaluation.comparison.measure import Settings
 
+SECONDS_BETWEEN_LINES = 30.0  # of progress, where there is no terminal
 FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
 
 
@@ -107,11 +109,21 @@ def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Compa
 
 @contextmanager
 def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, if that is a terminal, and a line when it is done."""
+    """A bar on standard error if that is a terminal, else a line now and then; and a line when it is done."""
     from treelm.cli.scoring import progress_bar
 
-    begin = perf_counter()
-    with progress_bar(what, total) as advance:
+    begin = said = perf_counter()
+    count = 0
+
+    def advance() -> None:
+        nonlocal said, count
+        count += 1
+        move()
+        if not sys.stderr.isatty() and perf_counter() - said > SECONDS_BETWEEN_LINES:
+            said = perf_counter()
+            note(f"{what}: {count} {f'of {total} ' if total else ''}sentences")
+
+    with progress_bar(what, total) as move:
         yield advance
     note(f"{what}: done in {perf_counter() - begin:.0f} s")
 

@@ -15,6 +15,7 @@ from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.evaluation.comparison.figures import Comparison
+    from treelm.training.recipe import Recipe
 
 RECIPES = (
     "demo",
@@ -31,7 +32,7 @@ RECIPES = (
 """A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes
 first, so that no processor waits at the end."""
 EXIT_STOPPED = 75  # as of training that was asked to stop
-QUICK_SECONDS, QUICK_SENTENCES = 8, 30  # training of each system; sentences of each split that are judged
+QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are judged
 QUICK_SUITES = ("number_orc", "number_prep", "number_src")  # the circuit that is scored fastest
 
 
@@ -140,28 +141,33 @@ def _side_by_side(options: Arguments, runs: dict[str, Path], jobs: int) -> dict[
 def _train(options: Arguments, recipe: str, run: Path) -> int:
     """Train, or go on with a demo that was stopped, through the verb that users will use next."""
     from treelm.cli.train import main as train
+    from treelm.training.recipe import load_recipe
 
-    estimated = _is_estimated(recipe)
+    loaded = load_recipe(recipe)
+    estimated = _is_estimated(loaded)
     if estimated and (run / "model.safetensors").exists():
         return 0  # in one go: there is nothing to resume
     changes = [change for change in options.set if not (estimated and change.startswith("training."))]
     if (run / "recipe.toml").exists() and not estimated:
         note(f"going on with the run in {run} (treelm demo --again trains anew)")
         return train(["--resume", str(run), *(["--set", *changes] if changes else [])])
-    changes += [] if estimated else ["training.threads=1"]
-    if options.quick:
-        changes += [] if estimated else [f"training.max_minutes={QUICK_SECONDS / 60:.3g}"]
-        changes.append(f"evaluation.max_sentences={QUICK_SENTENCES}")
+    own = [] if estimated else ["training.threads=1", *(_quick_training(loaded) if options.quick else ())]
+    own += [f"evaluation.max_sentences={QUICK_SENTENCES}"] if options.quick else []
     note(f"training by the recipe {recipe!r}; the run folder is {run}")
-    return train([recipe, "--out", str(run), "--set", *changes])
+    return train([recipe, "--out", str(run), "--set", *own, *changes])
 
 
-def _is_estimated(recipe: str) -> bool:
+def _quick_training(recipe: Recipe) -> tuple[str, ...]:
+    """So short that the learning rate has to rise at once."""
+    warmup = ("training.warmup_steps=10",) if recipe.training.warmup_steps > 10 else ()
+    return (f"training.max_minutes={QUICK_SECONDS / 60:.3g}", *warmup)
+
+
+def _is_estimated(recipe: Recipe) -> bool:
     from treelm.models import system_class
     from treelm.models.estimated import EstimatedLM
-    from treelm.training.recipe import load_recipe
 
-    return issubclass(system_class(load_recipe(recipe).model.system), EstimatedLM)
+    return issubclass(system_class(recipe.model.system), EstimatedLM)
 
 
 def _compare(options: Arguments, runs: list[Path]) -> Comparison:
