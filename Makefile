@@ -14,7 +14,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 demo: install
 	$(BIN)/treelm demo --open-report $(if $(QUICK),--quick)
 
-# The page of docs/: the demo's, drawn again from what is in runs/. It holds no time of day, so equal runs give equal files.
+# the page of docs/: what is in runs/ is not trained again
 report: demo
 	cp $(if $(QUICK),runs/quick,runs)/report.html docs/example-report.html
 

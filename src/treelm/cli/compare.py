@@ -68,8 +68,8 @@ class Arguments:
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
     this verb draws it again without models."""
     sentences: str = ""
-    """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report; none: of no
-    sentence. Without it, those of the comparison.json that was given, else three examples."""
+    """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report. Without it, those
+    of the comparison that was given, else three examples."""
 
 
 def main(arguments: list[str]) -> int:
@@ -78,6 +78,8 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.comparison.compare import compare
 
     out = Path(options.out) if options.out else None
+    if options.sentences and not options.report:
+        raise InputError("--sentences without --report", remedy="add --report FILE.html")
     if options.report:
         from treelm.figures.report.page import check_path
 
@@ -94,14 +96,11 @@ def main(arguments: list[str]) -> int:
 def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Comparison:
     """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back."""
     from treelm.corpora.readers import read_sentences
-    from treelm.figures.report.analyse import example_sentences, with_sentences
+    from treelm.figures.report.analyse import example_sentences, kept_sentences, with_sentences
     from treelm.figures.report.page import write_report
 
-    kept = any(row.sentences for row in comparison.runs)
-    if sentences not in ("", "none"):
-        comparison = with_sentences(comparison, list(read_sentences(sentences)), show_progress)
-    elif not sentences and not kept:
-        comparison = with_sentences(comparison, example_sentences(), show_progress)
+    chosen = list(read_sentences(sentences)) if sentences else kept_sentences(comparison) or example_sentences()
+    comparison = with_sentences(comparison, chosen, show_progress)
     write_report(comparison, path)
     comparison.save(path.with_suffix(".json"))
     note(f"wrote {path} and {path.with_suffix('.json').name}")

@@ -20,6 +20,7 @@ from treelm.models.palm.network import PaLM
 from treelm.models.som.network import SOM
 from treelm.models.streams import StreamLM
 from treelm.models.surprisal import sentence_surprisal
+from treelm.trees.tree import Tree
 
 EXAMPLES = (
     "The museum was built in the city in 1986 .",
@@ -35,6 +36,21 @@ def example_sentences() -> list[Sentence]:
     return [
         Sentence(words=tuple(text.split()), identifier=str(line), source="examples", line=line)
         for line, text in enumerate(EXAMPLES, 1)
+    ]
+
+
+def kept_sentences(comparison: Comparison) -> list[Sentence]:
+    """The sentences that some row was analysed on, if there are any, with the trees of their file."""
+    analyses = next((row.sentences for row in comparison.runs if row.sentences), ())
+    return [
+        Sentence(
+            words=one.words,
+            tree=None if one.gold is None else Tree.parse(one.gold),
+            identifier=str(line),
+            source="kept sentences",
+            line=line,
+        )
+        for line, one in enumerate(analyses, 1)
     ]
 
 

@@ -123,11 +123,8 @@ def scatter_chart(dots: Sequence[Dot], axes: Axes, width: int, height: int = 400
     else:
         middle = right
     places = [(middle if dot.x is None else x(dot.x), y(dot.y)) for dot in dots]
-    parts.append(
-        _dot_labels(
-            [(dot, *place) for dot, place in zip(dots, places, strict=True) if dot.look is not None], width, y.start
-        )
-    )
+    placed_runs = [(dot, *place) for dot, place in zip(dots, places, strict=True) if dot.look is not None]
+    parts.append(_dot_labels(placed_runs, float(width)))
     parts += [_dot(dot, *place) for dot, place in zip(dots, places, strict=True)]
     return _svg(axes.title, width, height, parts)
 
@@ -138,24 +135,26 @@ def _dot(dot: Dot, x: float, y: float) -> Markup:
     return element("circle", element("title", dot.tip), class_="published", cx=x, cy=y, r=4)
 
 
-def _dot_labels(dots: Iterable[tuple[Dot, float, float]], width: int, bottom: float) -> Markup:
-    """Names beside the runs' points, on the side where there is room, moved apart by side."""
+def _dot_labels(dots: Sequence[tuple[Dot, float, float]], right: float) -> Markup:
+    """Names beside the runs' points where there is room; the key has them all."""
+    taken = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in dots]
     labels = []
-    sides: dict[bool, list[tuple[float, float, Dot]]] = {False: [], True: []}
     for dot, x, y in dots:
-        leftwards = x + 10 + text_width(dot.name, FONT) > width - _RIGHT
-        sides[leftwards].append((y, x, dot))
-    for leftwards, found in sides.items():
-        found.sort(key=lambda one: one[0])
-        places = spread([one[0] for one in found], _LABEL_ROW, _TOP, bottom)
-        for (y, x, dot), place in zip(found, places, strict=True):
-            anchor, across = ("end", x - 10) if leftwards else ("start", x + 10)
-            if abs(place - y) > _LABEL_ROW / 2:
-                assert dot.look is not None
-                path = f"M{x:.1f} {y:.1f}L{across:.1f} {place:.1f}"
-                labels.append(element("path", class_=f"leader {colour_class(dot.look)}", d=path))
-            labels.append(element("text", dot.name, class_="name", x=across, y=place + 4, text_anchor=anchor))
+        width = text_width(dot.name, FONT)
+        for left, base in ((x + 9, y + 4), (x - 9 - width, y + 4), (x - width / 2, y - 9), (x - width / 2, y + 18)):
+            box = (left, base - FONT, left + width, base + 3)
+            if left > _LEFT and left + width < right and not any(_overlap(box, other) for other in taken):
+                labels.append(element("text", dot.name, class_="name", x=left, y=base))
+                taken.append(box)
+                break
     return join(*labels)
+
+
+Box = tuple[float, float, float, float]
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _axes(axes: Axes, x: Scale, y: Scale, right: float) -> Markup:

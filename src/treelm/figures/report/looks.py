@@ -15,7 +15,7 @@ _MARKS = (  # around (0, 0)
     "M0 4.8l4.8 -8.4h-9.6z",
     "M-1.6 -4.6h3.2v3h3v3.2h-3v3h-3.2v-3h-3v-3.2h3z",
 )
-_NARROW, _WIDE = frozenset("iljtfrI.,;:!|'`()[]-"), frozenset("mwMW@%")
+_NARROW, _WIDE = frozenset("iljtfrI.,;:!|'`()[]-"), frozenset("mwMW@%&<>=+~#")
 
 
 def colour_class(look: int) -> str:
@@ -54,4 +54,4 @@ def _ems(character: str) -> float:
         return 1.0
     if character in _NARROW:
         return 0.34
-    return 0.86 if character in _WIDE else 0.68 if character.isupper() else 0.57
+    return 0.88 if character in _WIDE else 0.7 if character.isupper() else 0.6

@@ -123,5 +123,5 @@ def _surprisal_axis(y: Scale, width: float) -> Markup:
 def drawing(class_: str, title: str, width: float, height: float, content: Markup) -> Markup:
     """An SVG in its natural size, with its title."""
     box = f"0 0 {width:.0f} {height:.0f}"
-    size = {"viewBox": box, "width": round(width), "height": round(height)}
-    return element("svg", element("title", title), content, class_=class_, role="img", **size)
+    parts = (element("title", title), content)
+    return element("svg", *parts, class_=class_, role="img", viewBox=box, width=round(width), height=round(height))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from treelm.evaluation.comparison.figures import Comparison, PairFigures, RunFigures
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, circuits, overall_score, references
 from treelm.figures.report.charts import Axes, Dot, for_both_widths, scatter_chart
+from treelm.figures.report.looks import key
 from treelm.figures.report.markup import Markup, join
 from treelm.figures.report.parts import (
     Bar,
@@ -65,7 +66,8 @@ def _scatter(comparison: Comparison, published: list[Reference]) -> Markup:
         "(BLLIP) with their own vocabularies, the runs' on the runs' split: heights compare, places along the axis "
         "compare only among points of one kind."
     )
-    return join(figure(chart, caption), details("The published models", _published_table(published)))
+    names = {dot.look: dot.name for dot in dots if dot.look is not None}
+    return join(figure(join(key(names), chart), caption), details("The published models", _published_table(published)))
 
 
 def _perplexity_text(row: RunFigures) -> str:

@@ -1,0 +1,217 @@
+"""The page holds what the comparison holds, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, bare, full
+from treelm.errors import InputError
+from treelm.evaluation.comparison.figures import Comparison
+from treelm.evaluation.runs import GUM_NOTES
+from treelm.evaluation.syntaxgym.references import references
+from treelm.figures.report.page import report_page, write_report
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+SECTIONS = ["figures", "training", "syntaxgym", "pairs", "sentence-1"]
+
+
+class Page(HTMLParser):
+    """The elements of a page, checked for nesting."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []  # innermost element, text
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    def sections(self) -> list[str | None]:
+        return [attributes["id"] for tag, attributes in self.elements if tag == "section"]
+
+    def text_of(self, tag: str) -> list[str]:
+        return [text for name, text in self.texts if name == tag]
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return report_page(full())
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Page:
+    return Page(text)
+
+
+def test_a_full_comparison_has_every_section_and_each_is_in_the_contents(page: Page) -> None:
+    assert page.sections() == SECTIONS
+    links = [attributes.get("href") for tag, attributes in page.elements if tag == "a"]
+    assert links == [f"#{name}" for name in SECTIONS]
+
+
+def test_what_was_not_measured_has_no_section() -> None:
+    assert Page(report_page(bare())).sections() == ["figures"]
+    row = full().runs[0]
+    without = replace(row, syntaxgym=None, loss_curve=(), sentences=())
+    assert Page(report_page(Comparison(runs=(without,)))).sections() == ["figures", "pairs"]
+
+
+def test_nothing_is_fetched_and_nothing_runs(page: Page, text: str) -> None:
+    tags = {tag for tag, _ in page.elements}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "image"}
+    for _, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "srcset", "data")]
+        assert (attributes.get("href") or "#").startswith("#")
+    without_namespaces = text.replace("http://www.w3.org/2000/svg", "")
+    assert "//" not in without_namespaces
+    assert "@import" not in text
+    assert "url(" not in text
+    policy = {attributes.get("http-equiv"): attributes.get("content") for _, attributes in page.elements}
+    assert policy["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_the_page_is_small(text: str) -> None:
+    assert len(text.encode()) < 600_000
+
+
+def test_words_that_look_like_markup_are_words(page: Page, text: str) -> None:
+    assert "<unk>" in page.text_of("text")
+    assert HOSTILE in page.text_of("text")
+    assert " ".join(WORDS) in page.text_of("blockquote")
+    assert "<b>" not in text.replace("&lt;b&gt;", "")
+
+
+def test_the_table_has_the_figures_of_every_run(page: Page) -> None:
+    cells = page.text_of("td")
+    for row in full().runs:
+        assert row.perplexity is not None
+        assert row.syntaxgym is not None
+        bound = "≤ " if row.system == "rnng" else ""
+        assert f"{bound}{row.perplexity.value:.1f}" in cells
+        assert f"{row.unlabeled_f1[0].corpus_f1:.1f}" in cells
+        assert cells.count(f"{100 * row.syntaxgym.circuits['Agreement']:.1f}") >= 2, "in the table, and beside its bar"
+
+
+def test_the_note_on_gum_s_trees_stands_beside_every_f1(page: Page) -> None:
+    assert page.text_of("sup") == ["†"] * len(SYSTEMS)
+    notes = "".join(text for tag, text in page.texts if tag == "li")
+    assert f"† {GUM_NOTES['brackets']}" in notes
+
+
+def test_curves_have_the_perplexity_of_words_at_every_judgement(page: Page) -> None:
+    tips = page.text_of("title")
+    assert "rnng-demo: 665.0 after 1 epochs (step 10)" in tips
+    assert "rnng-demo: 134.3 after 1.04 minutes of training (step 50)" in tips
+
+
+def test_the_curve_of_an_rnng_is_explained_where_there_is_one(text: str) -> None:
+    assert "gold trees here" in text
+    others = Comparison(runs=full().runs[1:])
+    assert "gold trees here" not in report_page(others)
+
+
+def test_the_scatter_has_all_runs_and_all_published_models(page: Page) -> None:
+    tips = set(page.text_of("title"))
+    assert "rnng-demo: SG score 44.4, perplexity ≤ 90.0" in tips
+    assert "rnng/bllip-lg: SG score 58.3, perplexity 69.6" in tips
+    assert "grnn/pretrained: SG score 55.1, no published perplexity" in tips
+    assert len(references()) == 33
+    assert {name for name in references() if not any(tip.startswith(f"{name}: SG") for tip in tips)} == set()
+
+
+def test_bars_are_as_long_as_their_figures(page: Page) -> None:
+    widths = {
+        attributes.get("style")
+        for tag, attributes in page.elements
+        if (attributes.get("class") or "").startswith("fill")
+    }
+    shares = {row.syntaxgym.circuits["Licensing"] for row in full().runs if row.syntaxgym}
+    assert {f"width:{100 * share:.1f}%" for share in shares} <= widths
+
+
+def test_suites_have_bars_of_their_own_where_no_circuit_is_complete() -> None:
+    row = full().runs[0]
+    assert row.syntaxgym is not None
+    some = replace(row.syntaxgym, suites={"cleft": 0.25, "npz_obj": 0.75}, circuits={}, sg_score=None)
+    page = Page(report_page(Comparison(runs=(replace(row, syntaxgym=some, pairs=()),))))
+    assert page.text_of("caption")[-3:-1] == ["cleft", "npz_obj"]
+    assert "SG score against perplexity" not in page.text_of("title")
+
+
+def test_a_sentence_has_every_picture_that_its_systems_have(page: Page, text: str) -> None:
+    count = len(SYSTEMS)
+    classes = [attributes.get("class") for tag, attributes in page.elements if tag == "svg"]
+    assert [classes.count(name) for name in ("tree", "distances", "attention", "memory")] == [
+        count + 1,
+        count,
+        count,
+        count,
+    ]
+    assert classes.count("chart over-words") == 1
+    assert "rnng-demo, think: 8.2" in page.text_of("title")
+    assert "som-demo, <unk>: 6.8*" in page.text_of("title")
+
+
+def test_systems_without_trees_or_words_are_left_out_of_those_pictures() -> None:
+    row = full().runs[0]
+    only_tree = replace(row.sentences[0], bits=None, distances=None, attention=None, memory=None)
+    only_bits = replace(row.sentences[0], tree=None, distances=None, attention=None, memory=None)
+    rows = (replace(row, sentences=(only_tree,)), replace(row, name="other", sentences=(only_bits,)))
+    page = Page(report_page(Comparison(runs=rows)))
+    classes = [attributes.get("class") for tag, attributes in page.elements if tag == "svg"]
+    assert classes.count("tree") == 2, "the file's, and one system's"
+    assert not [tip for tip in page.text_of("title") if tip.startswith("rnng-demo, ")]
+    assert "other, think: 8.2" in page.text_of("title")
+
+
+def test_every_figure_and_table_says_what_it_is(page: Page) -> None:
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("figure") == tags.count("figcaption") >= 8
+    assert tags.count("table") == tags.count("caption")
+    assert all(
+        attributes.get("role") == "img"
+        for tag, attributes in page.elements
+        if tag == "svg" and "class" in attributes and attributes["class"] != "swatch"
+    )
+
+
+def test_a_kept_comparison_gives_the_same_page(tmp_path: Path, text: str) -> None:
+    full().save(tmp_path / "comparison.json")
+    assert report_page(Comparison.load(tmp_path / "comparison.json")) == text
+    assert json.loads((tmp_path / "comparison.json").read_text())["runs"][0]["sentences"]
+
+
+def test_a_page_is_written_in_one_piece(tmp_path: Path, text: str) -> None:
+    write_report(full(), tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "missing/report.html"])
+def test_a_place_where_no_page_can_be_is_a_user_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError):
+        write_report(full(), tmp_path / name)
+
+
+def test_nothing_to_show_is_a_user_error() -> None:
+    with pytest.raises(InputError, match="without runs"):
+        report_page(Comparison(runs=()))
