@@ -119,13 +119,14 @@ def _suites(options: Arguments) -> tuple[str, ...]:
 
 
 def _one_by_one(options: Arguments, runs: dict[str, Path]) -> dict[str, int]:
-    """In this process. The first that fails ends it: the next would not do better in the same state."""
+    """In this process. Bad input ends it at once; training that failed leaves the others their rows."""
     codes = dict.fromkeys(runs, EXIT_STOPPED)
     for recipe, run in runs.items():
         codes[recipe] = _train(options, recipe, run)
-        if codes[recipe]:
+        if codes[recipe] == EXIT_STOPPED:
             break
-        _compare(options, [run])
+        if codes[recipe] == 0:
+            _compare(options, [run])
     return codes
 
 
