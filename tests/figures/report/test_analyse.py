@@ -1,0 +1,118 @@
+"""What is kept of sentences is what the systems say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.models.palm.worlds import palm
+from tests.models.prpn.worlds import prpn
+from tests.models.som.worlds import som
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.figures.memory_grid import grid_of_sentence
+from treelm.figures.report import analyse
+from treelm.figures.report.analyse import analyses_of, example_sentences, kept_sentences, with_sentences
+from treelm.figures.span_attention import span_attention_of
+from treelm.models.base import SyntacticLM
+from treelm.trees.tree import Tree
+
+WORDS = ("1", "2", "3")
+GOLD = Tree.parse("(S 1 (NP 2 3))")
+
+
+def sentence(words: tuple[str, ...] = WORDS, tree: Tree | None = GOLD) -> Sentence:
+    return Sentence(words=words, tree=tree, identifier="1", source="here", line=1)
+
+
+@contextmanager
+def silent(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    yield lambda: None
+
+
+@pytest.mark.parametrize("make", [prpn, palm, som])
+def test_trees_and_bits_are_those_of_the_system(make: Callable[[], SyntacticLM]) -> None:
+    network = make().eval()
+    (found,) = analyses_of(network, [sentence()])
+    (surprisal,) = network.surprisal([list(WORDS)])
+    assert found.words == WORDS
+    assert found.gold == str(GOLD)
+    assert found.tree == str(network.parse([list(WORDS)])[0])
+    assert found.bits is not None
+    assert found.bits.surprisal_bits == pytest.approx([word.surprisal_bits for word in surprisal.words], abs=1e-4)
+    assert found.bits.total_bits == pytest.approx(surprisal.total_bits, abs=1e-3)
+    assert not found.bits.is_upper_bound
+
+
+def test_each_system_has_what_only_it_has() -> None:
+    for_prpn, for_palm, for_som = (analyses_of(make().eval(), [sentence()])[0] for make in (prpn, palm, som))
+    assert [one.distances is not None for one in (for_prpn, for_palm, for_som)] == [True, False, False]
+    assert [one.attention is not None for one in (for_prpn, for_palm, for_som)] == [False, True, False]
+    assert [one.memory is not None for one in (for_prpn, for_palm, for_som)] == [False, False, True]
+
+
+def test_distances_weights_and_slots_are_the_system_s() -> None:
+    first, second, third = prpn().eval(), palm().eval(), som().eval()
+    distances = analyses_of(first, [sentence()])[0].distances
+    assert distances is not None
+    assert distances.values == pytest.approx(first.distances([list(WORDS)])[0], abs=1e-4)
+    attention = analyses_of(second, [sentence()])[0].attention
+    assert attention is not None
+    weights = span_attention_of(second, WORDS).weights
+    assert [len(row) for row in attention.weights] == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(attention.weights[3], weights[3, :3], atol=1e-4)
+    memory, grid = analyses_of(third, [sentence()])[0].memory, grid_of_sentence(third, WORDS)
+    assert memory is not None
+    assert (memory.symbols, memory.decisions, memory.spans) == (grid.words, grid.decisions, grid.spans)
+
+
+def row(name: str) -> RunFigures:
+    return RunFigures(name=name, run=f"runs/{name}", system="prpn", num_parameters=1)
+
+
+def test_all_rows_are_analysed_and_kept_analyses_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Path] = []
+
+    def load(path: Path) -> SyntacticLM:
+        loaded.append(path)
+        return prpn().eval()
+
+    monkeypatch.setattr(analyse, "load", load)
+    once = with_sentences(Comparison(runs=(row("a"), row("b"))), [sentence()], silent)
+    assert [one.sentences[0].words for one in once.runs] == [WORDS, WORDS]
+    assert with_sentences(once, [sentence()], silent) == once
+    assert loaded == [Path("runs/a"), Path("runs/b")]
+    other = with_sentences(once, [sentence(("2", "1"), None)], silent)
+    assert [one.words for one in other.runs[0].sentences] == [("2", "1")]
+
+
+def test_the_search_is_that_of_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = []
+    network = prpn().eval()
+    monkeypatch.setattr(network, "set_beam", lambda **beam: widths.append(beam))
+    monkeypatch.setattr(analyse, "load", lambda path: network)
+    searching = RunFigures(name="a", run="a", system="rnng", num_parameters=1, search="beam 20/10/1")
+    with_sentences(Comparison(runs=(searching, row("b"))), [sentence()], silent)
+    assert widths == [{"action_beam": 20, "word_beam": 10, "fast_track": 1}]
+
+
+def test_new_rows_can_read_the_kept_sentences_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analyse, "load", lambda path: prpn().eval())
+    kept = with_sentences(Comparison(runs=(row("a"),)), [sentence()], silent)
+    (again,) = kept_sentences(Comparison(runs=(row("b"), *kept.runs)))
+    assert (again.words, again.tree) == (WORDS, GOLD)
+    assert kept_sentences(Comparison(runs=(row("b"),))) == []
+
+
+def test_a_sentence_without_words_is_a_user_error() -> None:
+    with pytest.raises(InputError, match="without words"):
+        with_sentences(Comparison(runs=(row("a"),)), [sentence((), None)], silent)
+
+
+def test_there_are_examples() -> None:
+    assert [len(one.words) for one in example_sentences()] == [10, 12, 15]
