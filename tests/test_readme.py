@@ -47,8 +47,8 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
 def test_every_shell_command_works_in_order(home: Path) -> None:
@@ -57,6 +57,16 @@ def test_every_shell_command_works_in_order(home: Path) -> None:
     assert "surprisal_bits" in out
     assert "perplexity" in out
     assert (home / "runs" / "mine" / "model.safetensors").exists()
+
+
+def test_the_commands_and_the_code_about_surprisal_work(home: Path) -> None:
+    page = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf-8")
+    out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
+    assert "own_word_id" in out
+    assert "next_entropy_bits" in out
+    assert "document_id" in out
+    for code in blocks("python", page):
+        run([sys.executable, "-c", code], home)
 
 
 def test_the_python_code_works(home: Path) -> None:

@@ -1,5 +1,6 @@
 """The verbs on a tiny run, as a user calls them."""
 
+import csv
 import io
 import json
 import subprocess
@@ -30,6 +31,43 @@ def test_every_verb_has_help_with_an_example(treelm: Treelm, verb: str) -> None:
 def test_help_imports_nothing_heavy() -> None:
     program = "import sys; from treelm.cli import run; run(['--help']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0
+
+
+def test_surprisal_of_a_table_keeps_the_words_and_columns_of_the_experimenter(
+    treelm: Treelm, project: Path, tmp_path: Path
+) -> None:
+    rows = 'word_id,text,item,rt\nA,the,1,310\nB,"dog,",1,290\nC,barks.,1,300\nA,"NA ""x""",2,1\n'
+    (tmp_path / "rt.csv").write_text(rows, encoding="utf-8")
+    names = ("--layout", "table", "--word-column", "text", "--sentence-column", "item")
+    call = ("surprisal", project / "run", tmp_path / "rt.csv", *names, "--punctuation", "summed")
+    output = tmp_path / "bits.csv"
+    outcome = treelm(*call, "--output", output, "--columns", "open_nodes", "next_entropy_bits", "--end")
+    assert (outcome.code, outcome.err) == (0, "")
+    found = list(csv.DictReader(output.open(encoding="utf-8", newline="")))
+    assert [(row["sentence_id"], row["own_word_id"], row["word"], row["rt"]) for row in found] == [
+        ("1", "A", "the", "310"),
+        ("1", "B", "dog,", "290"),
+        ("1", "C", "barks.", "300"),
+        ("1", "NA", "</s>", "NA"),
+        ("2", "A", 'NA "x"', "1"),
+        ("2", "NA", "</s>", "NA"),
+    ]
+    assert [row["num_pieces"] for row in found] == ["1", "2", "2", "1", "4", "1"]
+    assert all(float(row["next_entropy_bits"]) >= 0 for row in found if row["word"] != "</s>")
+    (tmp_path / "in.txt").write_text("the dog , barks .\n")
+    spaced = treelm("surprisal", project / "run", tmp_path / "in.txt", "--end")
+    plain = [float(line.split("\t")[3]) for line in spaced.out.splitlines()[1:]]
+    folded = [plain[0], plain[1] + plain[2], plain[3] + plain[4], plain[5]]
+    assert [float(row["surprisal_bits"]) for row in found[:4]] == pytest.approx(folded, abs=1e-5)
+
+
+def test_surprisal_in_documents_says_what_the_system_had_in_mind(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n\nthe cat\n")
+    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--context", "document")
+    lines = [line.split("\t") for line in outcome.out.splitlines()]
+    assert lines[0][-2:] == ["document_id", "context"]
+    assert {tuple(line[-2:]) for line in lines[1:]} == {("1", "sentence"), ("2", "sentence")}
+    assert "rnng reads whole sentences" in outcome.err
 
 
 def test_surprisal_is_a_table_with_one_row_a_word(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
 
-from treelm.cli.arguments import parse
+from treelm.cli.arguments import note, parse
 from treelm.cli.files import (
     BeamOptions,
     InputFile,
@@ -18,33 +20,57 @@ from treelm.cli.files import (
 )
 from treelm.errors import InputError
 
+if TYPE_CHECKING:
+    from treelm.inference.stimuli import Stimulus
+
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments(BeamOptions, InputOptions):
     """Surprisal in bits of every word of a file, as TSV: one row a word, one header line.
 
-    Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, and what
-    --columns asks for. Text is one sentence a line, words apart by blanks. A word with a quotation mark is quoted, the
-    mark doubled, as R and pandas expect. NA is missing, but a word may be NA, null or None too. To keep such words: in
-    pandas, read_csv(f, sep="\\t", converters={"word": str}); in R, d$word[is.na(d$word)] <- "NA" after read.delim(f).
+    Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, what
+    --columns asks for, and those of an input table. Text is one sentence a line, words apart by blanks. A word with a
+    quotation mark is quoted, the mark doubled, as R and pandas expect. NA is missing, but a word may be NA, null or
+    None too. To keep such words: in pandas, read_csv(f, sep="\\t", converters={"word": str}); in R,
+    d$word[is.na(d$word)] <- "NA" after read.delim(f). docs/surprisal.md has more.
 
     Example: treelm surprisal runs/demo stimuli.txt --output stimuli.tsv
+    Example: treelm surprisal runs/demo words.csv --layout table --punctuation summed --output words-bits.csv
     """
 
     run: RunFolder
     """Folder of a trained model."""
     file: InputFile = "-"
-    """Text, brackets or CoNLL-U; - is standard input."""
+    """Text, brackets, CoNLL-U, words or a table; - is standard input."""
     output: str = "-"
     """Where to write; - is standard output. A file gets run metadata beside it, as FILE.json."""
+    layout: Literal["sentences", "words", "table"] = "sentences"
+    """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.
+    table: CSV or TSV with a header and one word a row; other columns are passed through, own_NAME if NAME is ours."""
+    word_column: str = "word"
+    """Of a table: the column of the words."""
+    sentence_column: str = "sentence_id"
+    """Of a table: the column that says which rows are one sentence."""
+    document_column: str = ""
+    """Of a table: the column that says which sentences are one document; without it, all are."""
+    punctuation: Literal["as-given", "summed", "left-out", "apart"] = "as-given"
+    """Of words such as "dog," and "don't": as-given: read as one word. summed: marks and clitics are read as words of
+    their own, as in treebanks, and their bits are the word's. left-out: the same without the bits of marks. apart: they
+    get rows of their own."""
+    context: Literal["sentence", "document"] = "sentence"
+    """document: what came before in the document counts, for systems that read streams; columns document_id and context
+    say what a system did. Documents of text are divided by empty lines."""
     columns: tuple[str, ...] = ()
-    """Further columns that the system offers (an RNNG: entropy_bits, open_nodes, ...)."""
+    """Further columns: next_entropy_bits of any system; of an RNNG, entropy_bits, open_nodes, beam_loss_bits; of PRPN
+    and ON-LSTM, distance; of a SOM, depth and attachment_slot."""
     end: bool = False
     """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
+    separator: Literal["auto", "tab", "comma"] = "auto"
+    """Between cells. auto: a comma if --output ends in .csv."""
     batch_size: int = 16
     """Sentences computed together; changes no figure."""
     processes: int = 1
-    """Processes that share the work; changes no figure."""
+    """Processes that share the sentences; changes no figure. Documents read in a row (--context document) are read by one."""
 
 
 def main(arguments: list[str]) -> int:
@@ -55,26 +81,70 @@ def main(arguments: list[str]) -> int:
 def write_table(arguments: Arguments) -> int:
     """Score the file and write the table."""
     from treelm.inference.processes import computing, score
-    from treelm.inference.surprisal import COLUMNS, Totals, score_sentences, table_rows, tsv_row
+    from treelm.inference.reading import ENTROPY, score_stimuli, score_with_entropies
+    from treelm.inference.surprisal import COLUMNS, Totals, table_rows, tsv_row
 
     lm, beam = load_with_beam(arguments.run, arguments)
     skipped: list[InputError] = []
-    sentences = read_input(arguments.file, arguments, skipped)
-    collect = skipped if arguments.on_error == "skip" else None
-    totals = Totals()
-    computer = computing(score, lm, run=arguments.run, processes=arguments.processes)
+    names, stimuli = _read(arguments, skipped)
+    has_documents = arguments.context == "document" or bool(arguments.document_column)
+    about = ("document_id", "context") if has_documents else ()
+    ours = {*COLUMNS, *arguments.columns, *about}
+    kept = [f"own_{name}" if name in ours else name for name in names]
+    separator = _separator(arguments)
+    totals, contexts = Totals(), set[str]()
+    job = score_with_entropies if ENTROPY in arguments.columns else score
+    computer = computing(job, lm, run=arguments.run, processes=arguments.processes)
     with open_output(arguments.output) as out, computer as compute:
-        print(*COLUMNS, *arguments.columns, sep="\t", file=out)
-        for scored in score_sentences(lm, sentences, batch_size=arguments.batch_size, skipped=collect, compute=compute):
-            totals = totals.plus(scored)
-            for row in table_rows(scored, extra=arguments.columns, with_end=arguments.end):
-                print(tsv_row(row), file=out)
-    write_metadata(arguments.output, metadata(arguments, lm.system, beam, asdict(totals), len(skipped)))
+        print(tsv_row([*COLUMNS, *arguments.columns, *kept, *about], separator), file=out)
+        for one in score_stimuli(
+            lm,
+            stimuli,
+            context=arguments.context,
+            entropies=ENTROPY in arguments.columns,
+            batch_size=arguments.batch_size,
+            skipped=skipped if arguments.on_error == "skip" else None,
+            compute=compute,
+        ):
+            totals = totals.plus(one.scored)
+            contexts.add(one.context)
+            for row in table_rows(
+                one.scored,
+                extra=arguments.columns,
+                with_end=arguments.end,
+                kept=one.stimulus.kept,
+                about=(one.stimulus.document, one.context) if has_documents else (),
+            ):
+                print(tsv_row(row, separator), file=out)
+    if arguments.context == "document" and "sentence" in contexts:
+        note(f"{lm.system} reads whole sentences: each begins from nothing, whatever the document said before")
+    found = {"context": ", ".join(sorted(contexts)), "punctuation": arguments.punctuation, **asdict(totals)}
+    write_metadata(arguments.output, metadata(arguments, lm.system, beam, found, len(skipped)))
     return report_skipped(skipped)
 
 
+def _read(arguments: Arguments, skipped: list[InputError]) -> tuple[tuple[str, ...], Iterator[Stimulus]]:
+    """The names of a table's own columns, and the stimuli."""
+    from treelm.inference.stimuli import Columns, from_sentences, read_table, read_words
+
+    if arguments.layout == "table":
+        columns = Columns(arguments.word_column, arguments.sentence_column, arguments.document_column)
+        table = read_table(arguments.file, columns, arguments.punctuation)
+        return table.names, iter(table.stimuli)
+    if arguments.layout == "words":
+        return (), read_words(arguments.file, arguments.punctuation)
+    sentences = read_input(arguments.file, arguments, skipped, empty_lines=arguments.context == "document")
+    return (), from_sentences(sentences, arguments.punctuation)
+
+
+def _separator(arguments: Arguments) -> str:
+    if arguments.separator == "auto":
+        return "," if arguments.output.endswith(".csv") else "\t"
+    return "," if arguments.separator == "comma" else "\t"
+
+
 def metadata(
-    arguments: Arguments, system: str, beam: dict[str, int], totals: dict[str, float], num_skipped: int
+    arguments: Arguments, system: str, beam: dict[str, int], totals: dict[str, object], num_skipped: int
 ) -> dict[str, object]:
     """What a reader of the table should know about how it was made."""
     from treelm import __version__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -74,25 +75,38 @@ def word_offsets(sentence: Sentence) -> tuple[tuple[int, int] | None, ...]:
 
 
 def table_rows(
-    scored: ScoredSentence, *, extra: Sequence[str] = (), with_end: bool = False
+    scored: ScoredSentence,
+    *,
+    extra: Sequence[str] = (),
+    with_end: bool = False,
+    kept: Sequence[Sequence[str]] = (),
+    about: Sequence[str] = (),
 ) -> Iterator[tuple[str, ...]]:
-    """The cells of a sentence's rows, in the order of ``COLUMNS`` and then ``extra``."""
+    """The cells of a sentence's rows, in the order of ``COLUMNS`` and then ``extra``.
+
+    After them come the cells that ``kept`` has for each word, missing at the end, and ``about`` in every row.
+    """
     for number, (word, place) in enumerate(zip(scored.surprisal.words, scored.offsets, strict=True), start=1):
         start, end = (str(place[0]), str(place[1])) if place else (MISSING, MISSING)
-        yield (scored.sentence.identifier, str(number), *_cells(word), start, end, *_extra(word, extra))
+        own = kept[number - 1] if kept else ()
+        yield (scored.sentence.identifier, str(number), *_cells(word), start, end, *_extra(word, extra), *own, *about)
     if with_end:
         number = len(scored.surprisal.words) + 1
         bits = f"{scored.surprisal.end_surprisal_bits:.6f}"
-        blanks = (MISSING,) * (2 + len(extra))
-        yield (scored.sentence.identifier, str(number), END_OF_SENTENCE, bits, "0", MISSING, "1", *blanks)
+        blanks = (MISSING,) * (2 + len(extra) + (len(kept[0]) if kept else 0))
+        yield (scored.sentence.identifier, str(number), END_OF_SENTENCE, bits, "0", MISSING, "1", *blanks, *about)
 
 
-def tsv_row(cells: Iterable[str]) -> str:
+def tsv_row(cells: Iterable[str], separator: str = "\t") -> str:
     """A line of the table, without its end. A cell with a quotation mark is quoted, and the mark doubled.
 
     That is how R and pandas read by default: to both, a lone ``"`` would open a cell that goes on over the next rows.
     """
-    return "\t".join(f'"{cell.replace(_QUOTE, _QUOTE * 2)}"' if _SPECIAL.search(cell) else cell for cell in cells)
+    return separator.join(_quoted(cell) if separator in cell or _SPECIAL.search(cell) else cell for cell in cells)
+
+
+def _quoted(cell: str) -> str:
+    return f'"{cell.replace(_QUOTE, _QUOTE * 2)}"'
 
 
 def _cells(word: WordSurprisal) -> tuple[str, ...]:
@@ -105,7 +119,8 @@ def _extra(word: WordSurprisal, names: Sequence[str]) -> Iterator[str]:
         if name not in word.columns:
             available = ", ".join(sorted(word.columns)) or "none"
             raise InputError(f"no column {name!r} from this system", remedy=f"choose from: {available}")
-        yield f"{word.columns[name]:.6f}"
+        value = word.columns[name]
+        yield MISSING if math.isnan(value) else f"{value:.6f}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -176,16 +176,26 @@ class StreamLM(SyntacticLM):
         return copy
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol and end; each sentence by itself, from the zero state."""
+        """Log probability of every symbol and end; each sentence by itself, from the zero state.
+
+        ``columns``: ``distance`` before each word, if the system finds distances.
+        """
         scores: list[SentenceScore | None] = [None] * len(sentences)
         for numbers, batch, reading, targets in self._read_sentences(sentences):
             log_probs = self.exact().target_log_probs(reading.outputs, targets).cpu().numpy().round(DECIMALS)
+            found = reading.structure.get("distances")
+            distances = None if found is None else found.double().cpu().numpy().round(DECIMALS)
             for row, number in enumerate(numbers):
                 symbols = _row(batch, row)
+                words = word_of_symbol(symbols, self.vocabulary.ends_word)
+                columns = {}
+                if distances is not None:
+                    columns["distance"] = distances[1:, row][np.flatnonzero(np.diff(words, prepend=-1))]
                 scores[number] = SentenceScore(
                     log_probs=log_probs[: len(symbols) + 1, row],
-                    word_of_symbol=self._word_of_symbol(symbols),
+                    word_of_symbol=words,
                     is_lower_bound=False,
+                    columns=columns,
                 )
         return [score for score in scores if score is not None]
 
@@ -208,10 +218,6 @@ class StreamLM(SyntacticLM):
             inputs, targets, mask = exact.pad(batch)
             groups.append((numbers, batch, exact.read(inputs, exact.begin(len(numbers)), mask=mask), targets))
         return groups
-
-    def _word_of_symbol(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:
-        ends_before = self.vocabulary.ends_word[symbols[:-1]]
-        return np.concatenate(([0], np.cumsum(ends_before)))[: len(symbols)].astype(np.int64)
 
     # Trees.
 
@@ -293,3 +299,9 @@ def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
 
 def _row(batch: SentenceBatch, row: int) -> NDArray[np.int64]:
     return batch.tokens[batch.token_offsets[row] : batch.token_offsets[row + 1]]
+
+
+def word_of_symbol(symbols: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The number of the word that each symbol of a sentence belongs to."""
+    ends_before = ends_word[symbols[:-1]]
+    return np.concatenate(([0], np.cumsum(ends_before)))[: len(symbols)].astype(np.int64)

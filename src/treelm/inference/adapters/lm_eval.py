@@ -1,0 +1,150 @@
+"""Our models in the Language Model Evaluation Harness: ``pip install 'treelm[lm-eval]'``.
+
+A line is a sentence: our models predict the end of a sentence, and that is what a line break is. Every line is read
+from its beginning, so what a prompt says on earlier lines does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from treelm.corpora.tokens import Tokenisation
+from treelm.errors import InputError
+from treelm.inference.adapters.texts import ScoredLine, lines_of, score_lines
+from treelm.inference.loading import load
+from treelm.models.base import IncrementalState, SyntacticLM
+
+_MOST_SYMBOLS = 256  # of a generated continuation, where a task names no limit
+
+
+class Request(Protocol):
+    """What the harness asks: ``args`` is (context, continuation), (text,) or (context, settings)."""
+
+    args: tuple[Any, ...]
+
+
+class Answers:
+    """The three questions of the harness, answered by a model."""
+
+    def __init__(
+        self, lm: SyntacticLM, *, tokenisation: Tokenisation = "treebank", group_size: int = 64, greedy: bool = True
+    ) -> None:
+        """``greedy`` looks whether a continuation is the likeliest one, word by word, which takes long.
+
+        Without it the answer is always that it is not; most tasks do not ask.
+        """
+        super().__init__()
+        self.model, self._how, self._group_size, self._greedy = lm, tokenisation, group_size, greedy
+
+    def loglikelihood(self, requests: Sequence[Request], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """log p(continuation | context) in nats, and whether the continuation is the likeliest one.
+
+        Words that end in the continuation count, and the ends of sentences where it has line breaks.
+        """
+        pairs = [(str(context), str(continuation)) for context, continuation in (one.args for one in requests)]
+        found = []
+        for lines, (context, continuation) in zip(self._score([a + b for a, b in pairs]), pairs, strict=True):
+            log_prob = 0.0
+            for line in lines:
+                log_prob += float(line.score.log_probs[:-1][line.symbol_ends > len(context)].sum())
+                if len(context) < line.line_end <= len(context) + len(continuation):
+                    log_prob += float(line.score.log_probs[-1])
+            found.append((log_prob, self._greedy and self._is_greedy(lines, len(context), len(context + continuation))))
+        return found
+
+    def loglikelihood_rolling(self, requests: Sequence[Request], disable_tqdm: bool = False) -> list[float]:
+        """log p of whole texts in nats: of all lines, each with its end."""
+        texts = [str(one.args[0]) for one in requests]
+        return [float(sum(line.score.log_probs.sum() for line in lines)) for lines in self._score(texts)]
+
+    def generate_until(self, requests: Sequence[Request], disable_tqdm: bool = False) -> list[str]:
+        """The likeliest continuation, symbol after symbol, up to one of the texts ``until`` or ``max_gen_toks``.
+
+        Raises ``InputError`` for a task that samples.
+        """
+        return [self._generate(str(context), settings) for context, settings in (one.args for one in requests)]
+
+    def _score(self, texts: Sequence[str]) -> list[list[ScoredLine]]:
+        found: list[list[ScoredLine]] = []
+        for start in range(0, len(texts), self._group_size):
+            found.extend(score_lines(self.model, texts[start : start + self._group_size], self._how))
+        return found
+
+    def _is_greedy(self, lines: Sequence[ScoredLine], start: int, end: int) -> bool:
+        """Whether every symbol that counts between two places of a text is the likeliest there."""
+        for line in lines:
+            symbols = self._symbols(line.words)
+            counts = [bool(place > start) for place in line.symbol_ends]
+            symbols.append(len(self.model.vocabulary))
+            counts.append(start < line.line_end <= end)
+            state = self.model.start(1)
+            for symbol, counted in zip(symbols, counts, strict=True):
+                if counted and int(self.model.next_word_log_probs(state)[0].argmax()) != symbol:
+                    return False
+                if symbol < len(self.model.vocabulary):
+                    state = self.model.extend_symbols(state, [symbol])
+        return True
+
+    def _symbols(self, words: Sequence[str]) -> list[int]:
+        first = self.model.vocabulary.encode(words[:1], sentence_initial=True).ids.tolist()
+        return [*first, *self.model.vocabulary.encode(words[1:]).ids.tolist()]
+
+    def _generate(self, context: str, settings: Mapping[str, Any]) -> str:
+        if settings.get("do_sample"):
+            raise InputError("a task that samples", remedy="choose one that takes the likeliest continuation")
+        until = settings.get("until", [])
+        stops = [until] if isinstance(until, str) else list(until)
+        state = self.model.start(1)
+        *_, last = ("", *context.split("\n"))
+        for line in lines_of(last, self._how):
+            for symbol in self._symbols(line.words):
+                state = self.model.extend_symbols(state, [symbol])
+        text = "" if not last or last[-1].isspace() else " "
+        pieces = list[int]()
+        for _ in range(int(settings.get("max_gen_toks", _MOST_SYMBOLS))):
+            text, pieces, state = self._next(text, pieces, state)
+            places = [place for place in (text.find(stop) for stop in stops if stop) if place >= 0]
+            if places:
+                return text[: min(places)]
+        return text
+
+    def _next(self, text: str, pieces: list[int], state: IncrementalState) -> tuple[str, list[int], IncrementalState]:
+        log_probs = self.model.next_word_log_probs(state)[0].cpu().clone()
+        end = len(self.model.vocabulary)
+        if pieces:
+            log_probs[end] = -np.inf  # no sentence ends within a word
+        symbol = int(log_probs.argmax())
+        if symbol == end:
+            return text.rstrip(" ") + "\n", [], self.model.start(1)
+        pieces = [*pieces, symbol]
+        state = self.model.extend_symbols(state, [symbol])
+        if not self.model.vocabulary.ends_word[symbol]:
+            return text, pieces, state
+        return f"{text}{self.model.vocabulary.spell(pieces)} ", [], state
+
+
+def harness_model(run: str | Path | SyntacticLM, **options: Any) -> Any:
+    """An ``lm_eval.api.model.LM`` of a run folder or a model: what ``lm_eval.simple_evaluate(model=...)`` takes.
+
+    ``options`` are those of ``Answers``. Raises ``InputError`` if the harness is not installed.
+    """
+    try:
+        from lm_eval.api.model import LM
+    except ImportError:
+        remedy = "pip install 'treelm[lm-eval]'"
+        raise InputError("the evaluation harness is not installed", remedy=remedy) from None
+    lm = run if isinstance(run, SyntacticLM) else load(run)
+
+    class TreelmLM(Answers, LM):  # type: ignore[misc]
+        """``Answers`` as the harness's own kind of model."""
+
+        @property
+        def tokenizer_name(self) -> str:
+            """Names what requests are cached under."""
+            return f"treelm-{self.model.vocabulary.fingerprint()}"
+
+    return TreelmLM(lm, **options)

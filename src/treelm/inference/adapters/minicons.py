@@ -1,0 +1,171 @@
+"""A scorer with the method names of minicons (Misra 2022), for scripts that were written for it.
+
+No other package is needed.
+
+Where our models differ from those that minicons knows: the first word has a score, given the beginning of the sentence
+(there it is 0 or left out); and the end of the sentence counts only if it is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.tokens import Tokenisation
+from treelm.errors import InputError
+from treelm.inference.adapters.texts import ScoredLine, as_list, one_sentence, score_lines
+from treelm.models.base import SyntacticLM
+
+Unit = Literal["symbol", "word"]
+Reduction = Callable[[Tensor], float]
+END = "</s>"
+
+
+def mean(scores: Tensor) -> float:
+    """The mean: how minicons reduces unless told otherwise."""
+    return float(scores.mean(0).item())
+
+
+class Scorer:
+    """Scores of texts of one sentence each, by any system."""
+
+    def __init__(
+        self,
+        lm: SyntacticLM,
+        *,
+        unit: Unit = "symbol",
+        tokenisation: Tokenisation = "blanks",
+        with_end: bool = False,
+    ) -> None:
+        """``unit``: what a score is of, a symbol of the vocabulary (minicons' token) or a word.
+
+        ``with_end`` counts the end of the sentence as one more, under the name ``</s>``.
+        """
+        if unit not in ("symbol", "word"):
+            raise InputError(f"unit = {unit!r}", remedy="choose symbol or word")
+        self.lm, self._unit, self._tokenisation, self._with_end = lm, unit, tokenisation, with_end
+
+    def sequence_score(
+        self, batch: str | Sequence[str], reduction: Reduction = mean, base_two: bool = False
+    ) -> list[float]:
+        """Each sentence's log probabilities (n,), reduced to one figure: by default their mean, in nats."""
+        return [reduction(_converted(log_probs, base_two=base_two)) for _, log_probs in self._scores(as_list(batch))]
+
+    def token_score(
+        self,
+        batch: str | Sequence[str],
+        surprisal: bool = False,
+        prob: bool = False,
+        base_two: bool = False,
+        rank: bool = False,
+    ) -> list[list[tuple[str, float]]] | list[list[tuple[str, float, int]]]:
+        """Every token of every sentence with its log probability, surprisal or probability.
+
+        ``rank`` adds the rank of the symbol (1 for the likeliest) among all that could have followed. Raises
+        ``InputError`` for what contradicts itself, and for ranks of words.
+        """
+        _check(surprisal=surprisal, prob=prob, base_two=base_two)
+        texts = as_list(batch)
+        rows = [
+            list(zip(names, _converted(values, surprisal, prob, base_two=base_two).tolist(), strict=True))
+            for names, values in self._scores(texts)
+        ]
+        if not rank:
+            return rows
+        if self._unit == "word":
+            raise InputError("ranks of words", remedy='use unit="symbol": words are spelled in symbols')
+        ranks = [self._ranks(text) for text in texts]
+        return [
+            [(name, value, place) for (name, value), place in zip(row, own, strict=True)]
+            for row, own in zip(rows, ranks, strict=True)
+        ]
+
+    def conditional_score(
+        self,
+        prefix: str | Sequence[str],
+        stimuli: str | Sequence[str],
+        separator: str = " ",
+        reduction: Reduction = mean,
+        prob: bool = False,
+        base_two: bool = False,
+        surprisal: bool = False,
+    ) -> list[float]:
+        """The same as ``sequence_score`` of what stands after each prefix, given the prefix.
+
+        A word that reaches over the end of the prefix (with an empty separator) belongs to the stimulus. Raises
+        ``InputError`` for different numbers of prefixes and stimuli.
+        """
+        _check(surprisal=surprisal, prob=prob, base_two=base_two)
+        prefixes, rest = as_list(prefix), as_list(stimuli)
+        if len(prefixes) != len(rest):
+            found = f"{len(prefixes)} prefixes for {len(rest)} stimuli"
+            raise InputError(found, remedy="give one prefix for every stimulus")
+        texts = [before + separator + after for before, after in zip(prefixes, rest, strict=True)]
+        reduced = []
+        for text, before, line in zip(texts, prefixes, self._lines(texts), strict=True):
+            _, log_probs = self._tokens(line, first_end=len(before) + 1)
+            if len(log_probs) == 0:
+                raise InputError(f"nothing to score in {text!r} after the prefix", remedy="give a stimulus with words")
+            reduced.append(reduction(_converted(log_probs, surprisal, prob, base_two=base_two)))
+        return reduced
+
+    def _lines(self, texts: Sequence[str]) -> list[ScoredLine]:
+        scored = score_lines(self.lm, texts, self._tokenisation)
+        return [one_sentence(lines, text) for lines, text in zip(scored, texts, strict=True)]
+
+    def _scores(self, texts: Sequence[str]) -> list[tuple[list[str], NDArray[np.float64]]]:
+        return [self._tokens(line) for line in self._lines(texts)]
+
+    def _tokens(self, line: ScoredLine, *, first_end: int = 0) -> tuple[list[str], NDArray[np.float64]]:
+        """Names and log probabilities of tokens whose word ends at ``first_end`` or later."""
+        log_probs, owner = line.score.log_probs[:-1], line.score.word_of_symbol
+        if self._unit == "word":
+            chosen = np.flatnonzero(line.ends >= first_end)
+            names = [line.words[number] for number in chosen]
+            values = np.bincount(owner, log_probs, len(line.words))[chosen]
+        else:
+            chosen = np.flatnonzero(line.symbol_ends >= first_end)
+            spelled = self._symbols(line)
+            names = [self.lm.vocabulary.symbol(spelled[number]) for number in chosen]
+            values = log_probs[chosen]
+        if self._with_end:
+            return [*names, END], np.append(values, line.score.log_probs[-1])
+        return names, values
+
+    def _symbols(self, line: ScoredLine) -> list[int]:
+        first = self.lm.vocabulary.encode(line.words[:1], sentence_initial=True).ids.tolist()
+        rest = self.lm.vocabulary.encode(line.words[1:]).ids.tolist()
+        return [*first, *rest]
+
+    def _ranks(self, text: str) -> list[int]:
+        (line,) = self._lines([text])
+        symbols, state, found = self._symbols(line), self.lm.start(1), list[int]()
+        for symbol in [*symbols, *([len(self.lm.vocabulary)] if self._with_end else [])]:
+            log_probs = self.lm.next_word_log_probs(state)[0]
+            found.append(int((log_probs > log_probs[symbol]).sum()) + 1)
+            if symbol < len(self.lm.vocabulary):
+                state = self.lm.extend_symbols(state, [symbol])
+        return found
+
+
+def _check(*, surprisal: bool, prob: bool, base_two: bool) -> None:
+    if prob and (surprisal or base_two):
+        other = "surprisal" if surprisal else "base_two"
+        raise InputError(f"prob and {other} at once", remedy="choose one: a probability has no logarithm")
+
+
+def _converted(
+    log_probs: NDArray[np.float64], surprisal: bool = False, prob: bool = False, *, base_two: bool
+) -> Tensor:
+    values = torch.from_numpy(np.ascontiguousarray(log_probs))
+    if prob:
+        return values.exp()
+    if base_two:
+        values = values / math.log(2)
+    return -values if surprisal else values

@@ -1,0 +1,124 @@
+"""Surprisal of stimuli: a model's tokens scored, and gathered into the experimenter's words."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Literal
+
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.inference.batching import in_batches
+from treelm.inference.entropies import next_entropies
+from treelm.inference.processes import Compute, score
+from treelm.inference.stimuli import Stimulus
+from treelm.inference.surprisal import ScoredSentence, word_offsets
+from treelm.models.base import SyntacticLM
+from treelm.models.running_text import score_text
+from treelm.models.scores import SentenceScore
+from treelm.models.streams import StreamLM
+from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
+
+Context = Literal["sentence", "document"]
+"""What a model has in mind before a sentence: nothing, or the sentences of the document before it."""
+
+ENTROPY = "next_entropy_bits"
+"""The column that is computed on demand only: it takes a distribution over the whole vocabulary after every word."""
+
+_OF_THE_FIRST = ("distance", "attachment_slot")  # a word of several tokens has what its first one has
+_SUMMED = ("beam_loss_bits",)  # all others are those of the last one, after which the word has been read
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredStimulus:
+    """A stimulus with the figures of its words, and the context that the model really had."""
+
+    stimulus: Stimulus
+    scored: ScoredSentence
+    context: Context
+
+
+def score_stimuli(
+    lm: SyntacticLM,
+    stimuli: Iterable[Stimulus],
+    *,
+    context: Context = "sentence",
+    entropies: bool = False,
+    batch_size: int = 16,
+    skipped: list[InputError] | None = None,
+    compute: Compute[SentenceScore] | None = None,
+) -> Iterator[ScoredStimulus]:
+    """Score stimuli in their order; ``skipped`` collects those that cannot be (see ``in_batches``).
+
+    With ``context="document"`` a system that reads streams carries its state from sentence to sentence of a document;
+    any other begins every sentence from nothing, and each result says so. ``entropies`` adds the column ``ENTROPY``.
+    ``compute`` (see ``computing``, with ``score`` or ``score_with_entropies``) scores sentences in other processes.
+    """
+    if context == "document" and isinstance(lm, StreamLM):
+        for _, group in groupby(stimuli, key=lambda one: one.document):
+            document = list(group)
+            scores = score_text(lm, [one.as_read.words for one in document], entropies=entropies)
+            for one, found in zip(document, scores, strict=True):
+                yield _gathered(lm, one, found, "document")
+        return
+    waiting = deque[Stimulus]()
+
+    def as_read() -> Iterator[Sentence]:
+        for one in stimuli:
+            waiting.append(one)
+            yield one.as_read
+
+    compute = compute or partial(score_with_entropies if entropies else score, lm)
+    for _, found in in_batches(as_read(), compute, batch_size=batch_size, skipped=skipped):
+        one = waiting.popleft()
+        if found is not None:
+            yield _gathered(lm, one, found, "sentence")
+
+
+def score_with_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+    """Scores with the column ``ENTROPY`` (a ``Job``)."""
+    if isinstance(lm, StreamLM):
+        return [one for sentence in sentences for one in score_text(lm, [sentence], entropies=True)]
+    return [
+        replace(one, columns={**one.columns, ENTROPY: values})
+        for one, values in zip(lm.score(sentences), next_entropies(lm, sentences), strict=True)
+    ]
+
+
+def _gathered(lm: SyntacticLM, stimulus: Stimulus, score: SentenceScore, context: Context) -> ScoredStimulus:
+    tokens = sentence_surprisal(stimulus.as_read.words, score, lm.vocabulary)
+    scored = ScoredSentence(
+        sentence=stimulus.sentence, surprisal=gather(stimulus, tokens), offsets=word_offsets(stimulus.sentence)
+    )
+    return ScoredStimulus(stimulus=stimulus, scored=scored, context=context)
+
+
+def gather(stimulus: Stimulus, tokens: SentenceSurprisal) -> SentenceSurprisal:
+    """The figures of the experimenter's words from those of the tokens that were read in their place."""
+    remaining = iter(tokens.words)
+    words = []
+    for word, own, counts in zip(stimulus.sentence.words, stimulus.tokens, stimulus.counts, strict=True):
+        words.append(_word(word, [next(remaining) for _ in own], counts))
+    return SentenceSurprisal(words=tuple(words), end_surprisal_bits=tokens.end_surprisal_bits)
+
+
+def _word(word: str, tokens: Sequence[WordSurprisal], counts: Sequence[bool]) -> WordSurprisal:
+    counted = [token for token, counts_in in zip(tokens, counts, strict=True) if counts_in]
+    unknown = [token.unk_class for token in counted if token.is_unk]
+    return WordSurprisal(
+        word=word,
+        surprisal_bits=sum(token.surprisal_bits for token in counted),
+        is_unk=bool(unknown),
+        unk_class=unknown[0] if unknown else None,
+        num_pieces=sum(token.num_pieces for token in counted),
+        columns={name: _column(name, counted) for name in tokens[0].columns},
+    )
+
+
+def _column(name: str, tokens: Sequence[WordSurprisal]) -> float:
+    if name in _SUMMED:
+        return sum(token.columns[name] for token in tokens)
+    return tokens[0 if name in _OF_THE_FIRST else -1].columns[name]

@@ -1,0 +1,108 @@
+"""The evaluation harness's three questions; with the harness itself where it is installed, else with its interface."""
+
+import abc
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.models.test_bits import build
+from treelm.errors import InputError
+from treelm.inference.adapters.lm_eval import Answers, harness_model
+
+
+@dataclass
+class Asked:
+    args: tuple[Any, ...]
+
+
+def log_probs(system: str, kind: str, *lines: str) -> float:
+    return sum(float(score.log_probs.sum()) for score in build(system, kind).score([line.split() for line in lines]))
+
+
+@pytest.mark.parametrize("kind", ["word", "subword"])
+@pytest.mark.parametrize("system", ["lstm", "ngram"])
+def test_a_continuation_has_the_probability_of_its_words_and_line_ends(system: str, kind: str) -> None:
+    answers = Answers(build(system, kind), tokenisation="blanks")
+    pairs = [
+        ("the dog", " barks at the moon"),
+        ("the dog", " barks\nthe moon"),
+        ("the dog\n", "the moon\n"),
+        ("", "a dog"),
+    ]
+    found = [value for value, _ in answers.loglikelihood([Asked(pair) for pair in pairs])]
+    scores = [score.log_probs for score in build(system, kind).score([["the", "dog", "barks", "at", "the", "moon"]])]
+    started = build(system, kind).score([["the", "dog"]])[0].log_probs[:-1].sum()
+    assert found[0] == pytest.approx(scores[0][:-1].sum() - started)
+    second = log_probs(system, kind, "the dog barks", "the moon") - started
+    second -= float(build(system, kind).score([["the", "moon"]])[0].log_probs[-1])
+    assert found[1] == pytest.approx(second)
+    assert found[2] == pytest.approx(log_probs(system, kind, "the moon"))
+    assert found[3] == pytest.approx(float(build(system, kind).score([["a", "dog"]])[0].log_probs[:-1].sum()))
+
+
+def test_rolling_counts_every_line_with_its_end() -> None:
+    answers = Answers(build("lstm", "subword"), tokenisation="blanks")
+    (found,) = answers.loglikelihood_rolling([Asked(("the dog barks\n\nthe moon",))])
+    assert found == pytest.approx(log_probs("lstm", "subword", "the dog barks", "the moon"))
+
+
+@pytest.mark.parametrize("system", ["ngram", "lstm"])
+def test_what_is_generated_is_greedy_and_nothing_else_is(system: str) -> None:
+    answers = Answers(build(system, "word"), tokenisation="blanks")
+    (text,) = answers.generate_until([Asked(("the dog", {"until": ["\n\n"], "max_gen_toks": 4}))])
+    assert text.startswith(" ")
+    (_, is_greedy), (_, other) = answers.loglikelihood(
+        [Asked(("the dog", text.rstrip(" "))), Asked(("the dog", " zyx barks zyx"))]
+    )
+    assert is_greedy
+    assert not other
+    assert not Answers(build(system, "word"), greedy=False).loglikelihood([Asked(("the dog", text))])[0][1]
+
+
+def test_generation_stops_before_what_it_is_told_to() -> None:
+    answers = Answers(build("ngram", "word"), tokenisation="blanks")
+    (whole,) = answers.generate_until([Asked(("the", {"max_gen_toks": 6}))])
+    word = whole.split()[1]
+    (cut,) = answers.generate_until([Asked(("the", {"until": word, "max_gen_toks": 6}))])
+    assert cut == whole[: whole.index(word)]
+    with pytest.raises(InputError, match="samples"):
+        answers.generate_until([Asked(("the", {"do_sample": True}))])
+
+
+def test_the_harness_gets_a_model_of_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    class LM(abc.ABC):
+        def __init__(self) -> None:
+            self.rank = 0
+
+        @abc.abstractmethod
+        def loglikelihood(self, requests: Any) -> Any: ...
+
+        @abc.abstractmethod
+        def loglikelihood_rolling(self, requests: Any) -> Any: ...
+
+        @abc.abstractmethod
+        def generate_until(self, requests: Any) -> Any: ...
+
+    module = ModuleType("lm_eval.api.model")
+    module.LM = LM  # type: ignore[attr-defined]
+    for name, content in (
+        ("lm_eval", ModuleType("lm_eval")),
+        ("lm_eval.api", ModuleType("lm_eval.api")),
+        (module.__name__, module),
+    ):
+        monkeypatch.setitem(sys.modules, name, content)
+    model = harness_model(build("ngram", "word"), tokenisation="blanks")
+    assert isinstance(model, LM)
+    assert model.rank == 0
+    assert model.loglikelihood_rolling([Asked(("the moon",))]) == [
+        pytest.approx(log_probs("ngram", "word", "the moon"))
+    ]
+
+
+def test_without_the_harness_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval.api.model", None)
+    with pytest.raises(InputError, match=r"treelm\[lm-eval\]"):
+        harness_model("nowhere")

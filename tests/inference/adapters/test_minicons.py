@@ -1,0 +1,74 @@
+"""Figures under minicons' method names are those of ``score``."""
+
+import math
+
+import pytest
+import torch
+
+from tests.models.test_bits import build
+from treelm.errors import InputError
+from treelm.inference.adapters.minicons import Scorer
+
+TEXTS = ["the unbelievable cats sleep", "a dog sees the moon"]
+
+
+@pytest.mark.parametrize("system", ["lstm", "rnng"])
+def test_sequence_score_is_the_mean_log_probability_of_symbols_unless_told_otherwise(system: str) -> None:
+    lm = build(system, "subword")
+    scores = [torch.from_numpy(score.log_probs[:-1]) for score in lm.score([text.split() for text in TEXTS])]
+    scorer = Scorer(lm)
+    assert scorer.sequence_score(TEXTS) == pytest.approx([float(score.mean()) for score in scores])
+    assert scorer.sequence_score(TEXTS[0]) == pytest.approx([float(scores[0].mean())])
+    in_bits = scorer.sequence_score(TEXTS, reduction=lambda x: x.sum(0).item(), base_two=True)
+    assert in_bits == pytest.approx([float(score.sum()) / math.log(2) for score in scores])
+
+
+def test_words_and_ends_add_up_to_the_bits_of_the_sentence() -> None:
+    lm = build("lstm", "subword")
+    scorer = Scorer(lm, unit="word", with_end=True)
+    for row, surprisal in zip(
+        scorer.token_score(TEXTS, surprisal=True, base_two=True), lm.surprisal(TEXTS), strict=True
+    ):
+        assert [name for name, *_ in row] == [*(word.word for word in surprisal.words), "</s>"]
+        assert sum(value for _, value, *_ in row) == pytest.approx(surprisal.total_bits)
+
+
+def test_probabilities_and_ranks_follow_the_distribution() -> None:
+    lm = build("lstm", "word")
+    (row,) = Scorer(lm).token_score("the dog barks", prob=True, rank=True)
+    state = lm.start(1)
+    for (_, value, place), word in zip(row, ["the", "dog", "barks"], strict=True):  # type: ignore[misc]
+        (symbol,) = lm.vocabulary.encode([word]).ids.tolist()
+        log_probs = lm.next_word_log_probs(state)[0]
+        assert value == pytest.approx(float(log_probs[symbol].exp()))
+        assert log_probs.sort(descending=True).indices.tolist().index(symbol) + 1 == place
+        state = lm.extend(state, [word])
+
+
+@pytest.mark.parametrize("unit", ["symbol", "word"])
+def test_prefix_and_stimulus_make_the_sentence(unit: str) -> None:
+    scorer = Scorer(build("lstm", "subword"), unit=unit)  # type: ignore[arg-type]
+
+    def total(x: torch.Tensor) -> float:
+        return float(x.sum())
+
+    (whole,) = scorer.sequence_score("the unbelievable cats sleep", reduction=total)
+    (start,) = scorer.sequence_score("the unbelievable", reduction=total)
+    for separator, prefix, rest in ((" ", "the unbelievable", "cats sleep"), ("", "the unbelievable ", "cats sleep")):
+        (given,) = scorer.conditional_score(prefix, rest, separator=separator, reduction=total)
+        assert given == pytest.approx(whole - start)
+
+
+def test_contradictions_are_one_line() -> None:
+    scorer = Scorer(build("lstm", "word"), unit="word")
+    for call, part in (
+        (lambda: scorer.token_score("the dog", prob=True, base_two=True), "prob and base_two"),
+        (lambda: scorer.token_score("the dog", prob=True, surprisal=True), "prob and surprisal"),
+        (lambda: scorer.token_score("the dog", rank=True), "ranks of words"),
+        (lambda: scorer.conditional_score(["the"], ["dog", "cat"]), "1 prefixes for 2 stimuli"),
+        (lambda: scorer.conditional_score("the", " "), "nothing to score"),
+        (lambda: scorer.sequence_score(" "), "0 sentences"),
+        (lambda: Scorer(build("lstm", "word"), unit="piece"), "unit = 'piece'"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InputError, match=part):
+            call()

@@ -1,0 +1,97 @@
+"""The experimenter's words, and what a model reads in their place."""
+
+from pathlib import Path
+
+import pytest
+
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.inference.stimuli import Columns, Punctuation, from_sentences, read_table, read_words, stimulus
+
+
+def sentence(*words: str, line: int = 1) -> Sentence:
+    return Sentence(words=words, identifier=str(line), source="in.txt", line=line)
+
+
+@pytest.mark.parametrize(
+    ("punctuation", "words", "tokens", "counts"),
+    [
+        ("as-given", ["dog,", "don't"], [["dog,"], ["don't"]], [[True], [True]]),
+        ("summed", ["dog,", "don't"], [["dog", ","], ["do", "n't"]], [[True, True], [True, True]]),
+        ("left-out", ["dog,", "don't", "..."], [["dog", ","], ["do", "n't"], ["..."]], [[1, 0], [1, 1], [1]]),
+        ("apart", ["dog", ",", "do", "n't"], [["dog"], [","], ["do"], ["n't"]], [[1], [1], [1], [1]]),
+    ],
+)
+def test_punctuation_is_read_as_asked(
+    punctuation: Punctuation, words: list[str], tokens: list[list[str]], counts: list[list[bool]]
+) -> None:
+    given = sentence("dog,", "don't", *(["..."] if punctuation == "left-out" else []))
+    found = stimulus(given, punctuation)
+    assert list(found.sentence.words) == words
+    assert [list(own) for own in found.tokens] == tokens
+    assert [list(own) for own in found.counts] == counts
+    assert found.as_read.words == tuple(token for own in tokens for token in own)
+
+
+def test_another_treatment_is_refused() -> None:
+    with pytest.raises(InputError, match=r"punctuation = 'glued'.*as-given"):
+        stimulus(sentence("a"), "glued")  # type: ignore[arg-type]
+
+
+def test_an_empty_sentence_ends_a_document() -> None:
+    given = [sentence("a"), sentence("b"), sentence(), sentence(), sentence("c"), sentence()]
+    found = [(one.sentence.words, one.document) for one in from_sentences(given, "as-given")]
+    assert found == [(("a",), "1"), (("b",), "1"), (("c",), "2")]
+
+
+def test_one_word_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text("\n\nThe\ndog\r\n\nIt\nNew York\n\n\n\u00a0x\n", encoding="utf-8")
+    found = list(read_words(str(path), "as-given"))
+    assert [(one.sentence.words, one.document, one.sentence.line) for one in found] == [
+        (("The", "dog"), "1", 3),
+        (("It", "New York"), "1", 6),
+        (("\u00a0x",), "2", 10),
+    ]
+    assert found[1].tokens == (("It",), ("New", "York"))
+
+
+def test_a_table_keeps_its_own_columns(tmp_path: Path) -> None:
+    path = tmp_path / "rt.csv"
+    path.write_text('item,rt,form,text\n7,300,"dog,",a\n7,210,"say ""no""",a\n7,1,x,b\n', encoding="utf-8")
+    table = read_table(str(path), Columns("form", "item", "text"), "summed")
+    assert table.names == ("rt",)
+    assert [(one.sentence.identifier, one.document, one.kept) for one in table.stimuli] == [
+        ("7", "a", (("300",), ("210",))),
+        ("7", "b", (("1",),)),
+    ]
+    assert table.stimuli[0].sentence.words == ("dog,", 'say "no"')
+    assert table.stimuli[0].tokens == (("dog", ","), ("say", '"', "no", '"'))
+
+
+def test_a_word_that_gets_rows_of_its_own_for_its_marks_keeps_its_cells_in_each(tmp_path: Path) -> None:
+    path = tmp_path / "rt.tsv"
+    path.write_text("sentence_id\tword\trt\n1\tdog,\t300\n1\tx\t9\n", encoding="utf-8")
+    (found,) = read_table(str(path), Columns(), "apart").stimuli
+    assert found.sentence.words == ("dog", ",", "x")
+    assert found.kept == (("300",), ("300",), ("9",))
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("", ":1: no header"),
+        ("sentence_id\n1\n", ":1: no column 'word'"),
+        ("sentence_id\tword\n1\n", ":2: 1 cells"),
+        ("sentence_id\tword\n1\t \n", ":2: an empty word"),
+        ("sentence_id\tword\n1\ta\n2\tb\n1\tc\n", ":4: more of sentence '1'"),
+        ("sentence_id\tword\n", "without rows"),
+    ],
+)
+def test_a_bad_table_is_one_line_with_its_place(tmp_path: Path, content: str, part: str) -> None:
+    path = tmp_path / "bad.tsv"
+    path.write_text(content)
+    with pytest.raises(InputError) as error:
+        read_table(str(path), Columns(), "as-given")
+    assert part in str(error.value)
+    assert "bad.tsv" in str(error.value)
