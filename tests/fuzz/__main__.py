@@ -52,9 +52,7 @@ def run_cases(reader: Reader, first: int, cases: int, *, show: bool, tick: Path)
     return outcomes
 
 
-def _process(
-    name: str, first: int, cases: int, show: bool, tick: str, results: multiprocessing.Queue[object]
-) -> None:
+def _process(name: str, first: int, cases: int, show: bool, tick: str, results: multiprocessing.Queue[object]) -> None:
     faulthandler.enable()
     warnings.simplefilter("error")
     begin = time.process_time()

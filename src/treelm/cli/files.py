@@ -84,7 +84,8 @@ def open_output(path: str) -> Iterator[IO[str]]:
     if path == "-":
         if sys.stdout is None:
             raise InputError("standard output is closed", remedy="open it, or give --output FILE")
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
         sys.stdout.flush()
         return

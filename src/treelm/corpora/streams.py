@@ -101,7 +101,7 @@ def unpacked(content: bytes, *, name: str) -> bytes:
     """
     if content[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
         return content
-    return read_whole(gzip.GzipFile(fileobj=io.BytesIO(content)), name=name)
+    return read_whole(cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content))), name=name)
 
 
 def read_whole(stream: IO[bytes] | gzip.GzipFile, *, name: str) -> bytes:
