@@ -1,6 +1,6 @@
 """Left and right splits of gold trees and of PaLM with random initialisations (Table 4, Peng et al. 2019).
 
-    python benchmarks/palm_splits.py [TREES] [--sentences 60] [--seeds 25] [--scale 1.0]
+    python benchmarks/palm_splits.py [TREES] [--sentences 60] [--seeds 25] [--scale 1.0] [--embedding-deviation 1.0]
 
 TREES is a bracket or CoNLL-U file; by default the dev set of the packaged treebank. Sentences of up to 40 words.
 """
@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=25)
     parser.add_argument("--scale", type=float, default=1.0, help="factor of all weights of the attention")
+    parser.add_argument("--embedding-deviation", type=float, help="draw word vectors from N(0, this squared) instead")
     options = parser.parse_args()
     trees = [one.tree for one in read_sentences(Path(options.trees)) if one.tree and 2 < len(one.words) <= 40]
     for name, binarise in (("right", binarise_right), ("left", binarise_left)):
@@ -39,10 +40,11 @@ def main() -> None:
             f"gold, {name}-binarised: left {shares.left:.1f} / right {shares.right:.1f} of {shares.num_splits} splits"
         )
     sentences = [tree.words() for tree in islice(trees, options.sentences)]
-    print("random:", random_shares(_builder(trees, options.scale), sentences, num_seeds=options.seeds))
+    build = _builder(trees, options.scale, options.embedding_deviation)
+    print("random:", random_shares(build, sentences, num_seeds=options.seeds))
 
 
-def _builder(trees: Sequence[Tree], scale: float):  # noqa: ANN202
+def _builder(trees: Sequence[Tree], scale: float, embedding_deviation: float | None):  # noqa: ANN202
     vocabulary = WordVocabulary(sorted({word for tree in trees for word in tree.words()}))
 
     def build(seed: int) -> PaLM:
@@ -51,6 +53,8 @@ def _builder(trees: Sequence[Tree], scale: float):  # noqa: ANN202
         with torch.no_grad():
             for parameter in network.attention.parameters():
                 parameter.mul_(scale)
+            if embedding_deviation is not None:
+                network.embedding.normal_(std=embedding_deviation)
         return network
 
     return build

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Symbols
 from tests.models.som import worlds
 from treelm.corpora.data_config import DataConfig
@@ -83,6 +84,29 @@ def test_sentences_that_are_skipped_count_in_their_own_file_only(
     assert [(one.num_sentences, one.num_skipped) for one in results] == [(4, 1), (3, 0)]
     with pytest.raises(InputError, match=r"bad\.conllu:1"):
         evaluate_run(Path(), recipe, files=files, protocols=())
+
+
+def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    trees = {}
+    for builder in ("unbiased", "biased"):
+        monkeypatch.setattr(runs, "load", lambda run: prpn(seed=1).eval())
+        evaluation = EvaluationConfig(tree_builder=builder)  # type: ignore[arg-type]
+        recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
+        (judgement,) = evaluate_run(Path(), recipe, files=files[1:])
+        assert f"trees are built from distances by the {builder} builder" in judgement.result.all_notes()
+        trees[builder] = [one.tree for one in judgement.analyses]
+    words = [[*"1234"], [*"12345"], ["1"]]
+    network = prpn(seed=1).eval()
+    network.tree_builder = "biased"
+    assert trees["biased"] == network.parse(words) != trees["unbiased"]
+
+
+def test_a_builder_for_a_system_without_distances_is_refused(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "load", lambda run: worlds.som().eval())
+    evaluation = EvaluationConfig(tree_builder="biased")
+    recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
+    with pytest.raises(InputError, match="tree_builder = 'biased' with som, which has no distances"):
+        evaluate_run(Path(), recipe, files=files[1:])
 
 
 def test_the_table_of_many_files_fits_a_terminal_and_names_what_it_shows(files: list[str]) -> None:

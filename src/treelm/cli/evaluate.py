@@ -43,6 +43,10 @@ class Arguments:
     """Hypotheses kept between words."""
     fast_track: int | None = None
     """Best SHIFTs that enter the word beam past the action beam."""
+    tree_builder: Literal["unbiased", "biased"] | None = None
+    """How trees are built from distances; without it, as in the recipe."""
+    preprocess: Literal["none", "prpn"] | None = None
+    """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None
     """Only so many sentences of each split, the first ones."""
     stream: bool = False
@@ -136,14 +140,15 @@ def _evaluate_run(options: Arguments) -> int:
 
 
 def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
-    searched = ("action_beam", "word_beam", "fast_track", "max_sentences")
+    searched = ("action_beam", "word_beam", "fast_track", "max_sentences", "tree_builder")
     names = (*searched, "stream_rows", "cache_weight", "cache_theta", "cache_window")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) is not None}
     if options.stream or options.stream_only:
         given["stream"] = "only" if options.stream_only else "beside"
     if options.split:
         given["splits"] = options.split
-    return replace(recipe, evaluation=replace(recipe.evaluation, **given))
+    data = replace(recipe.data, preprocess=options.preprocess) if options.preprocess else recipe.data
+    return replace(recipe, data=data, evaluation=replace(recipe.evaluation, **given))
 
 
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
@@ -21,6 +22,7 @@ from treelm.inference.batching import in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing
 from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.streams import StreamLM
 from treelm.training.recipe import Recipe
 
 GUM_NOTES: dict[str, str] = {
@@ -142,8 +144,13 @@ def evaluate_run(
     lm = load(run)
     beam = {"action_beam": config.action_beam, "word_beam": config.word_beam, "fast_track": config.fast_track}
     lm.set_beam(**beam)
+    notes = _choose_builder(lm, config.tree_builder)
+    if processes > 1 and config.tree_builder is not None:
+        raise InputError("a tree builder with several processes", remedy="leave --processes out")
+    if recipe.data.corpus == "gum-open" and not files and lm.parses:
+        notes = (_gum_note(recipe.data), *notes)
     with computing(analyse, lm, run=str(run), beam=beam, processes=processes) as compute:
-        return _judge_inputs(lm, recipe, files, skipped, protocols, on_sentence, compute)
+        return _judge_inputs(lm, recipe, files, skipped, protocols, notes, on_sentence, compute)
 
 
 def _judge_inputs(
@@ -152,11 +159,11 @@ def _judge_inputs(
     files: Sequence[str],
     skipped: list[InputError] | None,
     protocols: Sequence[SpanProtocol] | None,
+    notes: Sequence[str],
     on_sentence: Callable[[], None],
     compute: Compute[Analysis],
 ) -> list[Judgement]:
     config = recipe.evaluation
-    notes = (_gum_note(recipe.data),) if recipe.data.corpus == "gum-open" and not files and lm.parses else ()
     judgements = []
     for name, sentences in _inputs(recipe.data, files or config.splits, bool(files), skipped):
         if config.stream == "only":
@@ -179,6 +186,17 @@ def _judge_inputs(
             judgement = replace(judgement, result=replace(judgement.result, perplexities=perplexities))
         judgements.append(judgement)
     return judgements
+
+
+def _choose_builder(lm: SyntacticLM, builder: Literal["unbiased", "biased"] | None) -> tuple[str, ...]:
+    """Set the builder of trees from distances; returns the note that names it."""
+    if not isinstance(lm, StreamLM) or not lm.parses or lm.tree_builder is None:
+        if builder is not None:
+            remedy = "leave tree_builder out"
+            raise InputError(f"tree_builder = {builder!r} with {lm.system}, which has no distances", remedy=remedy)
+        return ()
+    lm.tree_builder = builder or lm.tree_builder
+    return (f"trees are built from distances by the {lm.tree_builder} builder",)
 
 
 def _gum_note(data: DataConfig) -> str:

@@ -61,8 +61,9 @@ class StreamLM(SyntacticLM):
     predicts_labels: ClassVar[bool] = False
     reads_constituents: bool = False
     """Whether stream batches should name the constituents of gold trees, where there are trees."""
-    tree_builder: Literal["unbiased", "biased"] = "unbiased"
-    """How trees are built from distances, see ``tree_from_distances``."""
+    tree_builder: Literal["unbiased", "biased"] | None = "unbiased"
+    """How trees are built from distances, see ``tree_from_distances``; None: this system's trees do not come from
+    distances."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers."""
@@ -233,6 +234,7 @@ class StreamLM(SyntacticLM):
         A word of several symbols has the distance before its first one. Raises ``InputError`` for a sentence without
         words and for a system without structure.
         """
+        assert self.tree_builder is not None, "a system with other trees has a parser of its own"
         trees = []
         for words, values in zip(sentences, self.distances(sentences), strict=True):
             if not words:

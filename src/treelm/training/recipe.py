@@ -53,6 +53,8 @@ class EvaluationConfig:
     """Hypotheses kept between words (k_w)."""
     fast_track: int = 1
     """Best SHIFTs that enter the word beam past the action beam (k_s)."""
+    tree_builder: Literal["unbiased", "biased"] | None = None
+    """How trees are built from distances, for systems that have them; None: unbiased."""
     max_sentences: int | None = None
     """Judge only so many sentences of each split, the first ones."""
     stream: Literal["no", "beside", "only"] = "no"

@@ -44,6 +44,7 @@ class PaLM(StreamLM):
     """
 
     system: ClassVar[str] = "palm"
+    tree_builder = None
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator: embeddings from U(-0.1, 0.1), biases of the softmax 0."""

@@ -1,12 +1,13 @@
-"""Stream models of small sizes on the beginning of a text, each for the same processor time: rows by seeds, in pieces.
+"""Stream models compared for the same processor time: rows of a sweep file by seeds, in pieces.
 
-python benchmarks/streams_small.py --text FOLDER --rows awd-lstm on-lstm prpn --seeds 1 2 3 --out runs/streams-small
+python benchmarks/equal_time.py --sweep benchmarks/palm_gum.toml --seeds 1 2 --cpu-seconds 1200 --out runs/palm-gum
+python benchmarks/equal_time.py --text FOLDER --rows awd-lstm on-lstm prpn --seeds 1 2 3 --out runs/streams-small
 
-FOLDER holds ptb.train.txt and ptb.valid.txt (or .gz). The vocabulary is that of the whole training file, so that
-perplexities do not depend on how much of it is trained on. Dev is read after every epoch, in ten rows, each from the
-zero state; every symbol and every end is a target once. A run that was cut off is resumed, a finished one kept;
-curve.jsonl in its folder is its learning curve. The table at the end (or at any time, with --max-runs 0) has means and
-deviations.
+With --text, models are trained on the beginning of FOLDER/ptb.train.txt (or .gz) and judged on ptb.valid.txt; the
+vocabulary is that of the whole training file, so that perplexities do not depend on how much of it is trained on.
+Without, data and vocabulary are the recipe's. Dev is read after every epoch, in ten rows, each from the zero state;
+every symbol and every end is a target once. A run that was cut off is resumed, a finished one kept; curve.jsonl in its
+folder is its learning curve. The table at the end (or at any time, with --max-runs 0) has means and deviations.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import gzip
 import json
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from pathlib import Path
@@ -33,23 +33,25 @@ from treelm.training.run import set_up
 from treelm.training.updates import perplexity
 
 CURVE, FINISHED = "curve.jsonl", "finished.json"
-SWEEP = Path(__file__).with_suffix(".toml")
+SWEEP = Path(__file__).with_name("streams_small.toml")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
     """What to run."""
 
-    text: Path
-    """Folder with ptb.train.txt and ptb.valid.txt."""
-    rows: tuple[str, ...] = ("awd-lstm", "on-lstm", "prpn")
-    """Rows of streams_small.toml."""
+    sweep: Path = SWEEP
+    """File that says what each row is: a recipe and what the row changes in it."""
+    text: Path | None = None
+    """Folder with ptb.train.txt and ptb.valid.txt; without it, the recipe's own data."""
+    rows: tuple[str, ...] = ()
+    """Rows of the sweep file; without it, all."""
     seeds: tuple[int, ...] = (1, 2, 3)
     """Seeds of every row."""
-    out: Path = Path("runs/streams-small")
+    out: Path = Path("runs/equal-time")
     """Folder of all runs."""
     num_symbols: int = 300_000
-    """Train on the first sentences that have together at most so many words and ends."""
+    """With --text: train on the first sentences that have together at most so many words and ends."""
     cpu_seconds: float = 800.0
     """Processor time in updates of the weights, of a run."""
     precision: str = "fp32-fast"
@@ -60,10 +62,12 @@ class Arguments:
 
 def main(options: Arguments) -> None:
     """Do the next runs, seed by seed, and print the table of all that are done."""
+    sweep = tomllib.loads(options.sweep.read_text())
+    options = replace(options, rows=options.rows or tuple(sweep["rows"]))
     todo = [(row, seed) for seed in options.seeds for row in options.rows]
     todo = [one for one in todo if not (_folder(options, *one) / FINISHED).exists()]
     for row, seed in todo[: options.max_runs]:
-        _run(options, row, seed)
+        _run(options, sweep, row, seed)
     print_table(options)
 
 
@@ -71,11 +75,11 @@ def _folder(options: Arguments, row: str, seed: int) -> Path:
     return options.out / f"{row}-{seed}"
 
 
-def _run(options: Arguments, row: str, seed: int) -> None:
+def _run(options: Arguments, sweep: dict[str, Any], row: str, seed: int) -> None:
     run = _folder(options, row, seed)
-    recipe = _recipe(options, row, seed)
+    recipe = _recipe(options, sweep, row, seed)
     resume = (run / FILE_NAME).exists()
-    setup = set_up(recipe, vocabulary=_vocabulary(options))
+    setup = set_up(recipe, vocabulary=None if options.text is None else _vocabulary(options.text))
     if not resume:
         run.mkdir(parents=True, exist_ok=True)
         save_vocabulary(setup.model.vocabulary, run / VOCABULARY)
@@ -91,52 +95,51 @@ def _run(options: Arguments, row: str, seed: int) -> None:
     (run / FINISHED).write_text(json.dumps({**last, "num_parameters": num_parameters, "num_symbols": num_symbols}))
 
 
-def _recipe(options: Arguments, row: str, seed: int) -> Recipe:
-    sweep = tomllib.loads(SWEEP.read_text())
-    settings = [*sweep["sizes"]["settings"], *sweep["rows"][row].get("settings", [])]
+def _recipe(options: Arguments, sweep: dict[str, Any], row: str, seed: int) -> Recipe:
+    settings = [*sweep["all"]["settings"], *sweep["rows"][row].get("settings", [])]
     settings += [f"training.precision={options.precision}", f"training.seed={seed}", "training.threads=1"]
     settings += [f"training.max_cpu_minutes={options.cpu_seconds / 60}", "training.checkpoint_every_minutes=3"]
     recipe = load_recipe(sweep["rows"][row]["recipe"], settings)
-    data = DataConfig(train=str(_beginning(options)), dev=str(_file(options, "valid")), format="text")
+    recipe = replace(recipe, training=replace(recipe.training, max_minutes=None))
+    if options.text is None:
+        return recipe
+    beginning = _beginning(options.text, options.num_symbols, options.out)
+    data = DataConfig(train=str(beginning), dev=str(_file(options.text, "valid")), format="text")
     return replace(recipe, data=data)
 
 
-def _file(options: Arguments, split: str) -> Path:
-    plain = options.text / f"ptb.{split}.txt"
+def _file(text: Path, split: str) -> Path:
+    plain = text / f"ptb.{split}.txt"
     return plain if plain.exists() else plain.with_name(plain.name + ".gz")
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path) -> list[str]:
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-        yield from (line for line in file if line.split())
+        return [line for line in file if line.split()]
 
 
-def _beginning(options: Arguments) -> Path:
+def _beginning(text: Path, num_symbols: int, out: Path) -> Path:
     """The first sentences of the training file, in a file of their own."""
-    path = options.out / f"train-{options.num_symbols}.txt"
-    lines = list(_lines(_file(options, "train")))
+    lines = _lines(_file(text, "train"))
     ends = accumulate(len(line.split()) + 1 for line in lines)
-    kept = sum(1 for _ in takewhile(lambda end: end <= options.num_symbols, ends))
+    kept = sum(1 for _ in takewhile(lambda end: end <= num_symbols, ends))
+    path = out / f"train-{num_symbols}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines[:kept]))
     return path
 
 
-def _vocabulary(options: Arguments) -> WordVocabulary:
-    whole = DataConfig(train=str(_file(options, "train")), format="text")
+def _vocabulary(text: Path) -> WordVocabulary:
+    whole = DataConfig(train=str(_file(text, "train")), format="text")
     return WordVocabulary.build(prepared_split(whole, "train").form_counts())
 
 
 def _figures(step: Step) -> dict[str, Any]:
     assert step.dev is not None
-    return {
-        "step": step.step,
-        "epoch": step.epoch,
-        "cpu_seconds": step.cpu_seconds,
-        "targets": step.dev.num_words,
-        "dev_perplexity": perplexity(step.dev.nats_per_word),
-        "is_best": step.is_best,
-    }
+    nats = {name: total / count for name, (total, count) in step.dev.terms.items() if count}
+    figures = {"step": step.step, "epoch": step.epoch, "cpu_seconds": step.cpu_seconds, "is_best": step.is_best}
+    figures |= {"targets": step.dev.num_words, "dev_perplexity": perplexity(nats["word"])}
+    return figures | {f"dev_{name}_nats": value for name, value in nats.items()}
 
 
 def print_table(options: Arguments) -> None:
