@@ -53,7 +53,7 @@ def test_the_model_with_the_best_f1_is_kept_though_another_has_the_best_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = iter([10.0, 30.0, 20.0])
-    monkeypatch.setattr(DevTrees, "unlabeled_f1", lambda self, model: next(figures))
+    monkeypatch.setattr(DevTrees, "unlabeled_f1", lambda self, model, ranks: next(figures))
     recipe = load_recipe(write_treebank(tmp_path), ["training.select_by=unlabeled_f1"])
     model = train(recipe, tmp_path / "run", on_terminal=False)
     lines = dev_lines(tmp_path / "run")

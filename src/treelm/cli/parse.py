@@ -71,8 +71,8 @@ def write_trees(arguments: Arguments) -> int:
     sentences = read_input(arguments.file, arguments, skipped, empty_lines=True)
     collect = skipped if arguments.on_error == "skip" else None
     draw = _writer(arguments.show)
-    how = {"run": arguments.run, "beam": beam, "processes": arguments.processes}
-    with open_output(arguments.output) as out, computing(parse_sentences, lm, **how) as compute:
+    computer = computing(parse_sentences, lm, run=arguments.run, beam=beam, processes=arguments.processes)
+    with open_output(arguments.output) as out, computer as compute:
         figure = arguments.figure
         for _, tree in in_batches(sentences, compute, batch_size=arguments.batch_size, skipped=collect):
             print("" if tree is None else draw(tree), file=out)

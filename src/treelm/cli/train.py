@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.training.recipe import Recipe
+
+EXIT_BAD_INPUT, EXIT_AGAIN = 2, 75
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,11 +26,12 @@ class Arguments:
     """Train a model by a recipe, or go on with a run that was stopped.
 
     A recipe is a TOML file with the sections [data], [vocabulary], [model], [training], [evaluation], or the name of a
-    packaged one (demo). --set changes any field. SIGTERM or Ctrl-C finishes the step, saves, and exits with code 75;
-    --resume continues bit for bit.
+    packaged one (demo). --set changes any field. SIGTERM, SIGUSR1 or Ctrl-C finishes the step, saves, and exits with
+    code 75; --resume continues bit for bit.
 
     Example: treelm train demo --out runs/first --set training.epochs=20 model.dropout=0.2
     Example: treelm train --resume runs/first
+    Example: treelm train demo --out runs/first --resume-if-present --devices 4
     """
 
     recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")] = ""
@@ -29,6 +40,12 @@ class Arguments:
     """Run folder to make."""
     resume: str = ""
     """Run folder to go on with, by the recipe that is kept there."""
+    resume_if_present: bool = False
+    """Go on with the run in --out if there is one, else begin it: one command for jobs that are requeued."""
+    devices: int | None = None
+    """Processes of this machine that share every batch, one a GPU or a share of the cores, as training.devices."""
+    nodes: int | None = None
+    """Machines, as training.num_nodes. Under torchrun or srun leave both out."""
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE, as many as you like. When resuming: only longer training."""
     quiet: bool = False
@@ -39,20 +56,79 @@ def main(arguments: list[str]) -> int:
     """Run the verb."""
     options = parse(Arguments, "train", arguments)
     _check(options)
-    from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
-    from treelm.training.recipe import load_recipe
-    from treelm.training.run import load_run_recipe, train
+    from treelm.training.launch import end_with_launcher, launch
+    from treelm.training.placement import is_alone_but_should_not_be, is_first_process
+    from treelm.training.run import is_estimated
 
-    run = options.resume or options.out
-    recipe = load_run_recipe(run, options.set) if options.resume else load_recipe(options.recipe, options.set)
+    end_with_launcher()
+    with _quit_on_signals():
+        try:
+            run, recipe, resume = _what_to_train(options)
+            if options.resume_if_present and is_estimated(run, recipe):
+                note(f"the model is in {run}")
+                return 0
+            config = recipe.training
+            if is_alone_but_should_not_be(config):
+                return launch(["train", *arguments], devices=config.devices, nodes=config.num_nodes)
+            return _train(recipe, run, resume=resume, on_terminal=not options.quiet)
+        except InputError:
+            if is_first_process():
+                raise
+            return EXIT_BAD_INPUT  # the first process has the same error, and says so
+
+
+def _what_to_train(options: Arguments) -> tuple[str, Recipe, bool]:
+    """The run folder, the recipe, and whether it is resumed."""
+    from treelm.training.recipe import load_recipe
+    from treelm.training.run import has_run, load_run_recipe
+
+    given = {"devices": options.devices, "num_nodes": options.nodes}
+    overrides = (*options.set, *(f"training.{name}={value}" for name, value in given.items() if value is not None))
+    if options.resume:
+        return options.resume, load_run_recipe(options.resume, overrides), True
+    recipe = load_recipe(options.recipe, overrides)
+    if options.resume_if_present and has_run(options.out, recipe):
+        return options.out, load_run_recipe(options.out, overrides, same_as=recipe), True
+    return options.out, recipe, False
+
+
+def _train(recipe: Recipe, run: str, *, resume: bool, on_terminal: bool) -> int:
+    from treelm.training.launch import is_launched
+    from treelm.training.outcomes import NonFiniteError, ProcessLost, TrainingInterrupted
+    from treelm.training.placement import is_first_process
+    from treelm.training.run import train
+
+    speaks = is_first_process()
     try:
-        train(recipe, run, resume=bool(options.resume), on_terminal=not options.quiet)
-    except (TrainingInterrupted, NonFiniteError) as stopped:
-        note(f"treelm train: {stopped}")
-        note(f"to continue: treelm train --resume {run}")
+        train(recipe, run, resume=resume, on_terminal=on_terminal)
+    except ProcessLost as stopped:
+        if not is_launched():  # else the launcher knows more
+            note(f"treelm train: {stopped}")
         return stopped.exit_code
-    note(f"the model is in {run}; next: treelm evaluate {run}")
+    except (TrainingInterrupted, NonFiniteError) as stopped:
+        if speaks:
+            note(f"treelm train: {stopped}")
+            note(f"to continue: treelm train --resume {run}")
+        return stopped.exit_code
+    if speaks:
+        note(f"the model is in {run}; next: treelm evaluate {run}")
     return 0
+
+
+@contextmanager
+def _quit_on_signals() -> Iterator[None]:
+    """Before training has begun, and after its end, nothing is lost by stopping at once: it may be started again."""
+
+    def quit_now(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(EXIT_AGAIN)
+
+    names = ("SIGTERM", "SIGUSR1") if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, quit_now) for name in names if (number := getattr(signal, name, None))}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _check(options: Arguments) -> None:
@@ -65,3 +141,5 @@ def _check(options: Arguments) -> None:
         raise InputError("no run folder", remedy="add --out RUN")
     if options.resume and options.out:
         raise InputError("--out beside --resume", remedy="leave --out away: the run goes on in its own folder")
+    if options.resume_if_present and options.resume:
+        raise InputError("--resume-if-present beside --resume", remedy="give RECIPE --out RUN --resume-if-present")

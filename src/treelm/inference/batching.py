@@ -84,7 +84,11 @@ def _finish(group: _Group[Result], skipped: list[InputError] | None) -> Iterator
     found: dict[int, Result | None] = {}
     for indices, results in zip(group.batches, group.results, strict=True):
         for i, result in zip(indices, results(), strict=True):
-            found[i] = _accept(result, group.sentences[i], skipped) if isinstance(result, InputError) else result
+            if isinstance(result, InputError):
+                _accept(result, group.sentences[i], skipped)
+                found[i] = None
+            else:
+                found[i] = result
     yield from ((sentence, found[i]) for i, sentence in enumerate(group.sentences))
 
 

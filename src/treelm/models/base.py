@@ -57,6 +57,11 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         """Whether it gives words probabilities. A bare parser refuses to score, and is judged by its trees alone."""
         return True
 
+    @property
+    def couples_sentences(self) -> bool:
+        """Whether the training loss of a sentence or row depends on its batch-mates, so that no batch can be split."""
+        return False
+
     def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:
         """Widths of the search from now on. Systems that score without a search have nothing to set."""
 

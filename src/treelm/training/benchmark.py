@@ -13,14 +13,14 @@ import torch
 
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.layers.memory import process_peak_mb
-from treelm.models.streams import Carried
 from treelm.training.config import Precision
 from treelm.training.data import Batch, Batches
-from treelm.training.numerics import build_fabric, numerics
+from treelm.training.numerics import numerics
 from treelm.training.optimizers import build_optimizer
+from treelm.training.placement import build_fabric
 from treelm.training.recipe import Recipe
 from treelm.training.run import set_up
-from treelm.training.updates import make_update
+from treelm.training.updates import ShardStates, make_update
 
 WARM_UP_STEPS = 2
 
@@ -50,7 +50,7 @@ def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
         fabric.setup(model, optimizer)
         batches = _forever(setup.batches)
         before = process_peak_mb()
-        carried: Carried | None = None
+        carried: ShardStates = {}
         for batch in islice(batches, WARM_UP_STEPS):
             carried = make_update(fabric, model, optimizer, batch, config, step=0, carried=carried).carried
         num_steps = num_sentences = num_words = num_actions = 0

@@ -121,6 +121,16 @@ class TrainingConfig:
     """Where to compute; ``auto`` takes a GPU if there is one."""
     precision: Precision = "fp32"
     """``fp32-fast``: float32 with the faster matrix products of oneDNN or TF32. ``bf16``: mixed, weights in float32."""
+    devices: int = 1
+    """Processes of each node, one a device (GPU, or share of the CPU's cores). May differ when a run is resumed."""
+    num_nodes: int = 1
+    """Machines. Under torchrun or srun both may be left out. May differ when a run is resumed."""
+    shards: int | None = None
+    """Parts of every batch, each with random numbers of its own; each process computes some. With equal shards a run is
+    the same, up to rounding, on any number of processes. None: as many as there are processes (one of one: the whole
+    batch), and random numbers depend on that."""
+    timeout_minutes: float = 30.0
+    """How long processes wait for each other before they give up. May differ when a run is resumed."""
     threads: int | None = None
     """CPU threads; None leaves torch's number. Results are equal bit for bit only for equal numbers."""
     deterministic: bool = True
@@ -130,9 +140,20 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Check values and their combinations."""
-        for name in ("epochs", "max_steps", "stop_after", "max_actions", "micro_batch_size", "decay_steps", "threads"):
+        for name in (
+            "epochs",
+            "max_steps",
+            "stop_after",
+            "max_actions",
+            "micro_batch_size",
+            "decay_steps",
+            "threads",
+            "shards",
+        ):
             _at_least(self, name, 1)
         for name in ("batch_size", "log_every_steps", "keep_checkpoints", "bptt", "dev_rows", "nonmonotone_interval"):
+            _at_least(self, name, 1)
+        for name in ("devices", "num_nodes"):
             _at_least(self, name, 1)
         for name in ("evaluate_every_steps", "checkpoint_every_steps"):
             _at_least(self, name, 1)
@@ -140,7 +161,7 @@ class TrainingConfig:
             _at_least(self, name, 0)
         for name in ("max_minutes", "max_cpu_minutes", "learning_rate", "epsilon", "gradient_clip"):
             _positive(self, name)
-        for name in ("checkpoint_every_minutes", "asgd_learning_rate"):
+        for name in ("checkpoint_every_minutes", "asgd_learning_rate", "timeout_minutes"):
             _positive(self, name)
         _in_range(self, "weight_decay", self.weight_decay, 0, math.inf)
         _in_range(self, "plateau_factor", self.plateau_factor, 0, 1)
@@ -149,8 +170,15 @@ class TrainingConfig:
         self._check_combinations()
 
     def _check_combinations(self) -> None:
-        if all(getattr(self, name) is None for name in EXTENDABLE):
+        if all(getattr(self, name) is None for name in LIMITS):
             raise InputError("training would never end", remedy="set epochs, max_steps or max_minutes")
+        processes = self.devices * self.num_nodes
+        if self.shards is not None and self.shards < processes:
+            found = f"shards = {self.shards} for {processes} processes"
+            raise InputError(found, remedy="give each process a shard, or leave shards out")
+        if self.batches == "stream" and self.batch_size < (self.shards or processes):
+            found = f"a stream of batch_size = {self.batch_size} rows for {self.shards or processes} shards"
+            raise InputError(found, remedy="raise batch_size, or lower shards or devices")
         if self.batches == "stream" and self.micro_batch_size is not None:
             found = f"micro_batch_size = {self.micro_batch_size} with batches = 'stream'"
             raise InputError(found, remedy="leave it out, or lower batch_size or bptt")
@@ -171,7 +199,10 @@ class TrainingConfig:
             raise InputError(found, remedy=f"set decay_steps above warmup_steps = {self.warmup_steps}")
 
 
-EXTENDABLE = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
+LIMITS = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
+"""Fields that say how long; one of them must."""
+
+EXTENDABLE = (*LIMITS, "devices", "num_nodes", "timeout_minutes")
 """Fields that may differ when a run is resumed."""
 
 

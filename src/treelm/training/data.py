@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,25 +52,52 @@ def read_epoch(batches: Batches) -> Iterator[Reading]:
         batch = following
 
 
-def split_batch(batch: SentenceBatch, size: int | None) -> Iterator[SentenceBatch]:
-    """A batch in parts of ``size`` sentences, in order; the last may be smaller. None: the batch itself."""
-    if size is None or len(batch) <= size:
-        yield batch
-        return
-    for start in range(0, len(batch), size):
-        part = slice(start, min(start + size, len(batch)))
-        tokens, token_offsets = _cut(batch.tokens, batch.token_offsets, part)
-        actions, action_offsets = batch.actions, batch.action_offsets
-        if actions is not None and action_offsets is not None:
-            actions, action_offsets = _cut(actions, action_offsets, part)
-        yield SentenceBatch(
-            tokens=tokens,
-            token_offsets=token_offsets,
-            num_words=batch.num_words[part],
-            actions=actions,
-            action_offsets=action_offsets,
-            names=batch.names[part],
-        )
+def part_of(batch: Batch, rows: slice, ends_word: NDArray[np.bool_]) -> Batch:
+    """Some sentences of a batch, or some rows of a segment. ``ends_word`` is the vocabulary's, to count words by."""
+    if rows == slice(0, len(batch)):
+        return batch
+    return _rows(batch, rows, ends_word) if isinstance(batch, StreamBatch) else _sentences(batch, rows)
+
+
+def shard_rows(num_rows: int, shard: int, num_shards: int) -> slice:
+    """The rows of one of so many parts, as equal as may be."""
+    return slice(num_rows * shard // num_shards, num_rows * (shard + 1) // num_shards)
+
+
+def _sentences(batch: SentenceBatch, part: slice) -> SentenceBatch:
+    tokens, token_offsets = _cut(batch.tokens, batch.token_offsets, part)
+    actions, action_offsets = batch.actions, batch.action_offsets
+    if actions is not None and action_offsets is not None:
+        actions, action_offsets = _cut(actions, action_offsets, part)
+    return SentenceBatch(
+        tokens=tokens,
+        token_offsets=token_offsets,
+        num_words=batch.num_words[part],
+        actions=actions,
+        action_offsets=action_offsets,
+        names=batch.names[part],
+    )
+
+
+def _rows(batch: StreamBatch, part: slice, ends_word: NDArray[np.bool_]) -> StreamBatch:
+    targets = np.ascontiguousarray(batch.targets[:, part])
+    mask = None if batch.mask is None else np.ascontiguousarray(batch.mask[:, part])
+    counted = targets if mask is None else targets[mask]
+    constituents = batch.constituents
+    if constituents is not None:
+        inside = (constituents[:, 1] >= part.start) & (constituents[:, 1] < part.stop)
+        constituents = constituents[inside] - np.array([0, part.start, 0])
+    return replace(
+        batch,
+        inputs=np.ascontiguousarray(batch.inputs[:, part]),
+        targets=targets,
+        mask=mask,
+        num_words=int(np.append(ends_word, False)[counted].sum()),
+        num_sentences=int((counted == len(ends_word)).sum()),
+        positions=batch.positions[part],
+        constituents=constituents,
+        names=batch.names[part],
+    )
 
 
 def _cut(

@@ -25,7 +25,7 @@ def check_estimated(model: EstimatedLM, config: TrainingConfig, *, resume: bool)
         raise InputError(f"{model.system} is estimated in one go: there is nothing to resume", remedy=remedy)
     for field in fields(config):
         value = getattr(config, field.name)
-        if value != field.default:
+        if value != field.default and field.name not in ("devices", "num_nodes", "timeout_minutes"):
             found = f"{field.name} = {value!r} for {model.system}, which is estimated, not optimised"
             raise InputError(found, where="[training]", remedy="leave the section empty")
 

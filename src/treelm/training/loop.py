@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from treelm.training.data import Batch, Batches, read_epoch
 from treelm.training.locks import lock_folder
 from treelm.training.numerics import numerics
 from treelm.training.outcomes import TrainingInterrupted
+from treelm.training.ranks import Ranks
 from treelm.training.selection import DevTrees
 from treelm.training.session import Session
 from treelm.training.signals import stop_on_signals
@@ -48,6 +50,7 @@ def fit(
     *,
     resume: bool = False,
     dev_trees: DevTrees | None = None,
+    ranks: Ranks | None = None,
 ) -> Iterator[Step]:
     """Train a model; a generator that makes one step each time it is asked for one::
 
@@ -62,8 +65,12 @@ def fit(
     goes on from its newest checkpoint as if it had never stopped: the same weights bit for bit, given the same machine
     and number of threads, and no use of the global random generators by the caller.
 
-    Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update, and
-    ``TrainingInterrupted`` after SIGINT or SIGTERM, when the step is finished and saved.
+    Started by torchrun, srun or ``treelm train --devices``, every process calls this with the same arguments, and each
+    gets all steps; only the first one writes. ``ranks`` is for callers that have connected already.
+
+    Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update,
+    ``TrainingInterrupted`` after SIGINT, SIGTERM or SIGUSR1, when the step is finished and saved, and ``ProcessLost``
+    when another process is gone.
     """
     if dev is None:
         _check_without_dev(config)
@@ -72,14 +79,18 @@ def fit(
             f"select_by = {config.select_by!r} and dev trees", remedy="give dev_trees exactly when it needs them"
         )
     run = Path(run_directory)
-    with lock_folder(run), numerics(config), stop_on_signals() as stop:
-        session = Session(model, batches, config, run, resume=resume, dev_trees=dev_trees)
+    with ExitStack() as stack:
+        stack.enter_context(numerics(config))
+        ranks = ranks or Ranks.connect(config)
+        ranks.on_main(lambda: stack.enter_context(lock_folder(run)))
+        stop = stack.enter_context(stop_on_signals())
+        session = Session(model, batches, config, run, resume=resume, dev_trees=dev_trees, ranks=ranks)
         reason = session.state.reason_to_stop(config)
         if reason is not None:
             _logger.warning("nothing left to do in %s: %s", run, reason)
         while reason is None:
             for reading in read_epoch(batches):
-                loss, gradient_norm = session.update(reading)
+                loss, gradient_norm = session.update(reading, stop.signal_name)
                 evaluate_by_plan = session.evaluation_is_due(ends_epoch=reading.ends_epoch)
                 reason = session.state.reason_to_stop(config)
                 session.log(force=evaluate_by_plan or reason is not None)
@@ -87,7 +98,7 @@ def fit(
                 if evaluate_by_plan or reason is not None:
                     dev_loss, is_best = session.evaluate(dev, by_plan=evaluate_by_plan)
                     reason = reason or session.state.reason_to_stop(config)
-                interrupted_by = stop.signal_name
+                interrupted_by = session.interrupted_by(stop.signal_name)
                 if reason or interrupted_by or session.checkpoint_is_due(ends_epoch=reading.ends_epoch):
                     session.save()
                 yield Step(

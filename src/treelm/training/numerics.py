@@ -11,7 +11,6 @@ import torch
 import torch.utils.deterministic
 from lightning_fabric import Fabric
 
-from treelm.errors import InputError
 from treelm.models.layers.memory import keep_freed_memory
 from treelm.models.layers.precision import matmul_precision
 from treelm.training.config import TrainingConfig
@@ -52,14 +51,9 @@ def low_precision(fabric: Fabric, config: TrainingConfig) -> Iterator[None]:
 
 def describe_machine(fabric: Fabric) -> dict[str, Any]:
     """What the last bits of a result depend on besides the config."""
-    return {"torch": torch.__version__, "device": fabric.device.type, "threads": torch.get_num_threads()}
-
-
-def build_fabric(config: TrainingConfig) -> Fabric:
-    """Fabric on one device, in the precision of the config."""
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError('device = "cuda" but torch finds no GPU', remedy='set device = "cpu" or "auto"')
-    return Fabric(accelerator=device, devices=1, precision="bf16-mixed" if config.precision == "bf16" else "32-true")
+    return {
+        "torch": torch.__version__,
+        "device": fabric.device.type,
+        "threads": torch.get_num_threads(),
+        "processes": fabric.world_size,
+    }

@@ -21,6 +21,23 @@ class TrainingInterrupted(Exception):
         super().__init__(f"{signal_name}: stopped after step {step} and saved; resume to continue")
 
 
+class ProcessLost(Exception):
+    """Another process of the run has ended or does not answer, so that this one cannot go on.
+
+    Exit code 71 is EX_OSERR of ``sysexits.h``.
+    """
+
+    exit_code: ClassVar[int] = 71
+
+    def __init__(self, timeout_minutes: float) -> None:
+        """Say how long was waited at most."""
+        self.timeout_minutes = timeout_minutes
+        super().__init__(
+            f"another process of the run has ended, or has not answered for {timeout_minutes:g} minutes; "
+            "resume to continue from the last checkpoint"
+        )
+
+
 class NonFiniteError(Exception):
     """A loss, gradient or weight is infinite or not a number. The update was not made and nothing was saved.
 
@@ -31,11 +48,18 @@ class NonFiniteError(Exception):
 
     def __init__(self, what: str, *, step: int, names: Sequence[str] = ()) -> None:
         """Say what is not finite, at which step, and in which sentences (``file:line``)."""
-        self.step = step
-        self.names = tuple(names)
+        self.what, self.step, self.names = what, step, tuple(names)
         batch = f" in a batch of {len(names)} sentences ({_shorten(names)})" if names else ""
         remedy = "start again with a lower learning_rate or gradient_clip, or in precision fp32"
         super().__init__(f"step {step}: {what}{batch}; no update was made, {remedy}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes."""
+        return _rebuild, (self.what, self.step, self.names)
+
+
+def _rebuild(what: str, step: int, names: Sequence[str]) -> NonFiniteError:
+    return NonFiniteError(what, step=step, names=names)
 
 
 def _shorten(names: Sequence[str], shown: int = 3) -> str:

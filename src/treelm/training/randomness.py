@@ -18,6 +18,19 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
+def seed_shard(seed: int, step: int, shard: int, device: torch.device) -> torch.Generator:
+    """Seed torch for one part of one step's batch, whichever process computes it.
+
+    Returns the generator for what the parts of the step have in common, which they all get in the same state.
+    """
+    own, common = (
+        np.random.SeedSequence(entropy).generate_state(1, np.uint64)
+        for entropy in ([seed, step, shard + 1], [seed, step, 0])
+    )
+    torch.manual_seed(int(own[0]))
+    return torch.Generator(device).manual_seed(int(common[0]))
+
+
 def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The state of all generators, as tensors and JSON values."""
     version, internal, gauss = random.getstate()

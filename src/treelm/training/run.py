@@ -28,6 +28,7 @@ from treelm.training.estimation import check_estimated, estimate
 from treelm.training.loop import fit
 from treelm.training.progress import show_progress
 from treelm.training.randomness import seed_everything
+from treelm.training.ranks import Ranks
 from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, load_recipe, save_recipe
 from treelm.training.selection import DevTrees
 from treelm.training.state import check_unchanged
@@ -52,49 +53,102 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
     """Train by a recipe and return the best model, as it was saved in the run folder.
 
     ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
-    shows progress on standard error. Raises what ``fit`` raises.
+    shows progress on standard error. Of several processes the first one prepares data and vocabulary, writes and shows;
+    they need a file system in common. Raises what ``fit`` raises.
     """
     run = Path(run_directory)
-    if not resume and (run / FILE_NAME).exists():
-        remedy = "resume it, or give another run folder"
-        raise InputError("this folder already holds a run", where=str(run), remedy=remedy)
     if resume and not (run / FILE_NAME).exists():
         remedy = "give the folder of a run; a model of the package can be finetuned: start_from in [training]"
         raise InputError("no run to resume", where=str(run), remedy=remedy)
-    kept = run / VOCABULARY
-    setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
+    ranks = Ranks.connect(recipe.training)
+    setup = _set_up_together(recipe, run, resume=resume, ranks=ranks)
     config = setup.recipe.training
-    if isinstance(setup.model, EstimatedLM):
-        check_estimated(setup.model, config, resume=resume)
-    if not resume:
-        _begin(setup, run)
-    if isinstance(setup.model, EstimatedLM):
-        estimate(setup.model, setup.encoded, _sentences(setup.dev), run)
+    model = setup.model
+    if isinstance(model, EstimatedLM):
+        ranks.on_main(lambda: _estimate(model, setup, run))
         return load_model(run)
-    steps = fit(setup.model, setup.batches, setup.dev, config, run, resume=resume, dev_trees=setup.dev_trees)
-    if on_terminal:
+    steps = fit(model, setup.batches, setup.dev, config, run, resume=resume, dev_trees=setup.dev_trees, ranks=ranks)
+    if on_terminal and ranks.is_main:
         steps = show_progress(steps, config, steps_per_epoch=len(setup.batches))
     for number, _ in enumerate(steps):
-        if resume and number == 0:
+        if resume and number == 0 and ranks.is_main:
             save_recipe(setup.recipe, run / FILE_NAME)  # it was accepted, and may be longer than before
     return load_model(run)
 
 
-def load_run_recipe(run_directory: Path | str, overrides: tuple[str, ...] = ()) -> Recipe:
+def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -> Setup:
+    """The first process makes what is kept on disk; then the others find it there."""
+    setups: list[Setup] = []
+
+    def first() -> None:
+        is_begun = (run / FILE_NAME).exists()
+        if is_begun and not resume and (has_run(run, recipe) or is_estimated(run, recipe)):
+            remedy = "resume it, or give another run folder"
+            raise InputError("this folder already holds a run", where=str(run), remedy=remedy)
+        kept = run / VOCABULARY
+        setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
+        if isinstance(setup.model, EstimatedLM):
+            check_estimated(setup.model, setup.recipe.training, resume=resume)
+        if not resume:
+            _begin(setup, run)
+        setups.append(setup)
+
+    def others() -> None:
+        if not ranks.is_main:
+            _logger.setLevel(logging.ERROR)  # the first one has warned
+            setups.append(set_up(recipe, vocabulary=load_vocabulary(run / VOCABULARY)))
+
+    ranks.on_main(first)
+    ranks.together(others)
+    return setups[0]
+
+
+def _estimate(model: EstimatedLM, setup: Setup, run: Path) -> None:
+    estimate(model, setup.encoded, _sentences(setup.dev), run)
+
+
+def has_run(run_directory: Path | str, recipe: Recipe) -> bool:
+    """Whether there is a run to go on with; systems that are estimated in one go begin again."""
+    estimated = issubclass(system_class(recipe.model.system), EstimatedLM)
+    return (Path(run_directory) / FILE_NAME).exists() and not estimated
+
+
+def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
+    """Whether a system that is estimated in one go already is."""
+    estimated = issubclass(system_class(recipe.model.system), EstimatedLM)
+    return estimated and (Path(run_directory) / WEIGHTS).exists()
+
+
+def load_run_recipe(
+    run_directory: Path | str, overrides: tuple[str, ...] = (), *, same_as: Recipe | None = None
+) -> Recipe:
     """The recipe of a run (a folder, or a model that ships with the package), for judging or resuming it.
 
-    Raises ``InputError`` when the folder holds no run, and for an override of what its data or vocabulary were made by.
+    With ``same_as``, training is as long, and on as many machines, as that recipe says. Raises ``InputError`` when the
+    folder holds no run, and for an override, or a recipe, by which its data or vocabulary would have been others.
     """
     path = find_run(run_directory) / FILE_NAME
     if not path.exists():
         raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
     recipe = load_recipe(path, overrides)
-    if overrides:
-        kept = load_recipe(path)
-        for section in ("data", "vocabulary"):  # model and training are compared with the checkpoint
-            saved, present = (to_plain(getattr(one, section)) for one in (kept, recipe))
-            check_unchanged(saved, present, what=section, where=str(path))
-    return recipe
+    for present in (recipe, same_as):  # model and training are compared with the checkpoint
+        for section in ("data", "vocabulary") if present is not None else ():
+            saved = to_plain(getattr(load_recipe(path), section))
+            check_unchanged(saved, to_plain(getattr(present, section)), what=section, where=str(path))
+    if same_as is None:
+        return recipe
+    _check_model(recipe.model, same_as.model, where=str(path))
+    return replace(recipe, training=same_as.training)
+
+
+def _check_model(kept: ModelConfig, given: ModelConfig, *, where: str) -> None:
+    """Raise ``InputError`` unless a recipe's model is that of the run, but for bounds that the run has found."""
+    saved, present = (to_plain(one.config) for one in (kept, given))
+    if given.bounds_margin is not None:
+        for values in (saved, present):
+            values.pop("max_open", None)
+            values.pop("max_consecutive", None)
+    check_unchanged({"system": kept.system, **saved}, {"system": given.system, **present}, what="model", where=where)
 
 
 def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:

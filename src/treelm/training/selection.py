@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,6 +12,7 @@ from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
+from treelm.training.ranks import Ranks
 from treelm.trees.tree import Tree
 
 _SENTENCES = 64  # parsed together
@@ -40,23 +41,30 @@ class DevTrees:
         return cls([_tree(one.tree, one.where) for one in islice(sentences, data.max_sentences)])
 
     @torch.no_grad()
-    def unlabeled_f1(self, model: SyntacticLM) -> float:
+    def unlabeled_f1(self, model: SyntacticLM, ranks: Ranks | None = None) -> float:
         """Mean of the sentences' F1, 0..100, over spans of at least two words and less than the sentence, as a set.
 
         A sentence without such gold spans counts as 100, or as 0 if some are predicted, as in the protocols ``wsj10``
-        and ``wsj40`` of the evaluation. The model is in training mode afterwards.
+        and ``wsj40`` of the evaluation. Of several processes
+        (``ranks``) each parses some. The model is in training mode afterwards.
         """
         model.eval()
-        figures = [
-            span_f1(_inner_spans(gold), _inner_spans(found))
-            for gold, found in zip(self.trees, self._parse(model), strict=True)
-        ]
+        starts = range(0, len(self.trees), _SENTENCES)
+        if ranks is None:
+            figures = [figure for start in starts for figure in self._figures(model, start)]
+        else:
+            own = starts[ranks.rank :: ranks.number]
+            parts = ranks.together(lambda: {start: self._figures(model, start) for start in own})
+            by_start = {start: figures for part in parts for start, figures in part.items()}
+            figures = [figure for start in starts for figure in by_start[start]]
         model.train()
         return 100.0 * sum(figures) / len(figures)
 
-    def _parse(self, model: SyntacticLM) -> Iterator[Tree]:
-        for start in range(0, len(self.trees), _SENTENCES):
-            yield from model.parse([tree.words() for tree in self.trees[start : start + _SENTENCES]])
+    def _figures(self, model: SyntacticLM, start: int) -> list[float]:
+        """F1 of each sentence of a group, 0..1."""
+        gold = self.trees[start : start + _SENTENCES]
+        parsed = model.parse([tree.words() for tree in gold])
+        return [span_f1(_inner_spans(one), _inner_spans(found)) for one, found in zip(gold, parsed, strict=True)]
 
 
 def span_f1(gold: set[tuple[int, int]], predicted: set[tuple[int, int]]) -> float:

@@ -18,15 +18,18 @@ from treelm.models.storage import describe_model, remove_leftovers, save_model
 from treelm.models.streams import Carried
 from treelm.training.checkpoints import Checkpoint, Checkpoints
 from treelm.training.config import TrainingConfig
-from treelm.training.data import Batch, Batches, Reading
+from treelm.training.data import Batch, Batches, Reading, shard_rows
+from treelm.training.dev import evaluate
 from treelm.training.metrics import FILE_NAME, MetricsLog
-from treelm.training.numerics import build_fabric, describe_machine
+from treelm.training.numerics import describe_machine
 from treelm.training.outcomes import NonFiniteError
+from treelm.training.parts import join_rows
 from treelm.training.randomness import random_state, restore_random_state, seed_everything
+from treelm.training.ranks import Ranks
 from treelm.training.selection import DevTrees
 from treelm.training.state import Interval, TrainingState, check_unchanged, restore_weights
 from treelm.training.stepping import Stepping
-from treelm.training.updates import LossSum, check_finite, evaluate, make_update
+from treelm.training.updates import LossSum, ShardStates, check_finite, check_shards, count_shards, make_update
 
 _logger = logging.getLogger(__name__)
 
@@ -43,21 +46,25 @@ class Session:
         *,
         resume: bool,
         dev_trees: DevTrees | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         """Set up a new run, or restore the newest checkpoint of an old one."""
+        self._ranks = ranks = ranks or Ranks.connect(config)
         self.model, self.config, self.run_directory = model, config, run_directory
         self._batches = batches
         self._dev_trees = dev_trees
         self._checkpoints = Checkpoints(run_directory / "checkpoints", keep=config.keep_checkpoints)
-        checkpoint = self._find_checkpoint(resume=resume)
-        remove_leftovers(run_directory)
-        self._fabric = build_fabric(config)
+        check_shards(model, config, ranks)
+        checkpoint = ranks.on_main(lambda: self._find_checkpoint(resume=resume))
+        self._fabric = ranks.fabric
+        self._metrics: MetricsLog | None = None  # of the first process
         self.state = TrainingState()
         if checkpoint is not None:
             self.state = TrainingState.from_json(checkpoint.values["state"])
         self._stepping = Stepping(model, config, self.state)
         self._fabric.setup(model, self._stepping.optimizer)
-        self._carried: Carried | None = None  # of a stream
+        self._carried: ShardStates = {}  # of a stream
+        self._signal: str | None = None  # that some process has got
         self._clock = perf_counter()
         self._saved_after = 0.0  # seconds of training at the last checkpoint
         if checkpoint is None:
@@ -67,18 +74,21 @@ class Session:
         model.train()
 
     def _find_checkpoint(self, *, resume: bool) -> Checkpoint | None:
+        checkpoint = None
         if resume:
-            return self._checkpoints.newest()
-        if self._checkpoints.paths():
+            checkpoint = self._checkpoints.newest()
+        elif self._checkpoints.paths():
             remedy = "resume it, or give another run folder"
             raise InputError("this folder already holds a run", where=str(self.run_directory), remedy=remedy)
-        return None
+        remove_leftovers(self.run_directory)
+        return checkpoint
 
     def _begin(self) -> None:
         seed_everything(self.config.seed)
         self._stepping.begin()
         self.state.position = self._batches.state()
-        self._metrics = MetricsLog(self.run_directory / FILE_NAME)
+        self._ranks.same_weights(self.model)
+        self._open_log(0)
         self.save()
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -90,28 +100,54 @@ class Session:
         self._compare_machine(checkpoint.values["machine"])
         restore_weights(self.model, checkpoint.tensors["weights"], where=where)
         self._stepping.restore(checkpoint.tensors, where=where)
-        if "carried" in checkpoint.tensors:
-            device = self._fabric.device
-            self._carried = {name: tensor.to(device) for name, tensor in checkpoint.tensors["carried"].items()}
+        self._carried = self._own_rows(checkpoint.tensors.get("carried", {}))
         self._saved_after = self.state.seconds
         self._batches.restore(self.state.position)
-        self._metrics = MetricsLog(self.run_directory / FILE_NAME, offset=self.state.metrics_bytes)
+        self._open_log(self.state.metrics_bytes)
         restore_random_state(checkpoint.tensors["random"], checkpoint.values["random"])
 
+    def _open_log(self, num_bytes: int) -> None:
+        if self._ranks.is_main:
+            self._metrics = MetricsLog(self.run_directory / FILE_NAME, offset=num_bytes)
+
+    def _own_rows(self, carried: Mapping[str, Tensor]) -> ShardStates:
+        """What this process' shards carry, from what all rows do."""
+        found: ShardStates = {}
+        num_shards = count_shards(self.config, self._ranks)
+        for shard in range(self._ranks.rank, num_shards, self._ranks.number) if carried else ():
+            rows = shard_rows(len(next(iter(carried.values()))), shard, num_shards)
+            found[shard] = {name: tensor[rows].to(self._fabric.device) for name, tensor in carried.items()}
+        return found
+
+    def _all_rows(self) -> Carried | None:
+        """What all rows carry, for the first process."""
+        own = {shard: _to_cpu(state) for shard, state in self._carried.items()}
+        shards = {shard: state for part in self._ranks.to_main(own) for shard, state in part.items()}
+        return join_rows([shards[shard] for shard in sorted(shards)])
+
     def _compare_machine(self, before: Mapping[str, Any]) -> None:
+        if not self._ranks.is_main:
+            return
         for name, value in describe_machine(self._fabric).items():
-            if value != before.get(name):
+            if value != before.get(name, 1 if name == "processes" else None):
                 message = "%s = %s now, but the run had %s: it goes on, but not bit for bit"
                 _logger.warning(message, name, value, before.get(name))
 
-    def update(self, reading: Reading) -> tuple[LossSum, float]:
-        """One step: returns its loss and the norm of the gradient."""
+    def update(self, reading: Reading, signal_name: str | None = None) -> tuple[LossSum, float]:
+        """One step: returns its loss and the norm of the gradient. A signal to this process becomes known to all."""
         state, config = self.state, self.config
         begin, cpu_begin = perf_counter(), process_time()
         self._stepping.before(reading.batch)
         optimizer, number = self._stepping.optimizer, state.step + 1
         loss, norm, self._carried = make_update(
-            self._fabric, self.model, optimizer, reading.batch, config, number, carried=self._carried
+            self._fabric,
+            self.model,
+            optimizer,
+            reading.batch,
+            config,
+            number,
+            carried=self._carried,
+            ranks=self._ranks,
         )
         state.step = number
         self._stepping.after()
@@ -123,9 +159,19 @@ class Session:
         state.interval.gradient_norm += norm
         state.interval.num_steps += 1
         state.interval.seconds += perf_counter() - begin
-        state.cpu_seconds += process_time() - cpu_begin
-        self._tick()
+        self._agree(signal_name, process_time() - cpu_begin)
         return loss, norm
+
+    def _agree(self, signal_name: str | None, cpu_seconds: float) -> None:
+        """Limits of time and signals must end a run in all processes after the same step."""
+        heard = self._ranks.all_of((signal_name, cpu_seconds))
+        self._signal = next((name for name, _ in heard if name), None)
+        self.state.cpu_seconds += sum(seconds for _, seconds in heard)
+        self._tick()
+
+    def interrupted_by(self, signal_name: str | None) -> str | None:
+        """The signal that ends the run after this step: this process' own, or of several the one that all know of."""
+        return signal_name if self._ranks.number == 1 else self._signal
 
     def evaluation_is_due(self, *, ends_epoch: bool) -> bool:
         """Whether dev is evaluated after this step by plan."""
@@ -149,7 +195,7 @@ class Session:
         begin = perf_counter()
         loss = self._score(dev)
         state, value = self.state, loss.nats_per_word
-        f1 = None if self._dev_trees is None else self._dev_trees.unlabeled_f1(self.model)
+        f1 = None if self._dev_trees is None else self._dev_trees.unlabeled_f1(self.model, self._ranks)
         is_best = state.is_best(value, f1)
         if is_best:
             self._save_best()
@@ -167,7 +213,7 @@ class Session:
         return loss, is_best
 
     def _score(self, dev: Iterable[Batch]) -> LossSum:
-        loss = evaluate(self._fabric, self.model, dev, self.config)
+        loss = evaluate(self._fabric, self.model, dev, self.config, ranks=self._ranks)
         if not loss.num_words:
             raise InputError("the dev data gives no words", remedy="check [data]: are all sentences filtered out?")
         if not math.isfinite(loss.nats_per_word):
@@ -176,7 +222,7 @@ class Session:
 
     def _save_best(self) -> None:
         check_finite(self.model, step=self.state.step)
-        save_model(self.model, self.run_directory)
+        self._ranks.on_main(lambda: save_model(self.model, self.run_directory))
 
     @property
     def learning_rate(self) -> float:
@@ -212,6 +258,12 @@ class Session:
         """Write a checkpoint of everything that the rest of the run depends on."""
         check_finite(self.model, step=self.state.step)
         self._tick()
+        carried = self._all_rows()
+        self._ranks.on_main(lambda: self._save(carried))
+        self._saved_after = self.state.seconds
+
+    def _save(self, carried: Carried | None) -> None:
+        assert self._metrics is not None
         self.state.metrics_bytes = self._metrics.flush_to_disk()
         random_tensors, random_values = random_state()
         tensors: dict[str, Mapping[str, Tensor]] = {
@@ -219,8 +271,8 @@ class Session:
             "random": random_tensors,
             **self._stepping.tensors(),
         }
-        if self._carried is not None:
-            tensors["carried"] = self._carried
+        if carried is not None:
+            tensors["carried"] = carried
         values = {
             "state": self.state.to_json(),
             "training": to_plain(self.config),
@@ -229,15 +281,19 @@ class Session:
             "random": random_values,
         }
         self._checkpoints.save(self.state.step, Checkpoint(tensors=tensors, values=values))
-        self._saved_after = self.state.seconds
 
     def _write(self, kind: str, figures: dict[str, Any]) -> None:
         state = self.state
         where = {"kind": kind, "step": state.step, "epoch": state.epoch, "elapsed_seconds": state.seconds}
         where["cpu_seconds"] = state.cpu_seconds
-        self._metrics.write({**where, **figures})
+        if self._metrics is not None:
+            self._metrics.write({**where, **figures})
 
     def _tick(self) -> None:
         now = perf_counter()
-        self.state.seconds += now - self._clock
+        self.state.seconds = self._ranks.from_main(self.state.seconds + now - self._clock)
         self._clock = now
+
+
+def _to_cpu(carried: Carried) -> Carried:
+    return {name: tensor.cpu() for name, tensor in carried.items()}

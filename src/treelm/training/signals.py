@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask for an end after the present step; SIGINT after that ends the process at once."""
+"""SIGINT, SIGTERM and SIGUSR1 ask for an end after the present step; SIGINT after that ends the process at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# SIGUSR1 is what batch jobs ask schedulers to send some minutes before time is up; Windows has none.
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
 
 
 class StopRequest:

@@ -15,12 +15,13 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models import system_class
 from treelm.models.layers.memory import process_peak_mb
-from treelm.models.streams import Carried, StreamLM
+from treelm.models.streams import StreamLM
 from treelm.training.config import Precision, TrainingConfig
-from treelm.training.numerics import build_fabric, numerics
+from treelm.training.numerics import numerics
 from treelm.training.optimizers import build_optimizer
+from treelm.training.placement import build_fabric
 from treelm.training.recipe import load_recipe
-from treelm.training.updates import make_update
+from treelm.training.updates import ShardStates, make_update
 
 RECIPES = {"lstm": "awd-lstm-ptb", "on-lstm": "on-lstm-ptb", "palm": "palm-u-ptb", "prpn": "prpn-ptb"}
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp32-fast", "bf16")
@@ -78,7 +79,7 @@ def _updates(
     optimizer = build_optimizer(model, config, epoch=0)
     fabric.setup(model, optimizer)
     model.train()
-    carried: Carried | None = None
+    carried: ShardStates = {}
     for step in range(num_updates):
         batch = next(batches)
         begin = process_time()

@@ -1,9 +1,10 @@
-"""One update of the weights, and one pass over dev."""
+"""One update of the weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,11 +15,15 @@ from torch.optim import Optimizer
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.models.base import Losses, SyntacticLM
-from treelm.models.streams import Carried, StreamLM
+from treelm.models.layers.dropout import shared_draws
+from treelm.models.streams import Carried
 from treelm.training.config import TrainingConfig
-from treelm.training.data import Batch, split_batch
-from treelm.training.numerics import low_precision
+from treelm.training.data import Batch, part_of, shard_rows
+from treelm.training.memory import within_memory
 from treelm.training.outcomes import NonFiniteError
+from treelm.training.parts import compute_in_parts
+from treelm.training.randomness import seed_shard
+from treelm.training.ranks import Ranks
 
 
 @dataclass
@@ -65,9 +70,21 @@ class LossSum:
         }
 
 
+def sum_of(losses: Iterable[LossSum]) -> LossSum:
+    """All of them together, added up in this order."""
+    total = LossSum()
+    for loss in losses:
+        total.merge(loss)
+    return total
+
+
 def perplexity(nats_per_word: float) -> float:
     """exp of a loss; infinite where a float cannot hold it."""
     return math.exp(nats_per_word) if nats_per_word < 700 else math.inf
+
+
+ShardStates = dict[int, Carried]
+"""What the rows of each shard of a stream carry on; a process has those of its own shards."""
 
 
 class Update(NamedTuple):
@@ -75,7 +92,7 @@ class Update(NamedTuple):
 
     loss: LossSum
     gradient_norm: float  # before clipping
-    carried: Carried | None  # of a stream, for the next segment
+    carried: ShardStates  # of a stream, for the next segment
 
 
 def make_update(
@@ -86,39 +103,84 @@ def make_update(
     config: TrainingConfig,
     step: int,
     *,
-    carried: Carried | None = None,
+    carried: ShardStates | None = None,
+    ranks: Ranks | None = None,
 ) -> Update:
     """Change the weights by the gradient of one batch.
 
     The loss is the sum over the batch divided by its words or sentences, whatever the micro-batches; of a segment of a
-    stream, divided by its targets. Raises ``NonFiniteError``, the weights unchanged, when loss or gradient is not
-    finite.
+    stream, divided by its targets. Of several processes (``ranks``) each computes some shards of the batch. Raises
+    ``NonFiniteError``, the weights unchanged, when loss or gradient is not finite.
     """
-    optimizer.zero_grad(set_to_none=True)
-    loss = LossSum()
-    parts = [batch] if isinstance(batch, StreamBatch) else split_batch(batch, config.micro_batch_size)
-    for part in parts:
-        with low_precision(fabric, config):
-            losses, carried = compute_losses(model, part, carried)
-        if not torch.isfinite(losses.total):
-            raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
-        fabric.backward(losses.total / _divisor(batch, config))
-        loss.add(losses)
+    ranks = ranks or Ranks(fabric)
+    divisor = _divisor(batch, config)
+    following: ShardStates = {}
+
+    def accumulate(size: int | None) -> LossSum:
+        optimizer.zero_grad(set_to_none=True)
+        loss = LossSum()
+
+        def take(losses: Losses, part: Batch) -> None:
+            if not torch.isfinite(losses.total):
+                raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
+            fabric.backward(losses.total / divisor)
+            loss.add(losses)
+
+        for shard, own in own_shards(batch, model, config, ranks):
+            with _random_numbers(model, config, ranks, step, shard):
+                state = (carried or {}).get(shard)
+                state = compute_in_parts(fabric, model, own, state, config, size=size, take=take)
+            if state is not None:
+                following[shard] = state
+        return loss
+
+    def compute() -> LossSum:
+        return within_memory(accumulate, config.micro_batch_size, splits=not model.couples_sentences)
+
+    loss = sum_of(ranks.together(compute))
+    ranks.sum_gradients(model)
     norm = _clip(fabric, model, optimizer, config)
     if not math.isfinite(norm):
         raise NonFiniteError(f"the norm of the gradient is {norm}", step=step, names=batch.names)
     optimizer.step()
-    return Update(loss, norm, carried)
+    return Update(loss, norm, following)
 
 
-def compute_losses(model: SyntacticLM, batch: Batch, carried: Carried | None) -> tuple[Losses, Carried | None]:
-    """The losses of sentences, or of the next segment of a stream with what it carries on."""
-    if not isinstance(batch, StreamBatch):
-        return model.losses(batch), carried
-    if not isinstance(model, StreamLM):
-        remedy = 'set batches = "sentences"'
-        raise InputError(f"{model.system} reads whole sentences, not streams", where="[training]", remedy=remedy)
-    return model.stream_losses(batch, carried)
+def count_shards(config: TrainingConfig, ranks: Ranks) -> int:
+    """Parts that every batch is cut into."""
+    return config.shards or ranks.number
+
+
+def check_shards(model: SyntacticLM, config: TrainingConfig, ranks: Ranks) -> None:
+    """Raise ``InputError`` for shards that there cannot be."""
+    num_shards = count_shards(config, ranks)
+    if num_shards < ranks.number:
+        remedy = "give each process a shard, or leave shards out"
+        raise InputError(f"shards = {num_shards} for {ranks.number} processes", where="[training]", remedy=remedy)
+    if config.batches == "stream" and config.batch_size < num_shards:
+        found = f"a stream of batch_size = {config.batch_size} rows for {num_shards} shards"
+        raise InputError(found, where="[training]", remedy="raise batch_size, or lower shards or devices")
+    if num_shards > 1 and model.couples_sentences:
+        found = f"{num_shards} shards of a batch that {model.system} normalises as a whole"
+        raise InputError(found, where="[training]", remedy='take one process, or norm = "layer" in [model]')
+
+
+def own_shards(batch: Batch, model: SyntacticLM, config: TrainingConfig, ranks: Ranks) -> Iterator[tuple[int, Batch]]:
+    """The numbered parts of a batch that this process computes; those without sentences are left out."""
+    num_shards, ends_word = count_shards(config, ranks), model.vocabulary.ends_word
+    for shard in range(ranks.rank, num_shards, ranks.number):
+        rows = shard_rows(len(batch), shard, num_shards)
+        if rows.start < rows.stop:
+            yield shard, part_of(batch, rows, ends_word)
+
+
+def _random_numbers(
+    model: SyntacticLM, config: TrainingConfig, ranks: Ranks, step: int, shard: int
+) -> AbstractContextManager[None]:
+    """Random numbers that belong to the shard; the whole batch of a single process goes on with the global ones."""
+    if config.shards is None and ranks.number == 1:
+        return nullcontext()
+    return shared_draws(seed_shard(config.seed, step, shard, next(model.parameters()).device))
 
 
 def _divisor(batch: Batch, config: TrainingConfig) -> int:
@@ -131,23 +193,6 @@ def _clip(fabric: Fabric, model: SyntacticLM, optimizer: Optimizer, config: Trai
     largest = math.inf if config.gradient_clip is None else config.gradient_clip
     norm = fabric.clip_gradients(model, optimizer, max_norm=largest, error_if_nonfinite=False)
     return math.nan if norm is None else norm.item()
-
-
-@torch.no_grad()
-def evaluate(fabric: Fabric, model: SyntacticLM, batches: Iterable[Batch], config: TrainingConfig) -> LossSum:
-    """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
-
-    The model is in training mode again afterwards.
-    """
-    loss = LossSum()
-    carried: Carried | None = None
-    model.eval()
-    for batch in batches:
-        with low_precision(fabric, config):
-            losses, carried = compute_losses(model, batch, carried)
-        loss.add(losses)
-    model.train()
-    return loss
 
 
 def check_finite(model: SyntacticLM, *, step: int) -> None:

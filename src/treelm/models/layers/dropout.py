@@ -13,6 +13,7 @@ from torch import Tensor
 _LEVELS = 1 << 16
 
 _is_off: ContextVar[bool] = ContextVar("dropout_is_off", default=False)
+_shared: ContextVar[torch.Generator | None] = ContextVar("shared_dropout_generator", default=None)
 
 
 @contextmanager
@@ -25,24 +26,48 @@ def dropout_off() -> Iterator[None]:
         _is_off.reset(token)
 
 
-def keep_units(shape: tuple[int, ...], probability: float, device: torch.device) -> tuple[Tensor, float]:
+@contextmanager
+def shared_draws(generator: torch.Generator) -> Iterator[None]:
+    """Within this context masks that a whole batch shares (of weights, of symbol types) come from this generator.
+
+    So the parts of a batch, wherever they are computed, have the same ones.
+    """
+    token = _shared.set(generator)
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+def shared_generator() -> torch.Generator | None:
+    """Where masks that a whole batch shares are drawn from; None is torch's global generator."""
+    return _shared.get()
+
+
+def keep_units(
+    shape: tuple[int, ...], probability: float, device: torch.device, *, shared: bool = False
+) -> tuple[Tensor, float]:
     """A boolean mask of the units that stay, and the factor that keeps their mean.
 
     The probability of dropping is rounded to a multiple of 2^-16, and the factor is that of the rounded probability.
-    Draws from torch's global generator.
+    Draws from torch's global generator, or from ``shared_generator`` what the whole batch shares.
     """
     if _is_off.get():
         return torch.ones(shape, dtype=torch.bool, device=device), 1.0
     num_dropped = round(probability * _LEVELS)
     num_units = torch.Size(shape).numel()
-    bits = torch.empty((num_units + 3) // 4, dtype=torch.int64, device=device).random_(-(2**63), None)
+    bits = torch.empty((num_units + 3) // 4, dtype=torch.int64, device=device)
+    bits.random_(-(2**63), None, generator=shared_generator() if shared else None)
     kept = bits.view(torch.int16)[:num_units].view(shape) >= num_dropped - _LEVELS // 2
     return kept, _LEVELS / (_LEVELS - num_dropped)
 
 
-def dropout_mask(rows: int, size: int, probability: float, like: Tensor) -> Tensor:
-    """What units (rows, size) are multiplied by: 0 or the factor; of the type and on the device of ``like``."""
-    kept, factor = keep_units((rows, size), probability, like.device)
+def dropout_mask(rows: int, size: int, probability: float, like: Tensor, *, shared: bool = False) -> Tensor:
+    """What units (rows, size) are multiplied by: 0 or the factor; of the type and on the device of ``like``.
+
+    ``shared``: whether the whole batch has this mask (see ``shared_draws``).
+    """
+    kept, factor = keep_units((rows, size), probability, like.device, shared=shared)
     return kept.to(like.dtype).mul_(factor)
 
 
@@ -79,7 +104,8 @@ def weight_mask(weight: Tensor, probability: float) -> Tensor:
     """
     integers, levels = (torch.int8, 1 << 8) if (probability * 256).is_integer() else (torch.int16, _LEVELS)
     num_dropped, num_bytes = round(probability * levels), weight.numel() * integers.itemsize
-    bits = torch.empty((num_bytes + 7) // 8, dtype=torch.int64, device=weight.device).random_(-(2**63), None)
+    bits = torch.empty((num_bytes + 7) // 8, dtype=torch.int64, device=weight.device)
+    bits.random_(-(2**63), None, generator=shared_generator())
     drawn = bits.view(integers)[: weight.numel()].view(weight.shape)
     kept = torch.ge(drawn, num_dropped - levels // 2, out=drawn)
     return kept.to(weight.dtype).mul_(levels / (levels - num_dropped))

@@ -28,7 +28,7 @@ def embed_with_dropout(symbols: Tensor, table: Tensor, probability: float, *, tr
     vectors = functional.embedding(symbols, table)
     if not training or probability == 0:
         return vectors
-    return vectors * functional.embedding(symbols, dropout_mask(len(table), 1, probability, table))
+    return vectors * functional.embedding(symbols, dropout_mask(len(table), 1, probability, table, shared=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,6 +51,11 @@ class PRPN(StreamLM):
         return self._config
 
     @property
+    def couples_sentences(self) -> bool:
+        """Batch normalisation does; layer normalisation does not."""
+        return self.config.norm == "batch"
+
+    @property
     def decoder_weight(self) -> Tensor:
         """(V + 1, E)."""
         return self.embedding if self.decoder is None else self.decoder

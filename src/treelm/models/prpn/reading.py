@@ -90,5 +90,5 @@ class ReadingLayer(nn.Module):
                 for _ in range(2)
             )
         if self.config.recurrent_dropout:
-            recurrent = dropout_mask(1, size, self.config.recurrent_dropout, like)[0]
+            recurrent = dropout_mask(1, size, self.config.recurrent_dropout, like, shared=True)[0]
         return LayerMasks(last_hidden=last_hidden, keys=keys, recurrent=recurrent)

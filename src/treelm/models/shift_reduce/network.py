@@ -90,7 +90,8 @@ class ShiftReduce(SyntacticLM):
         """x = LN(embedding), with dropout of whole types and of units: ids (n,) -> (n, D)."""
         vectors = functional.embedding(symbols, self.embedding)
         if self.training and self.config.embedding_dropout:
-            types = dropout_mask(len(self.embedding), 1, self.config.embedding_dropout, self.embedding)
+            rate = self.config.embedding_dropout
+            types = dropout_mask(len(self.embedding), 1, rate, self.embedding, shared=True)
             vectors = vectors * functional.embedding(symbols, types)
         return dropout(self.input_norm(vectors), self.config.dropout, training=self.training)
 

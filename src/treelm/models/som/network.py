@@ -17,6 +17,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
+from treelm.models.layers.dropout import shared_generator
 from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.symbols import WrittenSentences, write_sentences
@@ -179,7 +180,7 @@ class SOM(SyntacticLM):
         table = self.embedding
         if self.training and self.config.embedding_dropout:
             kept = 1 - self.config.embedding_dropout
-            mask = torch.empty_like(table[:, :1]).bernoulli_(kept).div_(kept)
+            mask = torch.empty_like(table[:, :1]).bernoulli_(kept, generator=shared_generator()).div_(kept)
             return self._normed(functional.embedding(symbols, table) * functional.embedding(symbols, mask))
         return self._normed(functional.embedding(symbols, table))
 

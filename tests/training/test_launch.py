@@ -1,0 +1,102 @@
+"""The launcher ends with its processes: their exit code, or one line about the one that died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from treelm.errors import InputError
+from treelm.training import launch as module
+from treelm.training.launch import launch
+from treelm.training.outcomes import ProcessLost, TrainingInterrupted
+
+BEGIN = "import os, signal, sys, time; rank = int(os.environ['LOCAL_RANK'])\n"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, body: str, devices: int = 2) -> int:
+    monkeypatch.setattr(module, "_COMMAND", ("-c", BEGIN + textwrap.dedent(body)))
+    return launch([], devices=devices, nodes=1)
+
+
+def test_exit_codes_are_those_of_training() -> None:
+    assert (module.EXIT_LOST, module.EXIT_AGAIN) == (ProcessLost.exit_code, TrainingInterrupted.exit_code)
+
+
+def test_processes_get_arguments_ranks_and_an_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = "import os, sys; print(os.environ['LOCAL_RANK'], os.environ['MASTER_ADDR'], sys.argv[1:], flush=True)"
+    monkeypatch.setattr(module, "_COMMAND", ("-c", code))
+    assert launch(["train", "demo"], devices=2, nodes=1) == 0
+    lines = sorted(capfd.readouterr().out.splitlines())
+    assert lines == ["0 127.0.0.1 ['train', 'demo']", "1 127.0.0.1 ['train', 'demo']"]
+
+
+@pytest.mark.parametrize("code", [2, 70, 75])
+def test_a_code_that_all_have_is_returned_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], code: int
+) -> None:
+    assert run(monkeypatch, f"sys.exit({code})") == code
+    assert capfd.readouterr().err == ""
+
+
+def test_a_process_that_is_killed_ends_the_run_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body = "if rank: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(1); sys.exit(71)"
+    assert run(monkeypatch, body) == 71
+    assert capfd.readouterr().err == (
+        "treelm train: process 2 of 2 was ended by SIGKILL, so the run has stopped; "
+        "resume to continue from the last checkpoint\n"
+    )
+
+
+def test_a_process_that_fails_with_words_of_its_own_decides_the_code(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "sys.exit('what went wrong') if rank else sys.exit(71)") == 1
+    assert capfd.readouterr().err == "what went wrong\n"
+
+
+def test_a_process_that_hangs_when_another_has_died_is_killed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.2)
+    assert run(monkeypatch, "sys.exit(2) if rank else time.sleep(60)") != 0
+
+
+def test_processes_end_when_the_launcher_is_killed(tmp_path: Path) -> None:
+    child = (
+        "import os, time; from treelm.training.launch import end_with_launcher; end_with_launcher()\n"
+        f"open({str(tmp_path)!r} + '/' + os.environ['LOCAL_RANK'], 'w').write(str(os.getpid())); time.sleep(60)"
+    )
+    parent = f"import treelm.training.launch as m; m._COMMAND = ('-c', {child!r}); m.launch([], devices=1, nodes=1)"
+    launcher = subprocess.Popen([sys.executable, "-c", parent])
+    while not (tmp_path / "0").exists() or not (tmp_path / "0").read_text():
+        assert launcher.poll() is None
+    launcher.send_signal(signal.SIGKILL)
+    launcher.wait()
+    pid = int((tmp_path / "0").read_text())
+    while _is_running(pid):
+        pass  # the test's time limit is the assertion
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]
+
+
+def test_nodes_need_to_find_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputError, match="2 nodes without NODE_RANK, MASTER_ADDR, MASTER_PORT in the environment"):
+        launch([], devices=1, nodes=2)

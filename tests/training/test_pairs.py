@@ -1,0 +1,90 @@
+"""Two processes train what one does."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.pairs import CASES, recipe_of, start_pair, train_all, train_ngram, train_one, write_data
+from treelm.training.ranks import Ranks
+
+pytestmark = pytest.mark.timeout(1200)  # all trainings are in one fixture; seconds on an idle machine
+TOLERANCE = 1e-9  # in float64; asked for is 1e-6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything, trained in one process and in two."""
+    folder = tmp_path_factory.mktemp("pairs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TREELM_CACHE", str(folder / "cache"))
+        write_data(folder)
+        ranks = Ranks.connect(recipe_of("lstm", folder, noisy=False, devices=1).training)
+        for name in ("lstm", "rnng"):
+            train_one(folder, folder / f"{name} from one", name, noisy=True, ranks=ranks, max_steps=2)
+        pair = start_pair("tests.training.pairs", folder)
+        curves = train_all(folder, folder / "one", ranks)
+        outputs = [process.communicate(timeout=900) for process in pair]
+        assert [process.returncode for process in pair] == [0, 0], outputs
+        for name in ("lstm", "rnng"):
+            curves[f"{name} from two"] = train_one(folder, folder / f"{name} from two", name, noisy=True, ranks=ranks)
+        train_ngram(folder, folder / "ngram one", 1)
+    (folder / "curves.json").write_text(json.dumps(curves))
+    return folder
+
+
+def curves(folder: Path, name: str = "curves.json") -> dict[str, list[list[float]]]:
+    found: dict[str, list[list[float]]] = json.loads((folder / name).read_text())
+    return found
+
+
+def assert_close(ours: Any, theirs: Any) -> None:
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(("name", "noisy"), CASES)
+def test_loss_curve_and_weights_are_equal(folder: Path, name: str, noisy: bool) -> None:
+    case = f"{name} {noisy}"
+    one = curves(folder)[case]
+    assert len(one) >= 4
+    assert all(math.isfinite(value) for step in one for value in step)
+    for rank in range(2):
+        assert_close(curves(folder, f"curves-{rank}.json")[case], one)
+    for file in ("final.safetensors", "model.safetensors"):
+        ours, theirs = (load_file(folder / number / case / file) for number in ("two", "one"))
+        assert ours.keys() == theirs.keys()
+        for key, tensor in theirs.items():
+            torch.testing.assert_close(ours[key], tensor, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["lstm", "rnng"])
+def test_another_number_of_processes_goes_on_with_a_run(folder: Path, name: str) -> None:
+    whole = curves(folder)[f"{name} True"]
+    assert_close(curves(folder, "curves-0.json")[f"{name} from one"], whole[2:])
+    assert_close(curves(folder)[f"{name} from two"], whole[2:])
+    for run in (f"{name} from one", f"{name} from two"):
+        ours = load_file(folder / run / "final.safetensors")
+        theirs = load_file(folder / f"one/{name} True/final.safetensors")
+        for key, tensor in theirs.items():
+            torch.testing.assert_close(ours[key], tensor, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_there_is_one_log_and_one_line_a_step(folder: Path) -> None:
+    for case in (f"{name} {noisy}" for name, noisy in CASES):
+        lines = [
+            [json.loads(line) for line in (folder / number / case / "metrics.jsonl").read_text().splitlines()]
+            for number in ("one", "two")
+        ]
+        one, two = ([(line["kind"], line["step"], line.get("num_words")) for line in log] for log in lines)
+        assert two == one
+
+
+def test_the_first_process_estimates_counts(folder: Path) -> None:
+    one, two = ((folder / f"ngram {number}" / "model.safetensors").read_bytes() for number in ("one", "two"))
+    assert one == two
