@@ -20,10 +20,11 @@ from treelm.models.files import encode_json, read_json, write_atomically
 from treelm.models.narrow import FloatType
 from treelm.models.storage import load_model, save_model
 from treelm.training.metrics import FILE_NAME as METRICS
+from treelm.training.parts import compute_losses
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe
 from treelm.training.run import load_run_recipe, set_up
-from treelm.training.updates import LossSum, compute_losses
+from treelm.training.updates import LossSum
 
 EXPECTED, CARD = "expected.json", "README.md"
 TOLERANCE_NATS = 1e-3
