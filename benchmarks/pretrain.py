@@ -9,7 +9,6 @@ Trained runs stay in --runs, and --again evaluates and copies them once more; to
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,13 +23,11 @@ import tyro
 
 from treelm.errors import InputError
 from treelm.evaluation.shipping import CARD, Origin, differences, ship
-from treelm.models import system_class
-from treelm.models.estimated import EstimatedLM
 from treelm.models.shipped import FOLDER
-from treelm.models.storage import WEIGHTS, load_model
+from treelm.models.storage import load_model
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
-from treelm.training.recipe import FILE_NAME, load_recipe, recipe_names
-from treelm.training.run import load_run_recipe, train
+from treelm.training.recipe import load_recipe, recipe_names
+from treelm.training.run import has_run, is_estimated, load_run_recipe, train
 
 MOST_BYTES = 25_000_000
 """What all models together may take."""
@@ -93,15 +90,12 @@ def _make(name: str, options: Arguments) -> int:
 
 
 def _train(name: str, run: Path, changes: Sequence[str]) -> None:
-    """Train, or go on; a model that is estimated in one go is there or not."""
-    resume = (run / FILE_NAME).exists()
-    recipe = load_run_recipe(run) if resume else load_recipe(name, changes)
-    if resume and issubclass(system_class(recipe.model.system), EstimatedLM):
-        if (run / WEIGHTS).exists():
-            return
-        shutil.rmtree(run)
-        resume = False
-    train(recipe, run, resume=resume)
+    """Train, or go on."""
+    recipe = load_recipe(name, changes)
+    if is_estimated(run, recipe):
+        return
+    resume = has_run(run, recipe)
+    train(load_run_recipe(run) if resume else recipe, run, resume=resume)
 
 
 def _about(name: str) -> str:

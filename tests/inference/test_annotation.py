@@ -118,6 +118,15 @@ def test_other_settings_or_another_input_are_refused(text: Path, tmp_path: Path)
         annotate(str(text), target, settings())
 
 
+def test_a_parser_that_has_changed_meanwhile_is_refused(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_after_one_block(text, tmp_path / "out.ptb")
+    monkeypatch.setattr(annotation, "parser_version", lambda name: "2")
+    with pytest.raises(InputError, match="begun with parser_version = 'unknown', now it is '2'"):
+        annotate(str(text), tmp_path / "out.ptb", settings())
+
+
 def test_what_never_began_leaves_nothing_behind(text: Path, tmp_path: Path) -> None:
     nobody = AnnotationSettings(parser=ParserSettings(name=str(tmp_path / "nobody")))
     with pytest.raises(InputError, match="nobody: no such run folder"):

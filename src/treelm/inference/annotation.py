@@ -19,7 +19,7 @@ from treelm.corpora.tokens import token_spans
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress
 from treelm.inference.processes import compute_each, thread_environment
-from treelm.inference.tree_parsers import ParserSettings, Words, open_parser
+from treelm.inference.tree_parsers import ParserSettings, Words, open_parser, parser_version
 from treelm.models.locks import hold_folder
 from treelm.trees.brackets import format_tree
 from treelm.trees.tree import Tree
@@ -61,7 +61,8 @@ class AnnotationSettings:
     def to_json(self) -> dict[str, Any]:
         """As the journal keeps it."""
         own = {name: getattr(self, name) for name in ("format", "tokenise", "max_words", "on_error")}
-        return {"parser": self.parser.name, "beam": dict(self.parser.beam), **own}
+        parser = {"parser": self.parser.name, "parser_version": parser_version(self.parser.name)}
+        return {**parser, "beam": dict(self.parser.beam), **own}
 
 
 class Item(NamedTuple):
@@ -112,9 +113,11 @@ def annotate(
     """
     folder = target.with_name(f"{target.name}.annotating")
     _check_target(target, folder)
+    asked = settings.to_json()
+    open_parser.cache_clear()  # a run may have been trained on since the last call
     busy = {"found": "another process is annotating here", "remedy": "wait for it or end it, or give another --out"}
     with hold_folder(folder, **busy):
-        journal = Journal(folder, settings.to_json(), packed=target.name.endswith(".gz"))
+        journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
         try:
             if not target.exists():  # else it was killed while finishing
                 _work(source, journal, settings, processes, batch_size, on_progress)

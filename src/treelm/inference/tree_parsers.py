@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import file_digest
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
+from treelm.models.shipped import find_run
+from treelm.models.storage import WEIGHTS
 from treelm.trees.brackets import format_tree
 from treelm.trees.tree import Tree
 
@@ -38,6 +42,23 @@ def open_parser(settings: ParserSettings) -> LineParser:
     if settings.name in EXTERNAL:
         return EXTERNAL[settings.name]()
     return _Run(load(settings.name), dict(settings.beam))
+
+
+def parser_version(name: str) -> str:
+    """What tells this parser from another one of the same name: the hash of a run's weights, or a package's version.
+
+    Raises ``InputError`` for a run that is not there.
+    """
+    if name in EXTERNAL:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "unknown"
+    weights = find_run(name) / WEIGHTS
+    if not weights.exists():
+        raise InputError("no trained model here", where=str(weights.parent), remedy="finish its training")
+    with weights.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
 
 
 class _Run:
