@@ -70,7 +70,7 @@ class Arguments(BeamOptions, InputOptions):
     batch_size: int = 16
     """Sentences computed together; changes no figure."""
     processes: int = 1
-    """Processes that share the sentences; changes no figure. Documents read in a row (--context document) are read by one."""
+    """Processes that share the sentences; changes no figure. With --context document, one reads them all."""
 
 
 def main(arguments: list[str]) -> int:

@@ -61,8 +61,8 @@ def score_stimuli(
         for _, group in groupby(stimuli, key=lambda one: one.document):
             document = list(group)
             scores = score_text(lm, [one.as_read.words for one in document], entropies=entropies)
-            for one, found in zip(document, scores, strict=True):
-                yield _gathered(lm, one, found, "document")
+            for one, read in zip(document, scores, strict=True):
+                yield _gathered(lm, one, read, "document")
         return
     waiting = deque[Stimulus]()
 
