@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,20 +18,24 @@ from safetensors.torch import load_file
 from tests.cli.conftest import RECIPE, TREES, Treelm
 
 REPOSITORY = Path(__file__).parents[2]
-NUM_STEPS = 30
+NUM_EPOCHS = 4  # of three steps
 pytestmark = [
     pytest.mark.timeout(900),  # real processes; seconds on an idle machine
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the processes"),
 ]
 
 
-def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+@contextmanager
+def started(folder: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "treelm", "train", str(folder / "recipe.toml"), "--out", str(folder / "run")]
     paths = os.pathsep.join([str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "TREELM_CACHE": str(folder / "cache")}
-    return subprocess.Popen(
-        [*command, "--resume-if-present", "--quiet", *more], env=environment, stderr=subprocess.PIPE, text=True
-    )
+    command += ["--devices", "2", "--resume-if-present", "--quiet"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # its processes end with it
 
 
 def wait_for_step(folder: Path, process: subprocess.Popen[str], step: int) -> None:
@@ -38,47 +44,50 @@ def wait_for_step(folder: Path, process: subprocess.Popen[str], step: int) -> No
         time.sleep(0.02)
 
 
-def children_of(process: subprocess.Popen[str]) -> list[int]:
-    tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return [int(pid) for pid in tasks.read_text().split()]
+def second_child_of(process: subprocess.Popen[str]) -> int:
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[1])
 
 
-def test_a_run_that_is_killed_stopped_and_requeued_ends_as_one_that_was_left_alone(
-    tmp_path: Path, treelm: Treelm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     (tmp_path / "train.ptb").write_text(TREES * 3)
-    text = RECIPE.replace("dropout = 0.0", "dropout = 0.2").replace("epochs = 30", f"epochs = {NUM_STEPS // 3}")
-    (tmp_path / "recipe.toml").write_text(
-        text.replace("[training]", "[training]\nshards = 2\nthreads = 1\ncheckpoint_every_steps = 1\ndevice = 'cpu'")
-    )
+    text = RECIPE.replace("dropout = 0.0", "dropout = 0.2").replace("epochs = 30", f"epochs = {NUM_EPOCHS}")
+    own = "shards = 2\nthreads = 1\ncheckpoint_every_steps = 1\ndevice = 'cpu'"
+    (tmp_path / "recipe.toml").write_text(text.replace("[training]", f"[training]\n{own}"))
+    return tmp_path
 
-    killed = start(tmp_path, "--devices", "2")
-    wait_for_step(tmp_path, killed, 4)
-    os.kill(children_of(killed)[1], signal.SIGKILL)
-    _, error = killed.communicate()
+
+def test_a_process_that_is_killed_ends_the_run_with_one_line(folder: Path) -> None:
+    with started(folder) as killed:
+        wait_for_step(folder, killed, 2)
+        os.kill(second_child_of(killed), signal.SIGKILL)
+        _, error = killed.communicate()
     assert killed.returncode == 71
     assert error == (
         "treelm train: process 2 of 2 was ended by SIGKILL, so the run has stopped; "
         "resume to continue from the last checkpoint\n"
     )
 
-    stopped = start(tmp_path, "--devices", "2")
-    wait_for_step(tmp_path, stopped, 10)
-    os.kill(children_of(stopped)[1], signal.SIGUSR1)  # one of them hears it, all stop
-    _, error = stopped.communicate()
+
+def test_a_run_that_is_stopped_and_requeued_ends_as_one_that_was_left_alone(
+    folder: Path, treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(folder) as stopped:
+        wait_for_step(folder, stopped, 2)
+        os.kill(second_child_of(stopped), signal.SIGUSR1)  # one of them hears it, all stop
+        _, error = stopped.communicate()
     assert stopped.returncode == 75
     assert "SIGUSR1: stopped after step" in error
     assert len(error.splitlines()) == 2
 
-    finished = start(tmp_path, "--devices", "2")
-    assert (finished.communicate()[1].splitlines()[-1:], finished.returncode) == (
-        [f"the model is in {tmp_path / 'run'}; next: treelm evaluate {tmp_path / 'run'}"],
-        0,
-    )
-    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
-    alone = treelm("train", tmp_path / "recipe.toml", "--out", tmp_path / "alone", "--quiet")
-    assert alone.code == 0
-    ours, theirs = (load_file(tmp_path / run / "model.safetensors") for run in ("run", "alone"))
+    with started(folder) as requeued:
+        _, error = requeued.communicate()
+    run = folder / "run"
+    assert (error, requeued.returncode) == (f"the model is in {run}; next: treelm evaluate {run}\n", 0)
+
+    monkeypatch.setenv("TREELM_CACHE", str(folder / "cache"))
+    assert treelm("train", folder / "recipe.toml", "--out", folder / "alone", "--quiet").code == 0
+    ours, theirs = (load_file(folder / name / "model.safetensors") for name in ("run", "alone"))
     for name, tensor in theirs.items():
         torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-4)  # float32, and Adam
 
@@ -93,7 +102,7 @@ def test_a_run_that_is_done_has_nothing_left_to_do(project: Path, treelm: Treelm
 @pytest.mark.parametrize(
     ("setting", "found"),
     [
-        ("model.hidden_size=8", "model: hidden_size = 8 now, but the run was started with 16"),
+        ("model.hidden_size=8", "hidden_size = 8 now, but the run was started with 16"),
         ("vocabulary.min_count=2", "vocabulary: min_count = 2 now, but the run was started with 1"),
         ("training.batch_size=2", "training: batch_size = 2 now, but the run was started with 4"),
     ],
