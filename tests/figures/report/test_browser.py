@@ -23,6 +23,7 @@ OPTIONS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--hide-scrollbars",
 )
 MEASURE = """<script>
 const box = element => element.getBoundingClientRect();

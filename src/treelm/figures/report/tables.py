@@ -13,7 +13,7 @@ from treelm.figures.report.markup import Content, Markup, element, join
 from treelm.figures.report.parts import Section, looks_of, run_name, scrolled
 
 _TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
-    "figures": "Perplexity and trees",
+    "figures": "Perplexity and trees, on {split}",
     "syntax tests": "Tests of syntax, correct in percent",
     "sizes and speed": "Sizes and speed",
 }
@@ -25,9 +25,11 @@ def table_section(comparison: Comparison) -> Section:
     """A table for each group of columns, what the columns are, and the notes."""
     columns = shown_columns(comparison)
     signs = dict(zip(GUM_NOTES.values(), SIGNS, strict=True))
+    splits = " and ".join(dict.fromkeys(row.split for row in comparison.runs))
+    titles = {group: title.format(split=splits) for group, title in _TITLES.items()}
     tables = [
         scrolled(_table(comparison, columns, group, title, signs), title)
-        for group, title in _TITLES.items()
+        for group, title in titles.items()
         if any(column.group == group for column in columns)
     ]
     return Section(identifier="figures", title="Figures", content=join(*tables, _notes(comparison, signs)))
