@@ -33,7 +33,7 @@ RECIPES = (
 first, so that no processor waits at the end."""
 EXIT_STOPPED = 75  # as of training that was asked to stop
 QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are judged
-QUICK_SUITES = ("number_orc", "number_prep", "number_src")  # the circuit that is scored fastest
+QUICK_CIRCUIT = "Agreement"  # that is scored fastest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Arguments:
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE: change fields of all recipes."""
     syntaxgym: tuple[str, ...] = ()
-    """Test suites of SyntaxGym: all, none, or names; without it all, or the three of agreement with --quick."""
+    """Test suites of SyntaxGym: all, none, or names; without it those of the circuits, with --quick of one circuit."""
     jobs: int | None = None
     """Systems that train side by side; without it, as many as there are processors."""
     quick: bool = False
@@ -110,17 +110,23 @@ def _num_processors() -> int:
 
 
 def _suites(options: Arguments) -> tuple[str, ...]:
-    return options.syntaxgym or (QUICK_SUITES if options.quick else ("all",))
+    """By default the suites that count in the SG score."""
+    from treelm.evaluation.syntaxgym.references import circuits
+
+    by_circuit = circuits()
+    chosen = (QUICK_CIRCUIT,) if options.quick else tuple(by_circuit)
+    return options.syntaxgym or tuple(suite for name in chosen for suite in by_circuit[name])
 
 
 def _one_by_one(options: Arguments, runs: dict[str, Path]) -> dict[str, int]:
-    """In this process. The first that fails ends it: the next would not do better in the same state."""
+    """In this process. Bad input ends it at once; training that failed leaves the others their rows."""
     codes = dict.fromkeys(runs, EXIT_STOPPED)
     for recipe, run in runs.items():
         codes[recipe] = _train(options, recipe, run)
-        if codes[recipe]:
+        if codes[recipe] == EXIT_STOPPED:
             break
-        _compare(options, [run])
+        if codes[recipe] == 0:
+            _compare(options, [run])
     return codes
 
 
