@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Literal
 
 from rich.box import SIMPLE_HEAD
@@ -19,8 +20,9 @@ from treelm.evaluation.comparison.formats import LEGEND, shown_columns
 def comparison_tables(comparison: Comparison) -> RenderableType:
     """One row a run in each table, and the notes below."""
     columns = shown_columns(comparison)
-    tables = [_table(comparison, columns, group, title) for group, title in _TITLES.items() if _has(columns, group)]
-    return Group(*tables, Text(LEGEND), *(Text(f"note: {note}") for note in comparison.notes))
+    shown = [(group, title) for group, title in _TITLES.items() if _has(columns, group)]
+    tables = [part for group, title in shown for part in (_table(comparison, columns, group, title), Text())]
+    return Group(*tables, Text(f"ppl: perplexity. {LEGEND}"), *(Text(f"note: {note}") for note in comparison.notes))
 
 
 _TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
@@ -35,13 +37,18 @@ def _has(columns: Sequence[Column], group: str) -> bool:
 
 
 def _table(comparison: Comparison, columns: Sequence[Column], group: str, title: str) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for column in columns:
-        if column.group not in ("names", group):
-            continue
-        cells = [column.cell(row) for row in comparison.runs]
-        widest = max(map(cell_len, cells))  # headings may be cut into lines, cells not
-        table.add_column(column.heading, justify="left" if column.group == "names" else "right", min_width=widest)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
+    shown = [column for column in columns if column.group in ("names", group)]
+    for column in shown:
+        widest = max(cell_len(column.cell(row)) for row in comparison.runs)
+        justify: Literal["left", "right"] = "left" if column.group == "names" else "right"
+        table.add_column(_heading(column.heading, widest), justify=justify, no_wrap=True)
     for row in comparison.runs:
-        table.add_row(*(Text(column.cell(row)) for column in columns if column.group in ("names", group)))
+        table.add_row(*(Text(column.cell(row)) for column in shown))
     return table
+
+
+def _heading(text: str, cells: int) -> str:
+    """A heading cut into lines at blanks, about as wide as what stands below it."""
+    text = text.replace("perplexity", "ppl")
+    return "\n".join(wrap(text, max(cells, *map(len, text.split())) if text else 1, break_on_hyphens=False))

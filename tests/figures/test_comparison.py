@@ -1,0 +1,33 @@
+"""The comparison in a terminal of 80 cells: no figure is cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+from rich.console import Console
+
+from tests.evaluation.comparison.test_figures import FULL
+from treelm.evaluation.comparison.figures import Comparison
+from treelm.figures.comparison import comparison_tables
+
+
+def test_all_figures_are_whole_in_80_cells() -> None:
+    stream = StringIO()
+    rows = (FULL, replace(FULL, name="shift-reduce-small"))
+    Console(file=stream, width=80).print(comparison_tables(Comparison(runs=rows)))
+    lines = stream.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    first = next(line for line in lines if "shift-reduce-small" in line)
+    assert first.split() == [
+        "shift-reduce-small",
+        "≤",
+        "256.0",
+        "≤",
+        "207.9",
+        "73.5",
+        "76.3",
+        "14.4",
+        "80.5",
+        "constituency",
+    ]
