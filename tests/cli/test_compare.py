@@ -94,3 +94,26 @@ def test_what_is_no_run_is_refused_before_anything_is_measured(treelm: Treelm, r
     assert outcome.code == 2
     assert "no trained model here" in outcome.err
     assert "done in" not in outcome.err
+
+
+def test_a_report_is_written_and_drawn_again_without_models(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
+    page, sentences = tmp_path / "report.html", tmp_path / "chosen.txt"
+    sentences.write_text("the dog sees the cat .\n", encoding="utf-8")
+    outcome = treelm("compare", *runs, "--report", str(page), "--sentences", str(sentences))
+    assert outcome.code == 0, outcome.err
+    text = page.read_text(encoding="utf-8")
+    assert "the dog sees the cat ." in text
+    assert all(f"tree of {name}" in text for name in ("run", "parser"))
+    again = treelm("compare", str(tmp_path / "report.json"), "--report", str(tmp_path / "again.html"))
+    assert again.code == 0, again.err
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("options", [["--report", "report.pdf"], ["--sentences", "a.txt"]])
+def test_a_report_that_cannot_be_is_refused_before_anything_is_measured(
+    treelm: Treelm, runs: list[str], options: list[str]
+) -> None:
+    outcome = treelm("compare", runs[0], *options)
+    assert outcome.code == 2
+    assert "measured" not in outcome.err
+    assert ".html" in outcome.err
