@@ -40,6 +40,8 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
+        if isinstance(error, UnicodeEncodeError):
+            raise InputError("a path that is not UTF-8", where=str(path), remedy="rename the folder") from None
         raise InputError(f"not a complete safetensors file ({error})", where=str(path), remedy=remedy) from None
     expected = metadata.pop(_HASH, None)
     if expected != content_hash(tensors, metadata):
