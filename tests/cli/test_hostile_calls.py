@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -174,7 +175,7 @@ def test_a_sentence_of_500_words_and_sentences_of_one_lose_no_word(folder: Path,
     outcome = call(f"treelm parse {{{run}}} sizes.txt --action-beam 4 --word-beam 2", folder)
     assert (outcome.code, outcome.err) == (0, "")
     trees = outcome.out.decode().splitlines()
-    assert [tree.count("(X ") - tree.count("(X (") for tree in trees] == [500, 1, 1]
+    assert [len(re.findall(r"\(X [^\s()]+\)", tree)) for tree in trees] == [500, 1, 1]
 
 
 WORDS = [
@@ -202,7 +203,12 @@ def test_a_terminal_that_cannot_show_a_sign_gets_another(folder: Path, encoding:
     assert b"perplexity" in outcome.out
 
 
-def test_metadata_of_a_run_whose_name_is_not_utf_8_can_be_written(folder: Path) -> None:
+def test_a_run_whose_name_is_not_utf_8_is_refused_by_that_name(folder: Path) -> None:
     outcome = call("cp -r {ngram} $'caf\\xe9' && treelm surprisal $'caf\\xe9' in.txt --output out.tsv", folder)
+    assert_refused(outcome, r"caf\udce9/model.safetensors: a path that is not UTF-8")
+
+
+def test_metadata_may_name_an_input_that_is_not_utf_8(folder: Path) -> None:
+    outcome = call("cp in.txt $'caf\\xe9.txt' && treelm surprisal {ngram} $'caf\\xe9.txt' --output out.tsv", folder)
     assert (outcome.code, outcome.err) == (0, "")
     assert json.loads((folder / "out.tsv.json").read_text())["num_sentences"] == 2

@@ -38,6 +38,7 @@ from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
 from treelm.training.state import TrainingState
 from treelm.trees.brackets import format_tree, parse_tree
+from treelm.trees.normal_form import unescape
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _EMPTY = re.compile(r"\(\s*-NONE-\s+[^\s()]+\s*\)", re.ASCII)
@@ -72,19 +73,20 @@ def _check_sentence(sentence: Sentence) -> None:
     assert sentence.tags is None or len(sentence.tags) == len(sentence.words)
     if sentence.tree is not None:
         assert tuple(sentence.tree.words()) == sentence.words
-        assert parse_tree(format_tree(sentence.tree), tags="present").words() == list(sentence.words)
+        again = parse_tree(format_tree(sentence.tree), tags="present").words()
+        assert again == [unescape(word) for word in sentence.words]  # CoNLL-U may hold -LRB- as a word
 
 
 def read_brackets(path: Path) -> None:
     sentences = _read_all(path)
-    text = _text_of(path)
+    text = _text_of(path).lstrip("\ufeff")  # brackets take any number of byte order marks
     expected = _num_bare(text) - len(_EMPTY.findall(text))
     assert sum(len(sentence.words) for sentence in sentences) == expected
 
 
 def read_tagless(path: Path) -> None:
     sentences = _read_all(path, tags="absent")
-    assert sum(len(sentence.words) for sentence in sentences) == _num_bare(_text_of(path))
+    assert sum(len(sentence.words) for sentence in sentences) == _num_bare(_text_of(path).lstrip("\ufeff"))
 
 
 def _num_bare(text: str) -> int:

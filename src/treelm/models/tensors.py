@@ -33,6 +33,7 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
     if path.is_dir() or not path.exists():
         read_bytes(path, remedy=remedy)  # raises with the reason
     try:
+        _check_path(path)
         _refuse_pickles(path)
         with safe_open(path, framework="pt") as file:
             metadata = _read_metadata(file.metadata())
@@ -52,6 +53,14 @@ def _read_metadata(entries: Mapping[str, str] | None) -> dict[str, str]:
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
         raise ValueError("metadata that treelm did not write")
     return values
+
+
+def _check_path(path: Path) -> None:
+    """safetensors opens no path that is not UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError("a path that is not UTF-8", where=str(path), remedy="rename the folder") from None
 
 
 def _refuse_pickles(path: Path) -> None:

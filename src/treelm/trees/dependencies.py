@@ -19,6 +19,7 @@ _WORD_ID = re.compile(r"[1-9][0-9]{0,8}+", re.ASCII)
 _OTHER_ID = re.compile(r"[0-9]++[-.][0-9]++", re.ASCII)  # a range of words that are written as one, or an empty node
 _HEAD = re.compile(r"[0-9]{1,9}+", re.ASCII)
 _BLANKS = " \t\r\n\f\v"
+_BLANK = re.compile(f"[{_BLANKS}]")
 _READ_ON = "or leave it out with --on-error skip"
 
 
@@ -102,7 +103,7 @@ def _parse(block: list[tuple[int, str]], source: str) -> DependencySentence | No
         raise _error("a sentence without words", "give it words", f"{source}:{block[0][0]}")
     _, words, _, universal_tags, tags, _, _, relations, _, _ = zip(*rows, strict=True)
     return DependencySentence(
-        words=tuple(word.replace(" ", "\u00a0") for word in words),
+        words=tuple(_BLANK.sub("\u00a0", word) for word in words),
         heads=_heads([row[6] for row in rows], numbers, source),
         relations=relations,
         universal_tags=universal_tags,
