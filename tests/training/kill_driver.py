@@ -1,7 +1,9 @@
 """Trains in child processes that are killed at random moments; prints what happened as JSON.
 
-Run as ``python -m tests.training.kill_driver DIRECTORY NUM_KILLS SEED [rnng]``. Children are forked from this process,
-which has imported everything and computed nothing, so that twenty kills take seconds.
+``python -m tests.training.kill_driver DIRECTORY NUM_KILLS SEED [SYSTEM ...]`` kills runs of each system (names of
+``tests.training.pairs.SYSTEMS``, ``toy``, or ``all``) so many times in all, and compares every run, to its last bit,
+with one that nobody disturbed. Children are forked from this process, which has imported everything and computed
+nothing, so that twenty kills take seconds.
 """
 
 from __future__ import annotations
@@ -13,17 +15,20 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
+from tests.training.pairs import SYSTEMS, recipe_of, write_data
 from tests.training.toys import ToyBatches, toy_model
-from tests.training.treebanks import write_treebank
-from treelm.models import SYSTEMS
+from treelm import models
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import fit
-from treelm.training.recipe import load_recipe
+from treelm.training.run import has_run
 from treelm.training.run import train as train_recipe
 
 CONFIG = TrainingConfig(
@@ -36,6 +41,7 @@ CONFIG = TrainingConfig(
     log_every_steps=3,
     threads=1,
 )
+TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
 
 
 def train_toy(directory: Path) -> None:
@@ -44,9 +50,11 @@ def train_toy(directory: Path) -> None:
         pass
 
 
-def train_rnng(directory: Path) -> None:
-    run_recipe = load_recipe(directory.parent / "my.toml", ["training.epochs=24", "training.checkpoint_every_steps=1"])
-    train_recipe(run_recipe, directory, resume=(directory / "recipe.toml").exists(), on_terminal=False)
+def train_system(name: str, directory: Path) -> None:
+    recipe = recipe_of(name, directory.parent.parent, noisy=True, devices=1)
+    changes = {"epochs": 6, "shards": None, "checkpoint_every_steps": 1, "batch_size": 5, "bptt": 5}
+    recipe = replace(recipe, training=replace(recipe.training, **changes))
+    train_recipe(recipe, directory, resume=has_run(directory, recipe), on_terminal=False)
 
 
 def fork(work: Callable[[], None]) -> int:
@@ -62,15 +70,14 @@ def fork(work: Callable[[], None]) -> int:
 
 
 def train_with_kills(
-    train: Callable[[Path], None], directory: Path, num_kills: int, seconds: float, seed: int
+    train: Callable[[Path], None], directory: Path, num_kills: int, seconds: float, source: random.Random
 ) -> dict[str, int]:
     """Kill a run again and again and resume it, then let it end; when one ends by itself, begin another."""
-    source = random.Random(seed)
     counts = {"kills": 0, "kills_while_saving": 0, "runs": 1}
     run = directory / "killed-1"
     while counts["kills"] < num_kills:
         child = fork(partial(train, run))
-        time.sleep(source.uniform(0, 0.8 * seconds / num_kills))
+        time.sleep(source.uniform(0, 0.8 * seconds / max(num_kills, 4)))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
@@ -85,17 +92,58 @@ def train_with_kills(
     return counts
 
 
-def main(directory: Path, num_kills: int, seed: int, system: str = "toy") -> None:
-    torch.set_num_threads(1)  # a pool of threads would not survive the fork
-    train = train_rnng if system == "rnng" else train_toy
-    directory.mkdir(exist_ok=True)
-    write_treebank(directory)
-    SYSTEMS["toy"] = "tests.training.toys:ToyLM"
+def differences(killed: Path, undisturbed: Path) -> list[str]:
+    """What is not the same in two finished runs."""
+    found = []
+    if (killed / "model.safetensors").read_bytes() != (undisturbed / "model.safetensors").read_bytes():
+        found.append("model")
+    if _metrics(killed) != _metrics(undisturbed):
+        found.append("metrics")
+    last = [max((one / "checkpoints").glob("step-*")) for one in (killed, undisturbed)]
+    if last[0].name.split(".")[0] != last[1].name.split(".")[0]:
+        found.append("last step")
+    for theirs in last[1].glob("*.safetensors"):
+        ours, others = load_file(last[0] / theirs.name), load_file(theirs)
+        if ours.keys() != others.keys() or not all(torch.equal(ours[key], others[key]) for key in others):
+            found.append(theirs.stem)
+    return found
+
+
+def _metrics(directory: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
+
+
+def disturb(name: str, directory: Path, num_kills: int, source: random.Random) -> dict[str, Any]:
+    """Train one system undisturbed, then with kills."""
+    train: Callable[[Path], None] = train_toy if name == "toy" else partial(train_system, name)
+    directory.mkdir(parents=True)
     begin = time.perf_counter()
     _, status = os.waitpid(fork(partial(train, directory / "undisturbed")), 0)
-    assert status == 0
-    counts = train_with_kills(train, directory, num_kills, time.perf_counter() - begin, seed)
-    print(json.dumps({**counts, "seconds": time.perf_counter() - begin}))
+    assert status == 0, "the undisturbed run failed"
+    counts = train_with_kills(train, directory, num_kills, time.perf_counter() - begin, source)
+    runs = [directory / f"killed-{number + 1}" for number in range(counts["runs"])]
+    different = sorted({what for run in runs for what in differences(run, directory / "undisturbed")})
+    return {**counts, "different": different, "seconds": time.perf_counter() - begin}
+
+
+def main(directory: Path, num_kills: int, seed: int, *systems: str) -> None:
+    torch.set_num_threads(1)  # a pool of threads would not survive the fork
+    names = [*SYSTEMS, "toy"] if "all" in systems else list(systems or ("toy",))
+    directory.mkdir(exist_ok=True)
+    os.environ["TREELM_CACHE"] = str(directory / "cache")
+    write_data(directory)
+    models.SYSTEMS["toy"] = "tests.training.toys:ToyLM"
+    source = random.Random(seed)
+    report = {}
+    for number, name in enumerate(names):
+        own_kills = num_kills * (number + 1) // len(names) - num_kills * number // len(names)
+        report[name] = disturb(name, directory / name, own_kills, source)
+        print(json.dumps({name: report[name]}), file=sys.stderr)
+    kills = sum(counts["kills"] for counts in report.values())
+    different = {name: counts["different"] for name, counts in report.items() if counts["different"]}
+    print(json.dumps({"kills": kills, "different": different, "systems": report}))
+    sys.exit(bool(different))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ SYSTEMS: dict[str, tuple[str, list[str]]] = {
             "training.bptt_random_length=true",
         ],
     ),
-    "lstm on sentences": ("lstm", ["model.embedding_size=6", "model.hidden_size=8", "model.num_layers=1", *AWD]),
+    "lstm on sentences": ("lstm", ["model.embedding_size=6", "model.hidden_size=8", "model.num_layers=1", AWD[0]]),
     "on-lstm": (
         "on-lstm",
         ["model.embedding_size=6", "model.hidden_size=8", "model.num_layers=2", "model.chunk_size=2", *AWD, *STREAM],

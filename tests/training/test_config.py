@@ -32,6 +32,15 @@ def test_round_trip_through_plain_values() -> None:
             {"schedule": "warmup", "warmup_steps": 9, "decay": "cosine", "decay_steps": 9},
             "decay = 'cosine' with decay_steps = 9; set decay_steps above warmup_steps = 9",
         ),
+        ({"devices": 0}, "devices = 0; give a whole number of at least 1"),
+        (
+            {"shards": 3, "devices": 2, "num_nodes": 2},
+            "shards = 3 for 4 processes; give each process a shard, or leave shards out",
+        ),
+        (
+            {"batches": "stream", "batch_size": 3, "devices": 4, "max_actions": None},
+            "a stream of batch_size = 3 rows for 4 shards; raise batch_size, or lower shards or devices",
+        ),
     ],
 )
 def test_refused_with_a_remedy(values: dict, message: str) -> None:

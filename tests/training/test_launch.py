@@ -25,7 +25,7 @@ def run(monkeypatch: pytest.MonkeyPatch, body: str, devices: int = 2) -> int:
 
 
 def test_exit_codes_are_those_of_training() -> None:
-    assert (module.EXIT_LOST, module.EXIT_AGAIN) == (ProcessLost.exit_code, TrainingInterrupted.exit_code)
+    assert (ProcessLost.exit_code, TrainingInterrupted.exit_code) == (module.EXIT_LOST, module.EXIT_AGAIN)
 
 
 def test_processes_get_arguments_ranks_and_an_address(

@@ -323,3 +323,13 @@ def test_nt_asgd_needs_dev(tmp_path: Path) -> None:
     setup = prepare(tmp_path, "optimizer=nt-asgd")
     with pytest.raises(InputError, match="nt-asgd"):
         next(fit(setup.model, setup.batches, None, setup.recipe.training, tmp_path / "run"))
+
+
+def test_batch_normalisation_takes_whole_batches(tmp_path: Path) -> None:
+    sizes = ["model.norm=batch", "model.embedding_size=6", "model.hidden_size=8"]
+    text = RECIPE[: RECIPE.index("[model]")] + "[model]\n" + RECIPE[RECIPE.index("[training]") :]
+    write_text(tmp_path)
+    (tmp_path / "prpn.toml").write_text(text.replace("[model]", '[model]\nsystem = "prpn"'))
+    setup = set_up(load_recipe(tmp_path / "prpn.toml", [*sizes, "training.shards=2"]))
+    with pytest.raises(InputError, match="2 shards of a batch that prpn normalises as a whole"):
+        list(fit(setup.model, setup.batches, setup.dev, setup.recipe.training, tmp_path / "run"))

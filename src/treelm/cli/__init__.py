@@ -44,8 +44,8 @@ def usage() -> str:
         f"{_shipped_example()}\n"
         "treelm VERB --help explains a verb.\n"
         "exit codes: 0 done; 1 an audit failed; 2 bad input (one line says what, where, and what to do); 3 done, but\n"
-        "  --on-error skip left sentences out; 70 training stopped at a number that is not finite; 75 stopped by a\n"
-        "  signal after saving (resume with treelm train --resume RUN)\n"
+        "  --on-error skip left sentences out; 70 training stopped at a number that is not finite; 71 one of several\n"
+        "  training processes died; 75 stopped by a signal after saving (resume with treelm train --resume RUN)\n"
     )
 
 

@@ -66,12 +66,12 @@ def write_trees(arguments: Arguments) -> int:
 
     if arguments.figure and not arguments.figure.endswith(".svg"):
         raise InputError(f"cannot draw into {arguments.figure}", remedy="end its name in .svg")
-    lm, beam = load_with_beam(arguments.run, arguments)
+    lm, _ = load_with_beam(arguments.run, arguments)
     skipped: list[InputError] = []
     sentences = read_input(arguments.file, arguments, skipped, empty_lines=True)
     collect = skipped if arguments.on_error == "skip" else None
     draw = _writer(arguments.show)
-    computer = computing(parse_sentences, lm, run=arguments.run, beam=beam, processes=arguments.processes)
+    computer = computing(parse_sentences, lm, run=arguments.run, processes=arguments.processes)
     with open_output(arguments.output) as out, computer as compute:
         figure = arguments.figure
         for _, tree in in_batches(sentences, compute, batch_size=arguments.batch_size, skipped=collect):

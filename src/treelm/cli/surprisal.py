@@ -43,6 +43,8 @@ class Arguments(BeamOptions, InputOptions):
     """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
     batch_size: int = 16
     """Sentences computed together; changes no figure."""
+    processes: int = 1
+    """Processes that share the work; changes no figure."""
 
 
 def main(arguments: list[str]) -> int:
@@ -52,6 +54,7 @@ def main(arguments: list[str]) -> int:
 
 def write_table(arguments: Arguments) -> int:
     """Score the file and write the table."""
+    from treelm.inference.processes import computing, score
     from treelm.inference.surprisal import COLUMNS, Totals, score_sentences, table_rows, tsv_row
 
     lm, beam = load_with_beam(arguments.run, arguments)
@@ -59,9 +62,10 @@ def write_table(arguments: Arguments) -> int:
     sentences = read_input(arguments.file, arguments, skipped)
     collect = skipped if arguments.on_error == "skip" else None
     totals = Totals()
-    with open_output(arguments.output) as out:
+    computer = computing(score, lm, run=arguments.run, processes=arguments.processes)
+    with open_output(arguments.output) as out, computer as compute:
         print(*COLUMNS, *arguments.columns, sep="\t", file=out)
-        for scored in score_sentences(lm, sentences, batch_size=arguments.batch_size, skipped=collect):
+        for scored in score_sentences(lm, sentences, batch_size=arguments.batch_size, skipped=collect, compute=compute):
             totals = totals.plus(scored)
             for row in table_rows(scored, extra=arguments.columns, with_end=arguments.end):
                 print(tsv_row(row), file=out)

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
             if is_alone_but_should_not_be(config):
                 return launch(["train", *arguments], devices=config.devices, nodes=config.num_nodes)
             return _train(recipe, run, resume=resume, on_terminal=not options.quiet)
-        except InputError:
+        except (InputError, OSError):
             if is_first_process():
                 raise
             return EXIT_BAD_INPUT  # the first process has the same error, and says so

@@ -142,15 +142,12 @@ def evaluate_run(
     """
     config = recipe.evaluation
     lm = load(run)
-    beam = {"action_beam": config.action_beam, "word_beam": config.word_beam, "fast_track": config.fast_track}
-    lm.set_beam(**beam)
+    lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
     notes = _choose_builder(lm, config.tree_builder)
-    if processes > 1 and config.tree_builder is not None:
-        raise InputError("a tree builder with several processes", remedy="leave --processes out")
     if recipe.data.corpus == "gum-open" and not files and lm.parses:
         notes = (_gum_note(recipe.data), *notes)
-    with computing(analyse, lm, run=str(run), beam=beam, processes=processes) as compute:
-        return _judge_inputs(lm, recipe, files, skipped, protocols, notes, on_sentence, compute)
+    with computing(analyse, lm, run=str(run), processes=processes) as compute:
+        return _judge_inputs(lm, recipe, files, skipped, protocols, on_sentence, compute, notes)
 
 
 def _judge_inputs(
@@ -159,9 +156,9 @@ def _judge_inputs(
     files: Sequence[str],
     skipped: list[InputError] | None,
     protocols: Sequence[SpanProtocol] | None,
-    notes: Sequence[str],
     on_sentence: Callable[[], None],
     compute: Compute[Analysis],
+    notes: Sequence[str],
 ) -> list[Judgement]:
     config = recipe.evaluation
     judgements = []

@@ -24,6 +24,9 @@ Words = Sequence[Sequence[str]]
 Job = Callable[[SyntacticLM, Words], Sequence[Result]]
 """What is to be done with sentences: a function of a module, so that another process finds it."""
 
+SETTINGS = ("search", "tree_builder")
+"""What may have been changed in a model since it was loaded: the search of an RNNG, how trees come from distances."""
+
 _COMMAND = "from treelm.inference.processes import serve; serve()"
 
 
@@ -57,7 +60,7 @@ class Task(NamedTuple):
     """A job for some sentences, with what is needed to load the model."""
 
     run: str
-    beam: Mapping[str, int]
+    settings: Mapping[str, Any]
     job: Job[Any]
     sentences: Words
 
@@ -68,7 +71,7 @@ class Elsewhere(Generic[Result]):
 
     processes: Processes
     run: str
-    beam: Mapping[str, int]
+    settings: Mapping[str, Any]
     job: Job[Result]
 
     @property
@@ -78,7 +81,7 @@ class Elsewhere(Generic[Result]):
 
     def submit(self, sentences: Words) -> Future[list[Result | InputError]]:
         """What ``compute_each`` will give."""
-        return self.processes.submit(Task(self.run, self.beam, self.job, sentences))
+        return self.processes.submit(Task(self.run, self.settings, self.job, sentences))
 
 
 Compute = Callable[[Words], Sequence[Result]] | Elsewhere[Result]
@@ -86,13 +89,11 @@ Compute = Callable[[Words], Sequence[Result]] | Elsewhere[Result]
 
 
 @contextmanager
-def computing(
-    job: Job[Result], lm: SyntacticLM, *, run: str, beam: Mapping[str, int] | None = None, processes: int = 1
-) -> Iterator[Compute[Result]]:
+def computing(job: Job[Result], lm: SyntacticLM, *, run: str, processes: int = 1) -> Iterator[Compute[Result]]:
     """How to do a job with a run's model: by ``lm`` itself, or in that many processes until the block ends.
 
-    ``beam`` holds the arguments of ``set_beam``, without it as in the run's recipe. Raises ``InputError`` for fewer
-    than one process. Processes share the processor's cores, unless ``OMP_NUM_THREADS`` says how many each takes.
+    Their models get the present ``SETTINGS`` of ``lm``. Raises ``InputError`` for fewer than one process. Processes
+    share the processor's cores, unless ``OMP_NUM_THREADS`` says how many each takes.
     """
     if processes < 1:
         raise InputError(f"processes = {processes}", remedy="give 1 or more")
@@ -107,7 +108,8 @@ def computing(
         environment=thread_environment(processes),
     )
     try:
-        yield Elsewhere(started, run, beam or {}, job)
+        settings = {name: getattr(lm, name) for name in SETTINGS if hasattr(lm, name)}
+        yield Elsewhere(started, run, settings, job)
     finally:
         started.end()
 
@@ -122,21 +124,17 @@ class _Server:
     """Keeps the model from task to task."""
 
     def __init__(self) -> None:
-        self._key: object = None
+        self._run: str | None = None
         self._lm: SyntacticLM | None = None
 
     def answer(self, task: Task) -> list[Any]:
-        return compute_each(partial(task.job, self._model(task)), task.sentences)
-
-    def _model(self, task: Task) -> SyntacticLM:
         from treelm.inference.loading import load
 
-        key = (task.run, tuple(task.beam.items()))
-        if self._lm is None or self._key != key:
-            self._key, self._lm = key, load(task.run)
-            if task.beam:
-                self._lm.set_beam(**task.beam)
-        return self._lm
+        if self._lm is None or self._run != task.run:
+            self._run, self._lm = task.run, load(task.run)
+        for name, value in task.settings.items():
+            setattr(self._lm, name, value)
+        return compute_each(partial(task.job, self._lm), task.sentences)
 
 
 def serve() -> None:

@@ -99,10 +99,12 @@ class Ranks:
         """What the first process computes, or its error, for all; the others wait."""
         if self.number == 1:
             return compute()
-        value, error = self.from_main(_attempt(compute) if self.is_main else (None, None))
+        outcome: tuple[Any, BaseException | None] = _attempt(compute) if self.is_main else (None, None)
+        value, error = self.from_main(outcome)
         if error is not None:
             raise error
-        return value
+        found: Value = value
+        return found
 
     def sum_gradients(self, model: nn.Module) -> None:
         """Add up the gradients of all, in one piece. A parameter that somebody used has a gradient everywhere then."""

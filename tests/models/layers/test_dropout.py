@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from treelm.models.layers.dropout import dropout, dropout_mask, weight_dropout
+from treelm.models.layers.dropout import dropout, dropout_mask, shared_draws, weight_dropout
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
@@ -53,3 +53,17 @@ def test_weight_dropout_zeroes_this_share_and_scales_up_the_others_in_value_and_
     assert dropped.max().item() == pytest.approx(1 / (1 - probability), abs=1e-4)
     assert weight.grad is not None
     assert torch.equal(weight.grad, dropped)
+
+
+def test_parts_of_a_batch_share_what_belongs_to_the_whole_and_nothing_else() -> None:
+    like, weight = torch.ones(1), torch.ones(20, 20)
+    drawn = []
+    for part in range(2):
+        torch.manual_seed(part)
+        with shared_draws(torch.Generator().manual_seed(7)):
+            shared = dropout_mask(50, 1, 0.5, like, shared=True), weight_dropout(weight, 0.5, training=True)
+            drawn.append((*shared, dropout_mask(50, 1, 0.5, like)))
+    types, weights, units = zip(*drawn, strict=True)
+    assert torch.equal(*types)
+    assert torch.equal(*weights)
+    assert not torch.equal(*units)

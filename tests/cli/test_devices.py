@@ -1,0 +1,105 @@
+"""``treelm train --devices 2``: killed, stopped and requeued with one command line, it ends where it would have."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.cli.conftest import RECIPE, TREES, Treelm
+
+REPOSITORY = Path(__file__).parents[2]
+NUM_STEPS = 30
+pytestmark = [
+    pytest.mark.timeout(900),  # real processes; seconds on an idle machine
+    pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the processes"),
+]
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "treelm", "train", str(folder / "recipe.toml"), "--out", str(folder / "run")]
+    paths = os.pathsep.join([str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "TREELM_CACHE": str(folder / "cache")}
+    return subprocess.Popen(
+        [*command, "--resume-if-present", "--quiet", *more], env=environment, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for_step(folder: Path, process: subprocess.Popen[str], step: int) -> None:
+    while not any(int(path.name[5:13]) >= step for path in (folder / "run" / "checkpoints").glob("step-*")):
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.02)
+
+
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(pid) for pid in tasks.read_text().split()]
+
+
+def test_a_run_that_is_killed_stopped_and_requeued_ends_as_one_that_was_left_alone(
+    tmp_path: Path, treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.ptb").write_text(TREES * 3)
+    text = RECIPE.replace("dropout = 0.0", "dropout = 0.2").replace("epochs = 30", f"epochs = {NUM_STEPS // 3}")
+    (tmp_path / "recipe.toml").write_text(
+        text.replace("[training]", "[training]\nshards = 2\nthreads = 1\ncheckpoint_every_steps = 1\ndevice = 'cpu'")
+    )
+
+    killed = start(tmp_path, "--devices", "2")
+    wait_for_step(tmp_path, killed, 4)
+    os.kill(children_of(killed)[1], signal.SIGKILL)
+    _, error = killed.communicate()
+    assert killed.returncode == 71
+    assert error == (
+        "treelm train: process 2 of 2 was ended by SIGKILL, so the run has stopped; "
+        "resume to continue from the last checkpoint\n"
+    )
+
+    stopped = start(tmp_path, "--devices", "2")
+    wait_for_step(tmp_path, stopped, 10)
+    os.kill(children_of(stopped)[1], signal.SIGUSR1)  # one of them hears it, all stop
+    _, error = stopped.communicate()
+    assert stopped.returncode == 75
+    assert "SIGUSR1: stopped after step" in error
+    assert len(error.splitlines()) == 2
+
+    finished = start(tmp_path, "--devices", "2")
+    assert (finished.communicate()[1].splitlines()[-1:], finished.returncode) == (
+        [f"the model is in {tmp_path / 'run'}; next: treelm evaluate {tmp_path / 'run'}"],
+        0,
+    )
+    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+    alone = treelm("train", tmp_path / "recipe.toml", "--out", tmp_path / "alone", "--quiet")
+    assert alone.code == 0
+    ours, theirs = (load_file(tmp_path / run / "model.safetensors") for run in ("run", "alone"))
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-3, atol=1e-4)  # float32, and Adam
+
+
+def test_a_run_that_is_done_has_nothing_left_to_do(project: Path, treelm: Treelm) -> None:
+    command = ["train", project / "recipe.toml", "--out", project / "run", "--resume-if-present", "--quiet"]
+    before = (project / "run" / "model.safetensors").read_bytes()
+    assert treelm(*command).code == 0
+    assert (project / "run" / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ("model.hidden_size=8", "model: hidden_size = 8 now, but the run was started with 16"),
+        ("vocabulary.min_count=2", "vocabulary: min_count = 2 now, but the run was started with 1"),
+        ("training.batch_size=2", "training: batch_size = 2 now, but the run was started with 4"),
+    ],
+)
+def test_a_run_of_another_recipe_is_not_gone_on_with(project: Path, treelm: Treelm, setting: str, found: str) -> None:
+    command = ["train", project / "recipe.toml", "--out", project / "run", "--resume-if-present", "--quiet"]
+    outcome = treelm(*command, "--set", setting)
+    assert outcome.code == 2
+    assert found in outcome.err
