@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from treelm.models.layers.lstm_layer import State
 from treelm.models.layers.precision import operand
-from treelm.models.layers.steps import RepeatedProduct, product_as, project
+from treelm.models.layers.steps import RepeatedProduct, product_as, project, running_sums
 
 
 class ONLSTMWeights(nn.Module):
@@ -89,7 +89,7 @@ def _cell_into(tape: _Tape, cell_before: Tensor, cell: Tensor, hidden: Tensor) -
     gates, masters = tape.gates, tape.masters
     num_masters = masters.shape[2]
     torch.softmax(gates[:, 4 * size :].view(num_rows, 2, num_masters), 2, out=tape.shares)
-    torch.cumsum(tape.shares, 2, out=masters)
+    running_sums(tape.shares, out=masters)
     masters[:, 0].neg_().add_(1)
     torch.mul(masters[:, 0], masters[:, 1], out=tape.overlap)
     candidate = gates[:, 3 * size : 4 * size]
@@ -138,7 +138,7 @@ def _cumax_gradient_into(out: Tensor, d_masters: Tensor, shares: Tensor) -> None
     That of the softmax's k-th share is the sum of those from k on; adding a constant to it changes nothing, so the sum
     of those before k is subtracted from 0 instead.
     """
-    d_shares = d_masters - d_masters.cumsum(2)
+    d_shares = d_masters - running_sums(d_masters)
     d_shares[:, 0].neg_()
     torch.mul(shares, d_shares - (shares * d_shares).sum(2, keepdim=True), out=out)
 
