@@ -86,7 +86,7 @@ class _RNNG:
     def __init__(self, settings: Settings) -> None:
         network = _import("rnng-pytorch", "fixed_stack_models", settings).FixedStackRNNG
         actions = _import("rnng-pytorch", "action_dict", settings).TopDownActionDict
-        corpus = gpu_systems.encoded_corpus("ptb")
+        corpus = gpu_systems.encoded_corpus("brackets")
         torch.manual_seed(1)
         size = 8 if settings.small else 256
         self.settings = settings
@@ -102,7 +102,7 @@ class _RNNG:
 
     def trainer(self, batch_size: int) -> Callable[[], int]:
         """A step on the next of the batches that treelm is given."""
-        source = gpu_systems.tree_batches("ptb", batch_size)
+        source = gpu_systems.tree_batches("brackets", batch_size)
         ready: dict[int, _Trees] = {}
 
         def step() -> int:
@@ -128,7 +128,7 @@ class _RNNG:
     def searcher(self, num_sentences: int, beam: int, words: int) -> Callable[[], int]:
         """Its word-synchronous search of treelm's sentences, in one batch."""
         sentences = gpu_systems.search_sentences(num_sentences)
-        vocabulary = gpu_systems.encoded_corpus("ptb").vocabulary
+        vocabulary = gpu_systems.encoded_corpus("brackets").vocabulary
         ids = [torch.from_numpy(vocabulary.encode(words).ids + 1).long() for words in sentences]
         symbols = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True).to(self.settings.device)
         ends, fast = torch.ones_like(symbols, dtype=torch.bool), 1 if beam < 1000 else 10

@@ -18,6 +18,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models import system_class
 from treelm.models.base import Losses, SyntacticLM
+from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.network import RNNG
@@ -49,7 +50,7 @@ def torch_version() -> str:
 
 def prepare(settings: Settings) -> None:
     """Read the corpora once, so that the parts find them ready."""
-    for form in ("ptb", "conllu"):
+    for form in ("brackets", "conllu"):
         encoded_corpus(form)
 
 
@@ -94,7 +95,7 @@ def trainer(model: SyntacticLM) -> Callable[[Losses, float], None]:
 def build_rnng(settings: Settings) -> RNNG:
     """Noji & Oseki's (2021) size: 256 units, 2 layers."""
     torch.manual_seed(1)
-    corpus = encoded_corpus("ptb")
+    corpus = encoded_corpus("brackets")
     size = 8 if settings.small else 256
     config = RNNGConfig(embedding_size=size, hidden_size=size)
     return RNNG(config, vocabulary=corpus.vocabulary, labels=corpus.labels).to(settings.device).train()
@@ -105,7 +106,7 @@ def rnng_training(settings: Settings) -> Iterator[Work]:
     for name in PRECISIONS:
         for batch_size in (4,) if settings.small else BATCH_SIZES:
             model = build_rnng(settings)
-            step = training_step(model, "ptb", batch_size, name, settings)
+            step = training_step(model, "brackets", batch_size, name, settings)
             yield Work(name=f"treelm rnng training, batch {batch_size}, {name}", unit="sentences", step=step)
 
 
@@ -144,7 +145,7 @@ def search_sentences(num_sentences: int) -> list[Sequence[str]]:
 def rnng_search(settings: Settings) -> Iterator[Work]:
     """Beam search with a model that was trained for a moment: words a second."""
     model = build_rnng(settings)
-    step = training_step(model, "ptb", 4 if settings.small else 64, "fp32", settings)
+    step = training_step(model, "brackets", 4 if settings.small else 64, "fp32", settings)
     for _ in range(1 if settings.small else STEPS_BEFORE_SEARCH):
         step()
     sentences = search_sentences(1 if settings.small else NUM_SENTENCES)
@@ -169,12 +170,14 @@ def stream(system: str) -> Callable[[Settings], Iterator[Work]]:
     def works(settings: Settings) -> Iterator[Work]:
         for name in PRECISIONS:
             yield stream_work(system, name, settings)
+        if system != "prpn":  # whose loop is not captured
+            yield stream_work(system, "fp32", settings, graphs=True)
 
     return works
 
 
-def stream_work(system: str, name: str, settings: Settings) -> Work:
-    """Updates on segments of the paper's size."""
+def stream_work(system: str, name: str, settings: Settings, *, graphs: bool = False) -> Work:
+    """Updates on segments of the paper's size; with ``graphs``, LSTM loops are CUDA graphs."""
     torch.manual_seed(1)
     recipe = load_recipe(RECIPES[system], _SMALL[system] if settings.small else ())
     num_symbols, (rows, bptt) = (20, (2, 3)) if settings.small else (NUM_SYMBOLS, PAPER_BATCH[system])
@@ -186,10 +189,11 @@ def stream_work(system: str, name: str, settings: Settings) -> Work:
     def step() -> int:
         nonlocal carried
         batch = next(batches)
-        with precision(name, settings):
+        with precision(name, settings), cuda_graphs(wanted=graphs):
             losses, carried = model.stream_losses(batch, carried)
         update(losses, batch.num_targets)
         return rows * bptt
 
     paper = "awd-lstm" if system == "lstm" else system
-    return Work(name=f"treelm {paper} training, {rows} x {bptt}, {name}", unit="words", step=step)
+    how = f"{name}, CUDA graphs" if graphs else name
+    return Work(name=f"treelm {paper} training, {rows} x {bptt}, {how}", unit="words", step=step)

@@ -23,12 +23,12 @@ def run(folder: Path, *options: str) -> tuple[dict[str, Any], str]:
 
 def test_every_system_is_measured_on_a_cpu(tmp_path: Path) -> None:
     report, table = run(tmp_path)
-    assert [row["error"] for row in report["rows"]] == [None] * 13
+    assert [row["error"] for row in report["rows"]] == [None] * 16
     assert all(row["speed"] > 0 and row["step"] > 0 for row in report["rows"])
     names = " ".join(row["name"] for row in report["rows"])
     for system in ("rnng training", "rnng search", "som", "prpn", "palm", "on-lstm", "awd-lstm"):
         assert f"treelm {system}" in names
-    assert table.count("\n|") == 15
+    assert table.count("\n|") == 18
 
 
 def test_what_fails_loses_its_own_row(tmp_path: Path) -> None:

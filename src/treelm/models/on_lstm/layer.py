@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.lstm_layer import State
 from treelm.models.layers.precision import operand
 from treelm.models.layers.steps import RepeatedProduct, product_as, project, running_sums
@@ -41,6 +42,7 @@ class ONLSTMLayer(nn.Module):
         """Draw the weights as ``ONLSTMWeights`` does."""
         super().__init__()
         self.weights = ONLSTMWeights(input_size, hidden_size, chunk_size)
+        self._run = GraphedFunction(_ONLSTMLayer.apply)
 
     def forward(
         self, inputs: Tensor, state: State, *, weight_hidden: Tensor | None = None
@@ -52,9 +54,7 @@ class ONLSTMLayer(nn.Module):
         """
         weights = self.weights
         recurrent = weights.weight_hidden if weight_hidden is None else weight_hidden
-        outputs, cell, distances = _ONLSTMLayer.apply(  # type: ignore[no-untyped-call]
-            inputs, *state, weights.weight_input, recurrent, weights.bias
-        )
+        outputs, cell, distances = self._run(inputs, *state, weights.weight_input, recurrent, weights.bias)
         return outputs, (outputs[-1], cell), distances
 
 
