@@ -31,7 +31,12 @@ def _import(folder: str, module: str, settings: Settings) -> Any:
     """A module of a clone. Raises ``FileNotFoundError`` where there is none."""
     if settings.public is None or not (settings.public / folder).is_dir():
         raise FileNotFoundError(f"no folder {folder} in {settings.public}")
-    sys.path.insert(0, str(settings.public / folder))
+    own = str(settings.public / folder)
+    for name, found in list(sys.modules.items()):  # another clone's module of the same name
+        file = getattr(found, "__file__", None) or ""
+        if file.startswith(str(settings.public)) and not file.startswith(own):
+            del sys.modules[name]
+    sys.path.insert(0, own)
     torch.set_float32_matmul_precision("medium" if settings.device == "cuda" else "highest")
     return importlib.import_module(module)
 

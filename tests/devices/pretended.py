@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -50,9 +51,22 @@ class PretendedTensor(torch.Tensor):
         own.held = held
         return own
 
+    def __getitem__(self, index: Any) -> Tensor:
+        return super().__getitem__(_on_device(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(_on_device(index), value)
+
     @classmethod
     def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _compute(operation, args, kwargs or {}, Counter())
+
+
+def _on_device(index: Any) -> Any:
+    """Lists as an index, which a real device takes."""
+    if isinstance(index, tuple):
+        return tuple(_on_device(one) for one in index)
+    return torch.tensor(index, device=DEVICE) if isinstance(index, (list, np.ndarray)) else index
 
 
 class Traffic(TorchDispatchMode):

@@ -122,7 +122,7 @@ def tied(weight: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def target_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """log softmax(hidden @ weight^T + bias)[target] of every row, without gradient: float64 (n,) in nats."""
-    chunks, chunk = [], _rows_of_chunk(hidden, weight, CHUNK_ROWS)
+    chunks, chunk = list[Tensor](), _rows_of_chunk(hidden, weight, CHUNK_ROWS)
     for rows, wanted in zip(torch.split(hidden, chunk), torch.split(targets, chunk), strict=True):
         logits = hidden.new_empty(len(rows), len(weight))
         multiply_into(logits, rows, weight.T, bias=bias)

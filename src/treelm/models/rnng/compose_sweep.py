@@ -72,8 +72,13 @@ def plan_composition(
         shares_heads = len(heads) < len(head_of_family)
         in_blocks = _blocks_of_steps(steps.offsets.tolist(), num_rows, shares_heads=shares_heads)
         reads_once = len(np.unique(inputs)) == len(inputs)
-        in_rows = (torch.from_numpy(rows) for rows in (inputs, previous, last))
-        return DirectionPlan(*in_rows, in_blocks, reads_once)
+        return DirectionPlan(
+            inputs=torch.from_numpy(inputs),
+            previous=torch.from_numpy(previous),
+            last=torch.from_numpy(last),
+            blocks=in_blocks,
+            reads_once=reads_once,
+        )
 
     bounds = chains.offsets.tolist()
     of_families = [blocks(bounds[level : level + 2], num_rows) for level in range(len(bounds) - 1)]

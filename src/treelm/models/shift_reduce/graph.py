@@ -57,8 +57,8 @@ def stack_states(network: ShiftReduce, graph: StackGraph, inputs: Tensor) -> Ten
     device = inputs.device
     num_bottom = int(order.offsets[1])
     before = order.position[graph.below[order.order[num_bottom:]] - 1]
-    numbers = [torch.from_numpy(one) for one in (order.order, order.position)]
-    tree, permutation, position = plan_to_device((plan_tree(before, order.offsets, device), *numbers), device)
+    plan = plan_tree(before, order.offsets, device), torch.from_numpy(order.order), torch.from_numpy(order.position)
+    tree, permutation, position = plan_to_device(plan, device)
     states = states.index_select(0, permutation)
     for weights in network.stack_layers():
         states = sweep_lstm(states, weights, tree)
