@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 
 from tests.devices.pretended import DEVICE, Traffic, pretended_device
 from tests.devices.worlds import VARIANTS, World, build_world
 from treelm.training.config import Precision
-from treelm.training.numerics import build_fabric, numerics
+from treelm.training.numerics import numerics
 from treelm.training.updates import make_update
 
 DECIDES = ("som", "shift-reduce lm")  # step by step on the CPU, from what the device computes
@@ -18,7 +20,9 @@ DECIDES = ("som", "shift-reduce lm")  # step by step on the CPU, from what the d
 
 def train(world: World, device: torch.device) -> list[float]:
     """The losses and norms of gradients of two steps."""
-    fabric = build_fabric(world.config)
+    precision: Any = "bf16-mixed" if world.config.precision == "bf16" else "32-true"
+    accelerator = "cuda" if device.type == "cuda" else "cpu"
+    fabric = Fabric(accelerator=accelerator, devices=1, precision=precision)
     model = world.model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)  # the fused one exists on real devices only
     found, carried = [], None

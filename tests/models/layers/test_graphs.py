@@ -80,6 +80,19 @@ def test_other_precision_is_another_form_and_evaluation_is_none() -> None:
     assert capture.num_replays == len(capture.forms) == 2
 
 
+def test_none_is_no_tensor_and_other_arguments_are_not_captured() -> None:
+    def scaled(x: Tensor, factor: Any, y: Tensor) -> tuple[Tensor]:
+        return (x * y if factor is None else x * y * factor,)
+
+    capture = Capture()
+    graphed = GraphedFunction(scaled, capture=capture, device="cpu")
+    x, y = torch.ones(2, requires_grad=True), torch.full((2,), 3.0)
+    with cuda_graphs():
+        assert graphed(x, None, y)[0].tolist() == [3.0, 3.0]
+        assert graphed(x, 2, y)[0].tolist() == [6.0, 6.0]
+    assert len(capture.forms) == 1
+
+
 def test_beyond_the_most_forms_the_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "MOST_FORMS", 1)
     capture = Capture()

@@ -5,9 +5,10 @@ Off unless asked for (``cuda_graphs``), on GPUs only, and in training only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,17 +47,19 @@ class GraphedFunction:
         self._captured: dict[Any, Any] = {}
         self._awaits_backward = False
 
-    def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """The function of these tensors; results and gradients belong to the caller."""
+    def __call__(self, *arguments: Tensor | Any) -> tuple[Tensor, ...]:
+        """The function of these arguments, tensors or None; results and gradients belong to the caller."""
+        tensors = [one for one in arguments if one is not None]
         if not self._fits(tensors):
-            return self._function(*tensors)
-        form = (operand(tensors[0][:0]).dtype, *((one.shape, one.dtype, one.requires_grad) for one in tensors))
+            return self._function(*arguments)
+        form = (operand(tensors[0][:0]).dtype, *map(_form, arguments))
         if form not in self._captured and len(self._captured) >= MOST_FORMS:
-            return self._function(*tensors)
+            return self._function(*arguments)
         with torch.autocast(self._device, enabled=False):  # whose cache cannot be captured
             if form not in self._captured:
                 samples = tuple(one.detach().clone().requires_grad_(one.requires_grad) for one in tensors)
-                self._captured[form] = self._capture(self._function, samples)
+                present = [one is not None for one in arguments]
+                self._captured[form] = self._capture(partial(_with_nones, self._function, present), samples)
             outputs = self._captured[form](*(_OwnGradient.apply(one) for one in tensors))  # type: ignore[no-untyped-call]
         own = tuple(one.clone() for one in outputs)
         node = next((one.grad_fn for one in outputs if one.grad_fn is not None), None)
@@ -65,12 +68,22 @@ class GraphedFunction:
             node.register_hook(self._after_backward)
         return own
 
-    def _fits(self, tensors: tuple[Tensor, ...]) -> bool:
-        on_device = all(one.device.type == self._device for one in tensors)
-        return _wanted.get() and on_device and torch.is_grad_enabled() and not self._awaits_backward
+    def _fits(self, arguments: Sequence[Any]) -> bool:
+        if not _wanted.get() or self._awaits_backward or not torch.is_grad_enabled():
+            return False
+        return all(isinstance(one, Tensor) and one.device.type == self._device for one in arguments)
 
     def _after_backward(self, *_: Any) -> None:
         self._awaits_backward = False
+
+
+def _form(argument: Tensor | None) -> Any:
+    return None if argument is None else (argument.shape, argument.dtype, argument.requires_grad)
+
+
+def _with_nones(function: Function, present: Sequence[bool], *tensors: Tensor) -> tuple[Tensor, ...]:
+    given = iter(tensors)
+    return function(*(next(given) if is_present else None for is_present in present))
 
 
 class _OwnGradient(torch.autograd.Function):

@@ -32,7 +32,7 @@ def plan_to_device(plan: Plan, device: torch.device) -> Plan:
     moved: dict[int, Tensor] = {}
     for tensors in by_type.values():
         flat = _copied(torch.cat([tensor.reshape(-1) for tensor in tensors]), device)
-        pieces = flat.split([tensor.numel() for tensor in tensors])
+        pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
         moved.update({id(old): new.view(old.shape) for old, new in zip(tensors, pieces, strict=True)})
     exchanged: Plan = _exchanged(plan, moved)
     return exchanged
