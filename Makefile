@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo report test lint unit fuzz snapshots pretrained install clean
+.PHONY: demo report test test-gpu lint unit fuzz snapshots pretrained install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -28,6 +28,10 @@ lint: install
 
 unit: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The tests that compute on CUDA; without a GPU they are skipped, and the reason is shown.
+test-gpu: install
+	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python -m pytest -n 0 -rs -m gpu --device cuda
 
 # make fuzz CASES=10000: hostile files for every reader; make fuzz READERS=conllu: for one
 fuzz: install

@@ -1,7 +1,38 @@
 """Settings of all tests."""
 
+from __future__ import annotations
+
+import pytest
+import torch
 from hypothesis import settings
 
 # No test asserts a time, and continuous integration should not fail at random.
 settings.register_profile("treelm", deadline=None, derandomize=True)
 settings.load_profile("treelm")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where tests marked `gpu` compute")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpu: also runs on CUDA, with --device cuda (make test-gpu)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On a CPU, tests of GPUs compare it with itself: two systems are enough to see that they work."""
+    if config.getoption("--device") == "cuda":
+        return
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if item.get_closest_marker("gpu") and call and call.params.get("variant") not in (None, "rnng", "prpn"):
+            item.add_marker(pytest.mark.skip(reason="needs --device cuda"))
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The device of the option; skips the test where there is none."""
+    name: str = request.config.getoption("--device")
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU")
+    return torch.device(name)

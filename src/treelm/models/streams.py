@@ -25,6 +25,7 @@ from treelm.models import incremental_streams as incremental
 from treelm.models.base import IncrementalState, SyntacticLM
 from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.layers.transfer import to_device
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
@@ -117,7 +118,7 @@ class StreamLM(SyntacticLM):
         """
         carried = self._continued(batch, carried)
         inputs, targets = self._tensor(batch.inputs), self._tensor(batch.targets)
-        mask = None if batch.mask is None else torch.from_numpy(batch.mask).to(inputs.device)
+        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
         reading = self.read(inputs, carried, mask=mask)
         num_words = batch.num_words + batch.num_sentences
         count = {"num_words": num_words, "num_sentences": batch.num_sentences}
@@ -159,7 +160,7 @@ class StreamLM(SyntacticLM):
         rows = np.repeat(np.arange(len(batch)), lengths)
         padded[np.arange(len(batch.tokens)) - np.repeat(batch.token_offsets[:-1], lengths) + 1, rows] = batch.tokens
         inside = np.arange(len(padded) - 1)[:, None] <= lengths
-        mask = torch.from_numpy(inside).to(self.decoder_weight.device)
+        mask = to_device(inside, self.decoder_weight.device)
         return self._tensor(padded[:-1]), self._tensor(padded[1:]), mask
 
     # Scores.
@@ -289,7 +290,7 @@ class StreamLM(SyntacticLM):
         return self.parse(incremental.own(state).words)
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.decoder_weight.device)
+        return to_device(np.ascontiguousarray(values), self.decoder_weight.device)
 
 
 def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:

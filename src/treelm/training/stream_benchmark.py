@@ -58,7 +58,7 @@ def measure(
     vocabulary = WordVocabulary([f"w{number}" for number in range(num_symbols - 2)])  # and <unk>; the end
     build: Any = system_class(system)
     model: StreamLM = build(recipe.model.config, vocabulary=vocabulary)
-    batches = _random_batches(num_symbols, bptt, batch_size)
+    batches = random_batches(num_symbols, bptt, batch_size)
     with numerics(recipe.training):
         seconds = list(_updates(model, recipe.training, batches, num_updates + 2))[2:]
     return StreamSpeed(
@@ -87,7 +87,8 @@ def _updates(
         yield process_time() - begin
 
 
-def _random_batches(num_symbols: int, bptt: int, batch_size: int) -> Iterator[StreamBatch]:
+def random_batches(num_symbols: int, bptt: int, batch_size: int) -> Iterator[StreamBatch]:
+    """Segments of a stream of random symbols that never ends; the last symbol is the end."""
     random, continues = np.random.default_rng(1), False
     while True:
         symbols = random.integers(0, num_symbols, (bptt + 1, batch_size))

@@ -6,11 +6,13 @@ dense call, and the number of sequential steps is the longest path of the whole 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
@@ -86,6 +88,11 @@ def blocks(offsets: Sequence[int], num_rows: int) -> list[tuple[int, int]]:
         for level_start, level_end in pairwise(offsets)
         for start in range(level_start, level_end, num_rows)
     ]
+
+
+def block_rows(device: torch.device, num_rows: int) -> int:
+    """Rows of a block: this many on a CPU, and whole levels on a GPU, to which every block costs calls."""
+    return num_rows if device.type == "cpu" else sys.maxsize
 
 
 def starts(counts: IntArray) -> IntArray:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.lstm import LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
 from treelm.models.layers.precision import operand
 from treelm.models.layers.steps import RepeatedProduct, product_as, project
@@ -25,6 +26,7 @@ class LSTMLayer(nn.Module):
         """Draw the weights as ``LSTMWeights`` does."""
         super().__init__()
         self.weights = LSTMWeights(input_size, hidden_size)
+        self._run = GraphedFunction(_LSTMLayer.apply)
 
     def forward(self, inputs: Tensor, state: State, *, weight_hidden: Tensor | None = None) -> tuple[Tensor, State]:
         """inputs (T, B, I) and the state before them -> outputs (T, B, H) and the state after them.
@@ -34,9 +36,7 @@ class LSTMLayer(nn.Module):
         """
         weights = self.weights
         recurrent = weights.weight_hidden if weight_hidden is None else weight_hidden
-        outputs, cell = _LSTMLayer.apply(  # type: ignore[no-untyped-call]
-            inputs, *state, weights.weight_input, recurrent, weights.bias
-        )
+        outputs, cell = self._run(inputs, *state, weights.weight_input, recurrent, weights.bias)
         return outputs, (outputs[-1], cell)
 
 

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.models.layers.levels import block_rows
 from treelm.models.layers.lstm import LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
 from treelm.models.layers.precision import SLACK_ROWS, add_outer, multiply_into, operand, padded
 
@@ -34,19 +35,26 @@ class Tree(NamedTuple):
 def plan_tree(before: NDArray[np.int64], offsets: NDArray[np.int64], device: torch.device) -> Tree:
     """``before`` (n - S,) is the row that each row of level 1 and more steps from; it must never descend.
 
-    Level k is the rows offsets[k]:offsets[k + 1]; those of level 0 start.
+    Level k is the rows offsets[k]:offsets[k + 1]; those of level 0 start. Tensors are on the CPU still, see
+    ``plan_to_device``.
     """
     num_starts, num_rows = int(offsets[1]), int(offsets[-1])
+    most = block_rows(device, BLOCK_ROWS)
     is_first = np.diff(before, prepend=-1) > 0
     parent = np.zeros(num_rows, np.int64)
     parent[num_starts:] = np.cumsum(is_first) - 1
     first_child = np.append(np.flatnonzero(is_first) + num_starts, num_rows)
-    blocks = [(row, min(row + BLOCK_ROWS, num_starts), 0, 0) for row in range(0, num_starts, BLOCK_ROWS)]
+    blocks = [(row, min(row + most, num_starts), 0, 0) for row in range(0, num_starts, most)]
     for first, end in pairwise(np.searchsorted(first_child, offsets[1:]).tolist()):
-        for start in range(first, end, BLOCK_ROWS):
-            stop = min(start + BLOCK_ROWS, end)
+        for start in range(first, end, most):
+            stop = min(start + most, end)
             blocks.append((int(first_child[start]), int(first_child[stop]), start, stop))
-    return Tree(torch.from_numpy(before[is_first]).to(device), torch.from_numpy(parent).to(device), blocks)
+    return Tree(torch.from_numpy(before[is_first]), torch.from_numpy(parent), blocks)
+
+
+def _longest(tree: Tree) -> int:
+    """Parents of the largest block, padded."""
+    return padded(max((stop - first for _, _, first, stop in tree.blocks), default=0))
 
 
 class _LSTMSweep(torch.autograd.Function):
@@ -68,7 +76,8 @@ class _LSTMSweep(torch.autograd.Function):
         multiply_into(projected, inputs, weights[0].T, bias=bias)
         gates = projected if read is None else new(num_rows, 4 * size)
         hidden, cell, tanh_cell, cell_before = (new(num_rows, size) for _ in range(4))
-        hidden_before, recurrent = inputs.new_zeros(BLOCK_ROWS, size), new(BLOCK_ROWS, 4 * size)
+        longest = _longest(tree)
+        hidden_before, recurrent = inputs.new_zeros(longest, size), new(longest, 4 * size)
         for start, end, first, stop in tree.blocks:
             rows, num = slice(start, end), padded(stop - first)
             if read is not None:
@@ -95,7 +104,7 @@ class _LSTMSweep(torch.autograd.Function):
         d_projected = torch.empty_like(gates) if read is None else gates.new_zeros(len(inputs), 4 * size)
         d_recurrent = new(len(tree.parents) + SLACK_ROWS, 4 * size)
         d_recurrent[len(tree.parents) :] = 0
-        d_before = new(BLOCK_ROWS, size)
+        d_before = new(_longest(tree), size)
         for start, end, first, stop in reversed(tree.blocks):
             rows = slice(start, end)
             d_gates = d_projected[rows] if read is None else new(end - start, 4 * size)

@@ -40,7 +40,7 @@ def multiply_into(out: Tensor, left: Tensor, right: Tensor, *, bias: Tensor | No
     """
     if whole:
         return _multiply_into(out, left, right, bias)
-    for start, end in _few_shapes(len(left), _LARGEST_PRODUCT):
+    for start, end in _few_shapes(left, _LARGEST_PRODUCT):
         _multiply_into(out[start:end], left[start:end], right, bias)
 
 
@@ -56,7 +56,7 @@ def _multiply_into(out: Tensor, left: Tensor, right: Tensor, bias: Tensor | None
 
 def add_product(out: Tensor, left: Tensor, right: Tensor) -> None:
     """out += left @ right. ``right`` comes from ``operand`` and decides the precision."""
-    for start, end in _few_shapes(len(left), _LARGEST_PRODUCT):
+    for start, end in _few_shapes(left, _LARGEST_PRODUCT):
         rows, total = left[start:end], out[start:end]
         if right.dtype == rows.dtype:
             total.addmm_(rows, right)
@@ -69,7 +69,7 @@ def add_outer(total: Tensor, left: Tensor, right: Tensor, *, dtype: torch.dtype,
 
     ``whole`` as in ``multiply_into``: every piece costs a pass over ``total``.
     """
-    for start, end in [(0, len(left))] if whole else _few_shapes(len(left), _LARGEST_OUTER):
+    for start, end in [(0, len(left))] if whole else _few_shapes(left, _LARGEST_OUTER):
         if dtype == total.dtype:
             total.addmm_(left[start:end].T, right[start:end])
         else:
@@ -88,9 +88,12 @@ def outer(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:
 _LARGEST_PRODUCT, _LARGEST_OUTER = 512, 4096
 
 
-def _few_shapes(num_rows: int, largest: int) -> Iterator[tuple[int, int]]:
+def _few_shapes(rows: Tensor, largest: int) -> Iterator[tuple[int, int]]:
     """Cut rows into pieces of the largest size, a multiple of 512, one of 64, one of 8 (up to 128), and a rest."""
-    start = 0
+    start, num_rows = 0, len(rows)
+    if num_rows and rows.device.type != "cpu":
+        yield 0, num_rows
+        return
     while start < num_rows:
         rest = num_rows - start
         step = 512 if rest >= 512 else 64 if rest > 128 else 8 if rest >= 8 else 1

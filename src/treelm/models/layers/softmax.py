@@ -23,7 +23,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
         d_weight: Tensor | None = None
         total = hidden.new_zeros((), dtype=torch.float64)
         multiplied = operand(weight)
-        chunk = WHOLE_ROWS if whole else CHUNK_ROWS
+        chunk = _rows_of_chunk(hidden, weight, WHOLE_ROWS if whole else CHUNK_ROWS)
         buffer = hidden.new_empty(min(chunk, len(hidden)), _aligned(len(weight)))
         for start in range(0, len(hidden), chunk):
             rows = slice(start, start + chunk)
@@ -49,6 +49,11 @@ class _SummedCrossEntropy(torch.autograd.Function):
         # In place, for memory; a second backward pass through this node is then an error, which torch reports.
         d_hidden, d_weight, d_bias = (saved.mul_(scale.to(saved.dtype)) for saved in ctx.saved_tensors)
         return d_hidden, d_weight, d_bias, None, None
+
+
+def _rows_of_chunk(hidden: Tensor, weight: Tensor, num_rows: int) -> int:
+    """This many on a CPU, for its cache; on a GPU as many as give logits of half a gigabyte."""
+    return num_rows if hidden.device.type == "cpu" else max(num_rows, 2**27 // len(weight))
 
 
 def _add_weight_gradient(
@@ -117,8 +122,8 @@ def tied(weight: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def target_log_probs(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """log softmax(hidden @ weight^T + bias)[target] of every row, without gradient: float64 (n,) in nats."""
-    chunks = []
-    for rows, wanted in zip(torch.split(hidden, CHUNK_ROWS), torch.split(targets, CHUNK_ROWS), strict=True):
+    chunks, chunk = list[Tensor](), _rows_of_chunk(hidden, weight, CHUNK_ROWS)
+    for rows, wanted in zip(torch.split(hidden, chunk), torch.split(targets, chunk), strict=True):
         logits = hidden.new_empty(len(rows), len(weight))
         multiply_into(logits, rows, weight.T, bias=bias)
         chunks.append(logits.gather(1, wanted[:, None])[:, 0].double() - logits.logsumexp(1).double())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -35,6 +36,24 @@ def _can_pack(weight: Tensor) -> bool:
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
         return False
     return torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def running_sums(values: Tensor, out: Tensor | None = None) -> Tensor:
+    """Sums of all up to each, over the last dimension n.
+
+    On a GPU cumulative sums give other bits in every run, and torch refuses them; a product with a triangle of ones
+    does not, and in float64 no setting rounds it.
+    """
+    if values.device.type == "cpu":
+        return torch.cumsum(values, -1, out=out)
+    sums = values.double() @ _triangle(values.shape[-1], values.device)
+    return sums.to(values.dtype) if out is None else out.copy_(sums)
+
+
+@lru_cache
+def _triangle(size: int, device: torch.device) -> Tensor:
+    """(n, n) float64: column j has ones in its first j + 1 rows."""
+    return torch.ones(size, size, dtype=torch.float64, device=device).triu()
 
 
 def project(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.lstm_layer import State
 from treelm.models.layers.precision import operand
-from treelm.models.layers.steps import RepeatedProduct, product_as, project
+from treelm.models.layers.steps import RepeatedProduct, product_as, project, running_sums
 
 
 class ONLSTMWeights(nn.Module):
@@ -41,6 +42,7 @@ class ONLSTMLayer(nn.Module):
         """Draw the weights as ``ONLSTMWeights`` does."""
         super().__init__()
         self.weights = ONLSTMWeights(input_size, hidden_size, chunk_size)
+        self._run = GraphedFunction(_ONLSTMLayer.apply)
 
     def forward(
         self, inputs: Tensor, state: State, *, weight_hidden: Tensor | None = None
@@ -52,9 +54,7 @@ class ONLSTMLayer(nn.Module):
         """
         weights = self.weights
         recurrent = weights.weight_hidden if weight_hidden is None else weight_hidden
-        outputs, cell, distances = _ONLSTMLayer.apply(  # type: ignore[no-untyped-call]
-            inputs, *state, weights.weight_input, recurrent, weights.bias
-        )
+        outputs, cell, distances = self._run(inputs, *state, weights.weight_input, recurrent, weights.bias)
         return outputs, (outputs[-1], cell), distances
 
 
@@ -89,7 +89,7 @@ def _cell_into(tape: _Tape, cell_before: Tensor, cell: Tensor, hidden: Tensor) -
     gates, masters = tape.gates, tape.masters
     num_masters = masters.shape[2]
     torch.softmax(gates[:, 4 * size :].view(num_rows, 2, num_masters), 2, out=tape.shares)
-    torch.cumsum(tape.shares, 2, out=masters)
+    running_sums(tape.shares, out=masters)
     masters[:, 0].neg_().add_(1)
     torch.mul(masters[:, 0], masters[:, 1], out=tape.overlap)
     candidate = gates[:, 3 * size : 4 * size]
@@ -138,7 +138,7 @@ def _cumax_gradient_into(out: Tensor, d_masters: Tensor, shares: Tensor) -> None
     That of the softmax's k-th share is the sum of those from k on; adding a constant to it changes nothing, so the sum
     of those before k is subtracted from 0 instead.
     """
-    d_shares = d_masters - d_masters.cumsum(2)
+    d_shares = d_masters - running_sums(d_masters)
     d_shares[:, 0].neg_()
     torch.mul(shares, d_shares - (shares * d_shares).sum(2, keepdim=True), out=out)
 

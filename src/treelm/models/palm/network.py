@@ -23,6 +23,7 @@ from treelm.models.layers.recurrent import (
     embed_with_dropout,
     locked_dropout,
 )
+from treelm.models.layers.transfer import to_device
 from treelm.models.palm import parser
 from treelm.models.palm.attention import SpanAttention
 from treelm.models.palm.config import PaLMConfig
@@ -170,7 +171,7 @@ class PaLM(StreamLM):
         if batch.constituents is None:
             raise InputError("a stream without trees", where=batch.names[0], remedy="give brackets or CoNLL-U")
         inputs, targets = self._tensor(batch.inputs), self._tensor(batch.targets)
-        mask = None if batch.mask is None else torch.from_numpy(batch.mask).to(inputs.device)
+        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
         gold = self._gold(batch.constituents, inputs)
         reading = self._read(inputs, self._continued(batch, carried), mask, gold)
         num_words = batch.num_words + batch.num_sentences

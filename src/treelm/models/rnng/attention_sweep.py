@@ -41,13 +41,11 @@ class Dropped(NamedTuple):
     attended: Tensor  # (F, E)
 
 
-def plan_attention(
-    graph: Graph, vector_of_context: IntArray, vector_of_action: IntArray, labels: IntArray, device: torch.device
-) -> Plan:
+def plan_attention(graph: Graph, vector_of_context: IntArray, vector_of_action: IntArray, labels: IntArray) -> Plan:
     """Turn nodes into rows. ``labels`` (T,) is the label of each NT action."""
 
     def rows(nodes: Nodes, index: IntArray, offsets: list[int] | None = None) -> Rows:
-        return Rows("", torch.from_numpy(index).to(device), offsets or nodes.offsets)
+        return Rows("", torch.from_numpy(index), offsets or nodes.offsets)
 
     def steps(nodes: Nodes, previous: IntArray) -> tuple[Rows, Rows, Rows]:
         vectors = vector_of_action[graph.families.entries[nodes.order]]
@@ -69,11 +67,11 @@ def plan_attention(
             rows(contexts, contexts.order),
         ),
         children=rows(composed, ranges(families.offsets[composed.order], sizes), child_offsets),
-        segment=Constant(torch.from_numpy(segment).to(device), child_offsets),
+        segment=Constant(torch.from_numpy(segment), child_offsets),
         outputs=rows(composed, families.reduce[composed.order]),
         families=rows(composed, composed.order),
         composed=rows(composed, vector_of_action[families.reduce[composed.order]]),
-        labels=torch.from_numpy(labels[graph.label_action]).to(device),
+        labels=torch.from_numpy(labels[graph.label_action]),
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.levels import blocks
+from treelm.models.layers.levels import block_rows, blocks
 from treelm.models.layers.lstm import lstm_cell_gradient_into, lstm_cell_into
 from treelm.models.layers.precision import SLACK_ROWS, add_outer, add_product, multiply_into, operand, padded
 from treelm.models.rnng.chains import Chains, Direction
@@ -61,36 +61,46 @@ class Plan(NamedTuple):
 def plan_composition(
     chains: Chains, families: Families, vector_of_action: NDArray[np.int64], device: torch.device
 ) -> Plan:
-    """Say which vector each step reads, given the vector that each action pushes."""
+    """Say which vector each step reads, given the vector that each action pushes; tensors are on the CPU still."""
+    num_rows = block_rows(device, BLOCK_ROWS)
     heads, head_of_family = np.unique(vector_of_action[families.entries[families.offsets[:-1]]], return_inverse=True)
-
-    def put(array: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(array).to(device)
 
     def plan(steps: Direction) -> DirectionPlan:
         is_first = np.repeat(np.arange(len(steps.offsets) - 1) % 2 == 0, np.diff(steps.offsets))
         previous = np.where(is_first, head_of_family[is_first * steps.previous], len(heads) + steps.previous)
         inputs, last = vector_of_action[steps.inputs], len(heads) + steps.last
-        in_blocks = _blocks_of_steps(steps.offsets.tolist(), shares_heads=len(heads) < len(head_of_family))
+        shares_heads = len(heads) < len(head_of_family)
+        in_blocks = _blocks_of_steps(steps.offsets.tolist(), num_rows, shares_heads=shares_heads)
         reads_once = len(np.unique(inputs)) == len(inputs)
-        return DirectionPlan(put(inputs), put(previous), put(last), in_blocks, reads_once)
+        return DirectionPlan(
+            inputs=torch.from_numpy(inputs),
+            previous=torch.from_numpy(previous),
+            last=torch.from_numpy(last),
+            blocks=in_blocks,
+            reads_once=reads_once,
+        )
 
     bounds = chains.offsets.tolist()
-    of_families = [blocks(bounds[level : level + 2], BLOCK_ROWS) for level in range(len(bounds) - 1)]
-    return Plan(put(heads), plan(chains.forward), plan(chains.backward), of_families)
+    of_families = [blocks(bounds[level : level + 2], num_rows) for level in range(len(bounds) - 1)]
+    return Plan(torch.from_numpy(heads), plan(chains.forward), plan(chains.backward), of_families)
 
 
-def _blocks_of_steps(offsets: list[int], *, shares_heads: bool) -> list[list[Block]]:
+def _blocks_of_steps(offsets: list[int], num_rows: int, *, shares_heads: bool) -> list[list[Block]]:
     found: list[list[Block]] = []
     later = 0
     for level in range(0, len(offsets) - 1, 2):
         first, middle, end = offsets[level : level + 3]
         found.append([])
-        for start, stop in blocks([first, end], BLOCK_ROWS):
+        for start, stop in blocks([first, end], num_rows):
             between = min(max(middle, start), stop) if shares_heads else start
             found[-1].append(Block(start, between, stop, later))
             later += stop - between
     return found
+
+
+def _longest(families: list[list[tuple[int, int]]]) -> int:
+    """Rows of the largest block, padded."""
+    return padded(max((end - start for level in families for start, end in level), default=0))
 
 
 class _Reading:
@@ -140,7 +150,8 @@ class _Reading:
         self.d_from_heads = torch.zeros_like(self.from_heads)
         self.d_later = self.gates.new_empty(len(self.hidden_before), 4 * self.size)  # of the gates of later steps
         self.d_later[-SLACK_ROWS:] = 0
-        self.d_before = self.gates.new_empty(BLOCK_ROWS, self.size)
+        longest = max((block.end - block.middle for level in self.plan.blocks for block in level), default=0)
+        self.d_before = self.gates.new_empty(padded(longest), self.size)
 
     def _gates_gradient(self, rows: slice, d_gates: Tensor) -> Tensor:
         states = self.gates[rows], self.cell_before[rows], self.tanh_cell[rows]
@@ -209,7 +220,7 @@ class _ComposeSweep(torch.autograd.Function):
             _Reading(plan.backward, plan.heads, projected[:, 4 * size :], operand(backward_weight)),
         )
         ends = given.new_zeros(num_families + SLACK_ROWS, 2 * size)  # drop([f; b])
-        outputs = given.new_zeros(BLOCK_ROWS, size)
+        outputs = given.new_zeros(_longest(plan.families), size)
         for level, families in enumerate(plan.families):
             for reading in readings:
                 reading.compute(level)
@@ -232,7 +243,8 @@ class _ComposeSweep(torch.autograd.Function):
         num_given, num_families, size = ctx.num_given, len(ctx.plan.forward.last), vectors.shape[1]
         d_vectors, d_projected = gradients[0].clone(), vectors.new_zeros(len(vectors), 8 * size)
         d_outputs = vectors.new_zeros(num_families + SLACK_ROWS, size)
-        d_ends, d_read = vectors.new_empty(BLOCK_ROWS, 2 * size), vectors.new_empty(BLOCK_ROWS, size)
+        longest = _longest(ctx.plan.families)
+        d_ends, d_read = vectors.new_empty(longest, 2 * size), vectors.new_empty(longest, size)
         for reading, half in zip(ctx.readings, torch.split(d_projected, 4 * size, 1), strict=True):
             reading.begin_gradient(half)
         for level in reversed(range(len(ctx.plan.families))):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.lstm_sweep import Tree, plan_tree
+from treelm.models.layers.transfer import plan_to_device
 from treelm.models.rnng import attention_sweep, compose_sweep
 from treelm.models.rnng.attention_graph import build_graph
 from treelm.models.rnng.attention_sweep import plan_attention
@@ -67,9 +67,6 @@ def plan_batch(
     Raises ``InputError`` for a tree that the model cannot build.
     """
 
-    def put(array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
     derivations = derive(config, batch, ends_word, num_labels)
     valid = require_valid(config, derivations, batch.names, num_labels)
     stacks = stack_contexts(derivations, composes=config.composition != "none")
@@ -78,31 +75,32 @@ def plan_batch(
     families = select_families(derivations.families, pushes[derivations.families.reduce])
     chains = chain_families(families, len(pushes)) if config.composition == "lstm" else None
     composed = families.reduce[chains.families] if chains else families.reduce
-    given, vector_of_action = _number_vectors(config, derivations, batch.tokens, is_label, composed, by_type, put)
+    given, vector_of_action = _number_vectors(config, derivations, batch.tokens, is_label, composed, by_type)
     initial = 0 if by_type else derivations.sentence
     vector_of_context = np.where(derivations.is_start, initial, np.roll(vector_of_action, 1))
     order, attention = stacks.schedule.order, None
     if config.composition == "attention":
         graph = build_graph(derivations, families, _below_contexts(stacks))
         labels = derivations.actions - FIRST_NT
-        attention = plan_attention(graph, vector_of_context, vector_of_action, labels, device)
+        attention = plan_attention(graph, vector_of_context, vector_of_action, labels)
         order = np.arange(len(order))
     actions = derivations.actions[order]
     shifts = np.flatnonzero(actions == SHIFT)
     word_index = np.cumsum(derivations.actions == SHIFT) - 1
-    return BatchPlan(
+    plan = BatchPlan(
         given=given,
         num_reduce=len(families.reduce),
-        vectors=put(vector_of_context[order]),
+        vectors=torch.from_numpy(vector_of_context[order]),
         tree=plan_tree(stacks.below, stacks.schedule.offsets, device),
-        actions=put(actions),
-        valid=put(valid[order]),
-        shifts=put(shifts),
-        words=put(batch.tokens[word_index[order[shifts]]]),
-        sentence=put(derivations.sentence[order]),
+        actions=torch.from_numpy(actions),
+        valid=torch.from_numpy(valid[order]),
+        shifts=torch.from_numpy(shifts),
+        words=torch.from_numpy(batch.tokens[word_index[order[shifts]]]),
+        sentence=torch.from_numpy(derivations.sentence[order]),
         composition=compose_sweep.plan_composition(chains, families, vector_of_action, device) if chains else None,
         attention=attention,
     )
+    return plan_to_device(plan, device)
 
 
 def _below_contexts(stacks: Stacks) -> IntArray:
@@ -121,7 +119,6 @@ def _number_vectors(
     is_label: NDArray[np.bool_],
     reduces: IntArray,
     by_type: bool,
-    put: Callable[[NDArray[Any]], Tensor],
 ) -> tuple[Given, IntArray]:
     """The given vectors, and the vector that every action (T,) pushes. REDUCEs stand as in ``reduces``."""
     vectors = np.zeros(len(derivations.actions), np.int64)
@@ -134,7 +131,7 @@ def _number_vectors(
     reduce = np.zeros(len(reduces), np.int64) if is_shared else np.arange(len(reduces))
     vectors[reduces] = num_initial + len(words) + len(labels) + reduce
     num_reduce = (1 if is_shared else len(reduces)) if config.composition == "none" else 0
-    return Given(num_initial, put(words), put(labels), num_reduce), vectors
+    return Given(num_initial, torch.from_numpy(words), torch.from_numpy(labels), num_reduce), vectors
 
 
 def _different(items: IntArray, by_type: bool) -> tuple[IntArray, IntArray]:

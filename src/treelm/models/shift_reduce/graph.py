@@ -12,6 +12,7 @@ from torch import Tensor
 from treelm.models.layers.levels import schedule, schedule_tree
 from treelm.models.layers.lstm_sweep import plan_tree, sweep_lstm
 from treelm.models.layers.sweep import Kind, Matrix, Rows, sweep
+from treelm.models.layers.transfer import plan_to_device, to_device
 from treelm.models.shift_reduce.reading import Reader
 from treelm.models.shift_reduce.stacks import IntArray
 
@@ -54,14 +55,14 @@ def stack_states(network: ShiftReduce, graph: StackGraph, inputs: Tensor) -> Ten
     states = compose_items(network, graph, inputs)
     order = schedule_tree(graph.below - 1, graph.heights - 1)  # a node stands on one whose stack is lower by one
     device = inputs.device
-    permutation = torch.from_numpy(order.order).to(device)
     num_bottom = int(order.offsets[1])
     before = order.position[graph.below[order.order[num_bottom:]] - 1]
-    tree = plan_tree(before, order.offsets, device)
+    plan = plan_tree(before, order.offsets, device), torch.from_numpy(order.order), torch.from_numpy(order.position)
+    tree, permutation, position = plan_to_device(plan, device)
     states = states.index_select(0, permutation)
     for weights in network.stack_layers():
         states = sweep_lstm(states, weights, tree)
-    by_node = states.index_select(0, torch.from_numpy(order.position).to(device))
+    by_node = states.index_select(0, position)
     return torch.cat([inputs.new_zeros(1, inputs.shape[1]), by_node])
 
 
@@ -70,9 +71,9 @@ def compose_items(network: ShiftReduce, graph: StackGraph, inputs: Tensor) -> Te
     device = inputs.device
     constituents = np.flatnonzero(graph.inputs < 0)
     positions = np.flatnonzero(graph.inputs >= 0)
-    shifted = inputs.index_select(0, torch.from_numpy(graph.inputs[positions]).to(device))
+    shifted = inputs.index_select(0, to_device(graph.inputs[positions], device))
     items = inputs.new_zeros(len(graph.inputs), inputs.shape[1])
-    items = items.index_copy(0, torch.from_numpy(positions).to(device), shifted)
+    items = items.index_copy(0, to_device(positions, device), shifted)
     if not len(constituents):
         return items
     number = np.full(len(graph.inputs) + 1, -1)  # of each constituent among themselves, by node
@@ -82,7 +83,7 @@ def compose_items(network: ShiftReduce, graph: StackGraph, inputs: Tensor) -> Te
     levels = order.offsets.tolist()
 
     def rows(nodes: IntArray) -> Rows:
-        return Rows("items", torch.from_numpy(nodes[order.order]).to(device), levels)
+        return Rows("items", to_device(nodes[order.order], device), levels)
 
     kind = Kind(function=_compose, reads=(rows(parts[:, 0] - 1), rows(parts[:, 1] - 1)), writes=(rows(constituents),))
     weights = {"composition": (network.composition.weight, network.composition.bias)}

@@ -23,6 +23,7 @@ from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.symbols import write_sentences
+from treelm.models.layers.transfer import to_device
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.graph import StackGraph, stack_states
 from treelm.models.shift_reduce.reading import Bank, Choose, Reader, greedy, sample
@@ -158,7 +159,7 @@ class ShiftReduce(SyntacticLM):
         if masks is not None:
             deciding = deciding * masks.index_select(0, self._tensor(sentence[at]))
         logits = self.action_logits(deciding, inputs.index_select(0, self._tensor(at)))
-        signs = torch.from_numpy(np.where(np.concatenate([none, *made.best]), 1.0, -1.0)).to(logits)
+        signs = to_device(np.where(np.concatenate([none, *made.best]), 1.0, -1.0), logits.device).to(logits.dtype)
         return Loss(sum=-functional.logsigmoid(signs * logits).sum(dtype=torch.float64), count=len(at))
 
     def _reader(self, num_rows: int, like: Tensor, *, computes: bool) -> Reader:
@@ -172,7 +173,7 @@ class ShiftReduce(SyntacticLM):
         return Positions(symbols=symbols, targets=targets, offsets=offsets)
 
     def _tensor(self, values: IntArray) -> Tensor:
-        return torch.from_numpy(values).to(self.embedding.device)
+        return to_device(values, self.embedding.device)
 
     def exact(self) -> ShiftReduce:
         """This network with float64 weights, in evaluation mode, kept until the weights change."""

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.models.layers.transfer import to_device
 from treelm.models.shift_reduce.stacks import BoolArray, IntArray, Pushes, Stacks
 
 if TYPE_CHECKING:
@@ -150,4 +151,4 @@ class Reader:
             items = bank.hidden[layer, new]
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(values).to(self._network.embedding.device)
+        return to_device(values, self._network.embedding.device)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.models.layers.levels import Schedule
+from treelm.models.layers.transfer import to_device
 from treelm.models.som.cells import CellWeights
 from treelm.models.som.graph import GraphBuilder, MemoryGraph
 from treelm.models.som.layout import Layout
@@ -118,7 +119,7 @@ class Decider:
         vectors = self._builder.candidates[before : before + len(queries)]
         rows, slots = np.nonzero(vectors >= 0)
         device = queries.device
-        row, slot, vector = (torch.from_numpy(a).to(device) for a in (rows, slots, vectors[rows, slots]))
+        row, slot, vector = (to_device(a, device) for a in (rows, slots, vectors[rows, slots]))
         candidates = for_scoring(self._bank.index_select(0, vector))
         masks = None
         if self._dropout:
@@ -138,7 +139,7 @@ class Decider:
         self._tape.reserve(rows.stop)
         self._tape.draw_masks(rows)
         below, stored = (
-            self._bank.index_select(0, torch.from_numpy(numbers).to(self._bank.device)) for numbers in (first, second)
+            self._bank.index_select(0, to_device(numbers, self._bank.device)) for numbers in (first, second)
         )
         out = self._bank[self._num_used : end]
         if self._dropout:
@@ -163,7 +164,7 @@ class Decider:
             self._kernel.halves[1].forward.multiply_into(new, stored, bias=self._kernel.hidden_bias)
             return new
         assert not is_new.any()  # a slot is new only as the lowest of its step, and the lowest ones come together
-        return self._projected.index_select(0, torch.from_numpy(places).to(stored.device))
+        return self._projected.index_select(0, to_device(places, stored.device))
 
 
 def memory_plan(graph: MemoryGraph, order: Schedule, device: torch.device) -> SweepPlan:

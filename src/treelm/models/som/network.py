@@ -21,6 +21,7 @@ from treelm.models.layers.dropout import shared_generator
 from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.symbols import WrittenSentences, write_sentences
+from treelm.models.layers.transfer import to_device
 from treelm.models.som import incremental
 from treelm.models.som.cells import Cell, SegmentedNorm
 from treelm.models.som.config import SOMConfig
@@ -274,7 +275,7 @@ class SOM(SyntacticLM):
         return self._tensor(layout.pack(padded[:, 1:]))
 
     def _tensor(self, values: IntArray) -> Tensor:
-        return torch.from_numpy(values).to(self.embedding.device)
+        return to_device(values, self.embedding.device)
 
     def exact(self) -> SOM:
         """This network with float64 weights, in evaluation mode, kept until the weights change.

@@ -25,16 +25,16 @@ class Shared(NamedTuple):
     offsets: list[int]  # (levels + 1,) those that level k is the first to read are offsets[k]:offsets[k + 1]
 
 
-def share(numbers: IntArray, offsets: IntArray, device: torch.device) -> Shared:
+def share(numbers: IntArray, offsets: IntArray) -> Shared:
     """What is shared among numbers (n,), read by nodes whose levels are bounded by ``offsets`` (levels + 1,)."""
     different, first_use, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     if len(different) == len(numbers):
-        return Shared(torch.from_numpy(numbers).to(device), None, offsets.tolist())
+        return Shared(torch.from_numpy(numbers), None, offsets.tolist())
     order = np.argsort(first_use)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return Shared(
-        vectors=torch.from_numpy(different[order]).to(device),
-        place=torch.from_numpy(rank[inverse.reshape(-1)]).to(device),
+        vectors=torch.from_numpy(different[order]),
+        place=torch.from_numpy(rank[inverse.reshape(-1)]),
         offsets=np.searchsorted(first_use[order], offsets).tolist(),
     )

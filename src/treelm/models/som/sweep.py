@@ -16,6 +16,7 @@ from torch import Tensor
 
 from treelm.models.layers.packed import PackedProduct
 from treelm.models.layers.precision import add_outer, operand
+from treelm.models.layers.transfer import plan_to_device
 from treelm.models.som.cells import NORM_EPSILON, CellWeights
 from treelm.models.som.sharing import Shared, share
 
@@ -38,12 +39,13 @@ class SweepPlan(NamedTuple):
 
 def plan_sweep(first: IntArray, second: IntArray, offsets: IntArray, device: torch.device) -> SweepPlan:
     """The plan of nodes (n,) that are numbered by level."""
-    return SweepPlan(
-        first=torch.from_numpy(first).to(device),
-        second=torch.from_numpy(second).to(device),
+    plan = SweepPlan(
+        first=torch.from_numpy(first),
+        second=torch.from_numpy(second),
         offsets=offsets.tolist(),
-        shared=(share(first, offsets, device), share(second, offsets, device)),
+        shared=(share(first, offsets), share(second, offsets)),
     )
+    return plan_to_device(plan, device)
 
 
 class Tape:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
 
 
@@ -32,7 +33,7 @@ class Analyses:
         """The analyses at ``index`` (numbers, or a mask)."""
         rows = np.flatnonzero(index) if index.dtype == np.bool_ else index
         taken: dict[str, Any] = {name: getattr(self, name)[rows] for name in _ARRAYS}
-        at = torch.from_numpy(rows).to(self.outputs.device)
+        at = to_device(rows, self.outputs.device)
         return Analyses(outputs=self.outputs.index_select(0, at), **taken)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.search import stacks as at
 from treelm.models.rnng.search.advance import Advance, Arrivals
 from treelm.models.rnng.search.analyses import Analyses, joined
@@ -127,8 +128,8 @@ class Beam:
         )
         for sentence in np.unique(arrivals.sentence).tolist():
             rows = np.flatnonzero(arrivals.sentence == sentence)
-            scores = torch.from_numpy(arrivals.score[rows]).to(mass.device)
-            log_probs = self._head.log_probs(outputs[torch.from_numpy(rows).to(outputs.device)])
+            scores = to_device(arrivals.score[rows], mass.device)
+            log_probs = self._head.log_probs(outputs[to_device(rows, outputs.device)])
             mass[sentence, :-1] = (log_probs + scores[:, None]).logsumexp(0)
         mass[:, -1] = torch.from_numpy(endings.log_mass)
         return mass

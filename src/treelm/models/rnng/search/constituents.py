@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
 from treelm.models.rnng.search.rows import (
     Bools,
@@ -145,7 +146,7 @@ class Constituents:
         """Last states of the backward LSTM over label and children, last child first; partials longest first."""
         table = self._partials.all
         labels = padded(table[partials, LABEL])
-        index = torch.from_numpy(labels).to(self._weights.initial.device)
+        index = to_device(labels, self._weights.initial.device)
         hidden, cell = (state[index] for state in self._backward_start)
         lengths = table[partials, NUM_CHILDREN]
         recurrent = _present(self._weights.backward_hidden)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from treelm.models.rnng.search.analyses import Analyses
-from treelm.models.rnng.search.rows import Floats, Ints
+from treelm.models.rnng.search.rows import Floats, Ints, as_index
 from treelm.models.rnng.search.selection import Layout, nth_best
 from treelm.models.rnng.search.stacks import NUM_OPEN
 from treelm.models.rnng.search.words import SLACK, WordHead
@@ -110,7 +110,11 @@ class _Bounded:
 
     def _lower(self, upper: Floats, places: Ints, *, rough: bool) -> None:
         """Better bounds of some scores."""
-        outputs = self._outputs if len(places) == len(upper) else self._outputs[places]
+        outputs = (
+            self._outputs
+            if len(places) == len(upper)
+            else self._outputs.index_select(0, as_index(places, self._outputs))
+        )
         bounds = self._head.log_normaliser_bounds(outputs, self._symbols[places], self._logits[places], rough=rough)
         upper[places] = self._with_logit[places] - bounds + SLACK
 
@@ -119,5 +123,5 @@ class _Bounded:
             return
         outputs = self._outputs
         if len(places) < outputs.shape[0]:
-            outputs = outputs[places]
+            outputs = outputs.index_select(0, as_index(places, outputs))
         self._scores[self._candidates[places]] = self._with_logit[places] - self._head.log_normalisers(outputs)

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.models.layers.transfer import to_device
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -53,7 +55,7 @@ def padded_rows(rows: Tensor) -> Tensor:
 
 def as_index(index: Ints, like: Tensor) -> Tensor:
     """An index on the device of ``like``."""
-    return torch.from_numpy(index).to(like.device)
+    return to_device(index, like.device)
 
 
 class Rows:
@@ -76,7 +78,7 @@ class Rows:
     def get(self, index: Ints, columns: slice | None = None) -> Tensor:
         """A copy of the rows at ``index``, or of some columns of them."""
         data = self._data if columns is None else self._data[:, columns]
-        return data.index_select(0, torch.from_numpy(index).to(data.device))
+        return data.index_select(0, to_device(index, data.device))
 
     def append(self, rows: Tensor) -> int:
         """Copy rows to the end; returns the number of the first."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
+from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.search import stacks as at
 from treelm.models.rnng.search.beam import Beam
 from treelm.models.rnng.search.interface import build_tree, products_in
@@ -156,8 +157,8 @@ def next_log_probs(state: BeamState) -> Tensor:
     with products_in(beam.settings.matmul):
         out = beam.next_symbol_log_mass()
     alive = np.isfinite(state.log_mass)
-    out[torch.from_numpy(~alive)] = -torch.inf
-    shift = torch.from_numpy(np.where(alive, state.log_mass, 0.0)).to(out.device)
+    out[to_device(~alive, out.device)] = -torch.inf
+    shift = to_device(np.where(alive, state.log_mass, 0.0), out.device)
     return out - shift[:, None]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.search.rows import Bools, Floats, Ints, blocks, padded_rows
 from treelm.models.rnng.search.weights import Affine, SearchWeights, widened
 
@@ -36,7 +37,7 @@ class WordHead:
 
     def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
         """The logit of one symbol for each output: (n,)."""
-        index = torch.from_numpy(symbols).to(outputs.device)
+        index = to_device(symbols, outputs.device)
         products = outputs * self._symbols.index_select(0, index)
         return _floats(products.double().sum(1) + self._affine.bias[index].double())
 

@@ -1,0 +1,80 @@
+"""From NumPy on the host to tensors on the device, in few copies that nobody waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Plan = TypeVar("Plan")
+
+
+def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """A contiguous array as a tensor on the device: on a CPU the same memory, on a GPU a copy that is on its way."""
+    return _copied(torch.from_numpy(array), device)
+
+
+def plan_to_device(plan: Plan, device: torch.device) -> Plan:
+    """A plan of named tuples, dataclasses, tuples and lists, its tensors on the device.
+
+    Every copy to a GPU costs a call, however small; so all tensors of one type go together, as one buffer of which the
+    plan then holds slices. On a CPU the plan stays as it is.
+    """
+    if device.type == "cpu":
+        return plan
+    by_type: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in _tensors(plan):
+        by_type.setdefault(tensor.dtype, []).append(tensor)
+    moved: dict[int, Tensor] = {}
+    for tensors in by_type.values():
+        flat = _copied(torch.cat([tensor.reshape(-1) for tensor in tensors]), device)
+        pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
+        moved.update({id(old): new.view(old.shape) for old, new in zip(tensors, pieces, strict=True)})
+    exchanged: Plan = _exchanged(plan, moved)
+    return exchanged
+
+
+def _copied(tensor: Tensor, device: torch.device) -> Tensor:
+    if device.type != "cuda":
+        return tensor.to(device)
+    # Torch keeps pinned memory until the copy is done, and then for the next copy.
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def _tensors(plan: Any) -> Iterator[Tensor]:
+    if isinstance(plan, Tensor):
+        yield plan
+    else:
+        for part in _parts(plan):
+            yield from _tensors(part)
+
+
+def _parts(plan: Any) -> Iterator[Any]:
+    if is_dataclass(plan):
+        yield from (getattr(plan, one.name) for one in fields(plan))
+    elif _may_hold_tensors(plan):
+        yield from plan
+
+
+def _may_hold_tensors(plan: Any) -> bool:
+    """Whether it is worth looking into: lists of numbers, or of lists of them, are long."""
+    if not isinstance(plan, (list, tuple)) or not plan:
+        return False
+    if hasattr(plan, "_fields"):
+        return not all(isinstance(part, int) for part in plan)
+    return isinstance(plan[0], Tensor) or is_dataclass(plan[0]) or _may_hold_tensors(plan[0])
+
+
+def _exchanged(plan: Any, moved: dict[int, Tensor]) -> Any:
+    if isinstance(plan, Tensor):
+        return moved[id(plan)]
+    if is_dataclass(plan) and not isinstance(plan, type):
+        return replace(plan, **{one.name: _exchanged(getattr(plan, one.name), moved) for one in fields(plan)})
+    if not _may_hold_tensors(plan):
+        return plan
+    parts = [_exchanged(part, moved) for part in plan]
+    return type(plan)(*parts) if hasattr(plan, "_fields") else type(plan)(parts)

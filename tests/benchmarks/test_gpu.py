@@ -1,0 +1,40 @@
+"""The benchmark for GPUs runs to its end at toy sizes on a CPU, and a row that fails loses only itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def run(folder: Path, *options: str) -> tuple[dict[str, Any], str]:
+    out = folder / "gpu.json"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "benchmarks/gpu.py", "--device", "cpu", "--small", "--out", str(out), *options]
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(out.read_text()), out.with_suffix(".md").read_text()
+
+
+def test_every_system_is_measured_on_a_cpu(tmp_path: Path) -> None:
+    report, table = run(tmp_path)
+    assert [row["error"] for row in report["rows"]] == [None] * 16
+    assert all(row["speed"] > 0 and row["step"] > 0 for row in report["rows"])
+    names = " ".join(row["name"] for row in report["rows"])
+    for system in ("rnng training", "rnng search", "som", "prpn", "palm", "on-lstm", "awd-lstm"):
+        assert f"treelm {system}" in names
+    assert table.count("\n|") == 18
+
+
+def test_what_fails_loses_its_own_row(tmp_path: Path) -> None:
+    (tmp_path / "clones").mkdir()
+    options = ("--public", str(tmp_path / "clones"), "--parts", "rnng search, public", "prpn")
+    report, table = run(tmp_path, *options)
+    assert [row["error"] is None for row in report["rows"]] == [False, True, True]
+    assert "no folder rnng-pytorch" in report["rows"][0]["error"]
+    assert "Not measured" in table

@@ -1,0 +1,173 @@
+"""A second device for machines that have none: its tensors are tensors of the CPU that refuse to meet others.
+
+Torch's device type ``lazy`` has a name but no kernels in ordinary builds. Here every operation on its tensors is
+computed on the CPU instead, under the rules of a GPU: tensors of two devices do not mix (but for numbers without
+dimension), ``numpy()`` needs ``cpu()`` first, a copy to the CPU waits for the device, and operators that only oneDNN
+has, or that give other bits in every run, do not exist. So a network that computes here has no tensor that was made
+without its device, and what it waits for can be counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+DEVICE = torch.device("lazy")
+
+_aten: Any = torch.ops.aten
+_WAITS = {
+    _aten._local_scalar_dense.default: "item",
+    _aten.nonzero.default: "nonzero",
+    _aten.masked_select.default: "masked_select",
+    _aten.equal.default: "equal",
+    _aten.is_nonzero.default: "item",
+    _aten._unique2.default: "unique",
+}
+"""Operations whose result the CPU has to wait for."""
+_NEW_BITS_EVERY_RUN = {"cumsum", "put_", "kthvalue", "histc", "_embedding_bag", "median"}
+"""What torch.use_deterministic_algorithms(True) refuses on CUDA, as far as it could be met here."""
+
+
+class PretendedTensor(torch.Tensor):
+    """A tensor of ``DEVICE``; ``held`` is where its numbers are."""
+
+    held: Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls: type[PretendedTensor], held: Tensor) -> PretendedTensor:
+        shape = {"strides": held.stride(), "storage_offset": held.storage_offset(), "dtype": held.dtype}
+        with torch.inference_mode(False):
+            own: PretendedTensor = torch.Tensor._make_wrapper_subclass(cls, held.shape, device=DEVICE, **shape)
+        own.held = held
+        return own
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return super().__getitem__(_on_device(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(_on_device(index), value)
+
+    @classmethod
+    def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _compute(operation, args, kwargs or {}, Counter())
+
+
+def _on_device(index: Any) -> Any:
+    """Lists as an index, which a real device takes."""
+    if isinstance(index, tuple):
+        return tuple(_on_device(one) for one in index)
+    return torch.tensor(index, device=DEVICE) if isinstance(index, (list, np.ndarray)) else index
+
+
+class Traffic(TorchDispatchMode):
+    """Makes tensors of ``DEVICE`` where they are asked for, and counts what crosses to and from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _compute(operation, args, kwargs or {}, self.counts)
+
+    @property
+    def num_waits(self) -> int:
+        """How often the CPU waited for the device."""
+        return sum(count for name, count in self.counts.items() if name.startswith("wait"))
+
+
+@contextmanager
+def pretended_device() -> Iterator[Traffic]:
+    """Within this context ``DEVICE`` can be used."""
+    with Traffic() as traffic, mock.patch.multiple(torch, autocast=_autocast, tensor=_tensor):
+        yield traffic
+
+
+def _tensor(data: Any, *, device: torch.device | None = None, **settings: Any) -> Tensor:
+    own = _TORCH_TENSOR(data, **settings)
+    return own if device is None else own.to(device)
+
+
+def _autocast(device: str, **settings: Any) -> Any:
+    return _TORCH_AUTOCAST("cpu" if device == DEVICE.type else device, **settings)
+
+
+_TORCH_AUTOCAST, _TORCH_TENSOR = torch.autocast, torch.tensor
+
+
+def _compute(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], counts: Counter[str]) -> Any:
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    pretended = [tensor for tensor in tensors if isinstance(tensor, PretendedTensor)]
+    asked = kwargs.get("device")
+    there = bool(pretended) if asked is None else torch.device(asked).type == DEVICE.type
+    if pretended or there:
+        _check(operation, args, kwargs, tensors, bool(pretended))
+        _count(operation, args, tensors, bool(pretended), there, counts)
+    if asked is not None:
+        kwargs = {**kwargs, "device": torch.device("cpu")}
+    own_args, own_kwargs = tree_map(_held, (tuple(args), dict(kwargs)))
+    if operation is _aten._to_copy.default and own_kwargs.get("pin_memory"):
+        own_kwargs["pin_memory"] = False
+    found = operation(*own_args, **own_kwargs)
+    if not there:
+        return found
+    same = {id(tensor.held): tensor for tensor in pretended}  # what was written in place keeps its identity
+
+    def wrap(one: Any) -> Any:
+        if not isinstance(one, Tensor):
+            return one
+        return same[id(one)] if id(one) in same else PretendedTensor(one)
+
+    return tree_map(wrap, found)
+
+
+def _held(value: Any) -> Any:
+    return value.held if isinstance(value, PretendedTensor) else value
+
+
+def _check(
+    operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Tensor], pretended: bool
+) -> None:
+    namespace, name = operation.namespace, operation.overloadpacket.__name__
+    if namespace not in ("aten", "prims", "prim"):
+        raise AssertionError(f"{operation} exists on the CPU only")
+    if name in _NEW_BITS_EVERY_RUN and (tensors[0].is_floating_point() or name != "cumsum"):
+        raise AssertionError(f"{operation} is not deterministic on CUDA")
+    if operation is _aten.scatter_reduce.two and args[4] in ("sum", "mean", "prod"):
+        raise AssertionError(f"{operation} is not deterministic on CUDA")
+    is_copy = name in ("_to_copy", "copy_", "lift_fresh")
+    if pretended and not is_copy and any(_is_foreign(tensor) for tensor in tensors):
+        raise AssertionError(f"{operation} was given tensors of two devices")
+
+
+def _is_foreign(tensor: Tensor) -> bool:
+    """Of the CPU, and no number that any device takes."""
+    return not isinstance(tensor, PretendedTensor) and tensor.dim() > 0
+
+
+def _count(
+    operation: Any, args: Sequence[Any], tensors: Sequence[Tensor], pretended: bool, there: bool, counts: Counter[str]
+) -> None:
+    name = operation.overloadpacket.__name__
+    counts["operations"] += 1
+    if operation in _WAITS and pretended:
+        counts[f"wait: {_WAITS[operation]}"] += 1
+    elif name in ("index", "index_put", "index_put_") and any(
+        one is not None and one.dtype in (torch.bool, torch.uint8) for one in args[1]
+    ):
+        counts["wait: mask as index"] += 1
+    elif name == "repeat_interleave" and len(args) == 1:
+        counts["wait: repeat_interleave"] += 1
+    elif name == "_to_copy" and pretended != there:
+        counts["copies to the device" if there else "wait: copy to the CPU"] += 1
+    elif name == "copy_" and isinstance(args[0], PretendedTensor) != isinstance(args[1], PretendedTensor):
+        counts["copies to the device" if isinstance(args[0], PretendedTensor) else "wait: copy to the CPU"] += 1

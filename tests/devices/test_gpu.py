@@ -1,0 +1,85 @@
+"""Training, scores and search on the device of ``--device`` are what they are on the CPU, within tolerances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.devices.test_inference import SCORING, SENTENCES
+from tests.devices.test_training import train
+from tests.devices.worlds import VARIANTS, World, build_world
+from treelm.models.layers.dropout import dropout_off
+from treelm.training.config import Precision
+from treelm.training.loop import fit
+from treelm.training.optimizers import build_optimizer
+from treelm.training.recipe import load_recipe
+from treelm.training.run import set_up
+
+pytestmark = pytest.mark.gpu
+
+# Relative, of losses and norms of gradients after two updates, dropout off: sums in another order, and bf16's 8 bits.
+TRAINING_TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "bf16": 0.05}
+SCORE_TOLERANCE = {"float64": 1e-8, "search": 1e-3}  # nats; search is in float32
+SAMPLES = ("som", "shift-reduce lm")  # decide at random while training, by the device's generator
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("variant", [one for one in VARIANTS if one not in SAMPLES])
+def test_losses_and_gradients_are_those_of_the_cpu(
+    variant: str, precision: Precision, tmp_path: Path, device: torch.device
+) -> None:
+    with dropout_off():
+        found = train_without_dropout(build_world(variant, tmp_path, precision), device)
+        expected = train_without_dropout(build_world(variant, tmp_path, precision), torch.device("cpu"))
+    assert found == pytest.approx(expected, rel=TRAINING_TOLERANCE[precision])
+
+
+def train_without_dropout(world: World, device: torch.device) -> list[float]:
+    return train(World(world.model, replace(world.config, device=device.type), world.batches), device)
+
+
+@pytest.mark.parametrize("variant", SCORING)
+def test_scores_and_trees_are_those_of_the_cpu(variant: str, tmp_path: Path, device: torch.device) -> None:
+    model = build_world(variant, tmp_path).model.eval()
+    expected = model.analyse(SENTENCES)
+    tolerance = SCORE_TOLERANCE["search" if variant.startswith("rnng") else "float64"]
+    for ours, theirs in zip(model.to(device).analyse(SENTENCES), expected, strict=True):
+        assert ours.score is not None
+        assert theirs.score is not None
+        np.testing.assert_allclose(ours.score.log_probs, theirs.score.log_probs, atol=tolerance)
+        assert ours.tree == theirs.tree
+
+
+def run_twice(variant: str, folder: Path, device: torch.device) -> list[dict[str, torch.Tensor]]:
+    found = []
+    for number in (1, 2):
+        build_world(variant, folder)
+        recipe = load_recipe(folder / "one.toml", world_settings(variant, device))
+        setup = set_up(recipe)
+        for _ in fit(setup.model, setup.batches, setup.dev, setup.recipe.training, folder / f"run-{number}"):
+            pass
+        found.append({name: tensor.cpu() for name, tensor in setup.model.state_dict().items()})
+    return found
+
+
+def world_settings(variant: str, device: torch.device) -> list[str]:
+    _, model, training = VARIANTS[variant]
+    settings = [f"model.{one}" for one in model] + [f"training.{one}" for one in training]
+    return [*settings, f"training.device={device.type}", "training.max_steps=3"]
+
+
+@pytest.mark.parametrize("variant", ["rnng", "on-lstm", "prpn", "palm-s", "som"])
+def test_training_twice_gives_the_same_bits(variant: str, tmp_path: Path, device: torch.device) -> None:
+    first, second = run_twice(variant, tmp_path, device)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_optimiser_is_fused(tmp_path: Path, device: torch.device) -> None:
+    world = build_world("lstm", tmp_path)
+    optimizer = build_optimizer(world.model.to(device), world.config, epoch=0)
+    assert all(group["fused"] for group in optimizer.param_groups)

@@ -1,0 +1,80 @@
+"""Every system takes a training step on another device: it makes no tensor elsewhere, and waits for little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+
+from tests.devices.pretended import DEVICE, Traffic, pretended_device
+from tests.devices.worlds import VARIANTS, World, build_world
+from treelm.training.config import Precision
+from treelm.training.numerics import numerics
+from treelm.training.updates import make_update
+
+DECIDES = ("som", "shift-reduce lm")  # step by step on the CPU, from what the device computes
+
+
+def train(world: World, device: torch.device) -> list[float]:
+    """The losses and norms of gradients of two steps."""
+    precision: Any = "bf16-mixed" if world.config.precision == "bf16" else "32-true"
+    accelerator = "cuda" if device.type == "cuda" else "cpu"
+    fabric = Fabric(accelerator=accelerator, devices=1, precision=precision)
+    model = world.model.to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)  # the fused one exists on real devices only
+    found, carried = [], None
+    with numerics(world.config):
+        for number, batch in enumerate(world.batches, 1):
+            update = make_update(fabric, model, optimizer, batch, world.config, number, carried=carried)
+            carried = update.carried
+            found += [update.loss.nats_per_word, update.gradient_norm]
+    return found
+
+
+def train_elsewhere(world: World) -> tuple[list[float], Traffic]:
+    with pretended_device() as traffic:
+        world.model.to(DEVICE)
+        traffic.counts.clear()
+        return train(world, DEVICE), traffic
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_step_on_another_device_gives_the_same(variant: str, precision: Precision, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    elsewhere, _ = train_elsewhere(build_world(variant, tmp_path, precision))
+    torch.manual_seed(5)
+    here = train(build_world(variant, tmp_path, precision), torch.device("cpu"))
+    # Blocks and products are cut differently; with bf16, autocast does not know the pretended device.
+    assert elsewhere == pytest.approx(here, rel=1e-5 if precision == "fp32" else 0.02)
+
+
+@pytest.mark.parametrize("variant", [one for one in VARIANTS if one not in DECIDES])
+def test_a_step_copies_in_few_pieces_and_hardly_waits(variant: str, tmp_path: Path) -> None:
+    world = build_world(variant, tmp_path)
+    _, traffic = train_elsewhere(world)
+    most_copies = 12 if variant == "shift-reduce" else 3
+    assert traffic.counts["copies to the device"] <= most_copies * len(world.batches)
+    assert traffic.num_waits <= 10 * len(world.batches)  # loss, its terms, the gradient's norm, masks of sentences
+
+
+def test_a_tensor_of_the_cpu_is_noticed(tmp_path: Path) -> None:
+    world = build_world("lstm", tmp_path)
+    with pretended_device():
+        model = world.model.to(DEVICE)
+        model.output_bias = torch.nn.Parameter(torch.zeros(len(model.vocabulary) + 1))  # type: ignore[assignment]
+        with pytest.raises(AssertionError, match="two devices"):
+            model.losses(world.batches[0])
+
+
+def test_operators_of_onednn_are_noticed() -> None:
+    with pretended_device(), pytest.raises(AssertionError, match="CPU only"):
+        torch.ops.mkldnn._reorder_linear_weight(torch.zeros(8, 8).to(DEVICE), 8)
+
+
+def test_sums_that_change_from_run_to_run_are_noticed() -> None:
+    with pretended_device(), pytest.raises(AssertionError, match="not deterministic"):
+        torch.zeros(3).to(DEVICE).cumsum(0)
