@@ -10,6 +10,7 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import Comparison, RunFigures
 from treelm.evaluation.comparison.keeping import FOLDER, Kept
 from treelm.evaluation.comparison.measure import Settings, ShowProgress, measure
+from treelm.models import shipped
 from treelm.models.storage import WEIGHTS
 
 Value = TypeVar("Value")
@@ -18,33 +19,36 @@ Value = TypeVar("Value")
 def compare(
     sources: Sequence[Path], settings: Settings, show: ShowProgress, *, keep_in: Path | None = None
 ) -> Comparison:
-    """A row for each run folder, and the rows of each kept comparison (a JSON file), in order.
+    """A row for each run (a folder, or a model of the package by name) and the rows of each kept comparison (a JSON
+    file), in order.
 
-    What takes long is kept in ``keep_in``, or in each run folder if it is not given. Raises ``InputError`` for what is
-    neither, and for a source that is given twice.
+    What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package. Raises
+    ``InputError`` for what is neither, and for a source that is given twice.
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
-    for source in sources:
-        _check(source)
+    sources = [_found(source) for source in sources]
     rows: list[RunFigures] = []
     names = row_names([source for source in sources if not source.is_file()])
     for source in sources:
         if source.is_file():
             rows += Comparison.load(source).runs
         else:
-            kept = Kept((keep_in or source) / FOLDER)
+            folder = keep_in or (None if source.parent == shipped.FOLDER else source)
+            kept = Kept(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))
     return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)))
 
 
-def _check(source: Path) -> None:
-    """Refuse what is no model and no comparison, before anything is measured."""
-    if not source.exists():
-        raise InputError("no such run folder", where=str(source), remedy="give folders that training wrote")
-    if source.is_dir() and not (source / WEIGHTS).exists():
+def _found(source: Path) -> Path:
+    """The file or folder that is meant; refuses what is no model and no comparison, before anything is measured."""
+    if source.is_file():
+        return source
+    run = shipped.find_run(source)
+    if not (run / WEIGHTS).exists():
         remedy = "finish training with `treelm train --resume`, or leave this folder out"
-        raise InputError("no trained model here", where=str(source), remedy=remedy)
+        raise InputError("no trained model here", where=str(run), remedy=remedy)
+    return run
 
 
 def row_names(runs: Sequence[Path]) -> dict[Path, str]:
