@@ -57,6 +57,9 @@ class PretendedTensor(torch.Tensor):
     def __setitem__(self, index: Any, value: Any) -> None:
         super().__setitem__(_on_device(index), value)
 
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
     @classmethod
     def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _compute(operation, args, kwargs or {}, Counter())
