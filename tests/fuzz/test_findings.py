@@ -429,7 +429,7 @@ def test_arrays_with_headers_that_lie_are_refused(tmp_path: Path, descr: str) ->
 
 def test_an_array_of_objects_is_not_opened(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([Bomb(tmp_path / "harm")]), allow_pickle=True)
-    with pytest.raises(ValueError, match="pickle"):
+    with pytest.raises(ValueError, match=r"Python objects|pickle"):
         map_array(tmp_path / "a.npy")
     assert not (tmp_path / "harm").exists()
 
