@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -201,14 +202,14 @@ def read_beam(path: Path) -> None:
 
 
 def read_catalogue(path: Path) -> None:
-    os.environ["TREELM_CATALOG"] = str(path)
-    for name in corpus_names()[1:]:
-        entry = corpus_entry(name)
-        for formats in entry.splits.values():
-            for file in formats.values():
-                if not isinstance(file, Path):
-                    assert "/" not in file.file_name
-                    assert file.file_name not in (".", "..")
+    with patch.dict(os.environ, {"TREELM_CATALOG": str(path)}):
+        for name in corpus_names()[1:]:
+            entry = corpus_entry(name)
+            for formats in entry.splits.values():
+                for file in formats.values():
+                    if not isinstance(file, Path):
+                        assert "/" not in file.file_name
+                        assert file.file_name not in (".", "..")
 
 
 def load_run(path: Path) -> None:

@@ -429,7 +429,7 @@ def test_arrays_with_headers_that_lie_are_refused(tmp_path: Path, descr: str) ->
 
 def test_an_array_of_objects_is_not_opened(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([Bomb(tmp_path / "harm")]), allow_pickle=True)
-    with pytest.raises(ValueError, match="pickle"):
+    with pytest.raises(ValueError, match=r"Python objects|pickle"):
         map_array(tmp_path / "a.npy")
     assert not (tmp_path / "harm").exists()
 
@@ -454,10 +454,12 @@ def test_a_checkpoint_that_is_damaged_twice_is_put_aside_twice(tmp_path: Path) -
     assert len(list(tmp_path.glob("damaged-*"))) == 2
 
 
-@pytest.mark.parametrize("line", ["[1]", "{", DEEP, LONG_NUMBER, '{"a": NaN} x'])
-def test_a_log_with_a_bad_line_names_it(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    "line", [b"[1]", b"{", DEEP.encode(), LONG_NUMBER.encode(), b'{"a": 1} x', b'{"\xed\xa0\x80": 1}']
+)
+def test_a_log_with_a_bad_line_names_it(tmp_path: Path, line: bytes) -> None:
     with pytest.raises(InputError, match=r"metrics\.jsonl:2: not a JSON object"):
-        read_metrics(written(tmp_path, "metrics.jsonl", f'{{"step": 1}}\n{line}\n'))
+        read_metrics(written(tmp_path, "metrics.jsonl", b'{"step": 1}\n' + line + b"\n"))
 
 
 # Names of new files.

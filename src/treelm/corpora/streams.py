@@ -94,12 +94,17 @@ def _unpacked(stream: IO[bytes]) -> IO[bytes]:
     return peekable
 
 
+def is_gzip(content: bytes) -> bool:
+    """Whether a file begins as gzip does."""
+    return content[: len(_GZIP_MAGIC)] == _GZIP_MAGIC
+
+
 def unpacked(content: bytes, *, name: str) -> bytes:
     """The content of a file that is read whole, unpacked if it is gzip; ``name`` is for messages.
 
     Raises ``InputError`` for gzip data that are damaged or would fill the memory.
     """
-    if content[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+    if not is_gzip(content):
         return content
     return read_whole(cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content))), name=name)
 

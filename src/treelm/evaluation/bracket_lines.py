@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from treelm.corpora.streams import unpacked
+from treelm.corpora.streams import is_gzip, unpacked
 from treelm.errors import InputError
 from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree
@@ -131,7 +131,10 @@ def read_bracketings(path: Path, *, tagless: bool = False, layout: Layout = "aut
 
 def _read_lines(path: Path) -> list[str]:
     try:
-        text = unpacked(path.read_bytes(), name=str(path)).decode("utf-8-sig")
+        data = path.read_bytes()
+        if path.suffix == ".gz" and not is_gzip(data):
+            raise OSError("not gzip data, which its name says")
+        text = unpacked(data, name=str(path)).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"cannot read brackets: {error}", where=str(path), remedy="give a readable UTF-8 file"

@@ -45,7 +45,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
+            values = json.loads(line.decode("utf-8"))  # of bytes, json would take half characters and other encodings
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
