@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from treelm.models.layers.dropout import dropout, dropout_mask, weight_dropout
+from treelm.models.layers.dropout import dropout, dropout_mask
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
@@ -45,9 +45,9 @@ def test_the_mask_follows_the_seed() -> None:
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.45])
-def test_weight_dropout_zeroes_this_share_and_scales_up_the_others_in_value_and_gradient(probability: float) -> None:
+def test_what_stays_is_scaled_up_in_value_and_gradient(probability: float) -> None:
     weight = torch.ones(1000, 1001, requires_grad=True)
-    dropped = weight_dropout(weight, probability, training=True)
+    dropped = dropout(weight, probability, training=True)
     dropped.sum().backward()
     assert (dropped == 0).float().mean().item() == pytest.approx(probability, abs=0.003)
     assert dropped.max().item() == pytest.approx(1 / (1 - probability), abs=1e-4)
