@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from treelm.models.layers.dropout import dropout, dropout_mask, shared_draws, weight_dropout
+from treelm.models.layers.dropout import dropout, dropout_mask, shared_draws
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
@@ -45,9 +45,9 @@ def test_the_mask_follows_the_seed() -> None:
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.45])
-def test_weight_dropout_zeroes_this_share_and_scales_up_the_others_in_value_and_gradient(probability: float) -> None:
+def test_what_stays_is_scaled_up_in_value_and_gradient(probability: float) -> None:
     weight = torch.ones(1000, 1001, requires_grad=True)
-    dropped = weight_dropout(weight, probability, training=True)
+    dropped = dropout(weight, probability, training=True)
     dropped.sum().backward()
     assert (dropped == 0).float().mean().item() == pytest.approx(probability, abs=0.003)
     assert dropped.max().item() == pytest.approx(1 / (1 - probability), abs=1e-4)
@@ -61,7 +61,7 @@ def test_parts_of_a_batch_share_what_belongs_to_the_whole_and_nothing_else() -> 
     for part in range(2):
         torch.manual_seed(part)
         with shared_draws(torch.Generator().manual_seed(7)):
-            shared = dropout_mask(50, 1, 0.5, like, shared=True), weight_dropout(weight, 0.5, training=True)
+            shared = dropout_mask(50, 1, 0.5, like, shared=True), dropout(weight, 0.5, training=True, shared=True)
             drawn.append((*shared, dropout_mask(50, 1, 0.5, like)))
     types, weights, units = zip(*drawn, strict=True)
     assert torch.equal(*types)

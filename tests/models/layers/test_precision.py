@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional
 
-from treelm.models.layers.precision import linear, matmul_precision
+from treelm.models.layers.precision import column_sums, linear, matmul_precision, small_products
 
 
 def test_full_precision_equals_torch_with_its_gradient() -> None:
@@ -40,3 +40,21 @@ def test_the_precision_ends_with_its_context() -> None:
     with matmul_precision("bf16"):
         pass
     assert torch.equal(linear(inputs, weight, bias), torch.addmm(bias, inputs, weight.T))
+
+
+def test_column_sums_are_sums_over_all_other_dimensions() -> None:
+    torch.manual_seed(0)
+    values = torch.randn(7, 3, 5, dtype=torch.float64)
+    torch.testing.assert_close(column_sums(values), values.sum((0, 1)), rtol=0, atol=1e-12)
+    assert torch.equal(column_sums(values[:0]), torch.zeros(5, dtype=torch.float64))
+
+
+def test_small_products_put_the_setting_back() -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with small_products():
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)

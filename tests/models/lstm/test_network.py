@@ -52,20 +52,17 @@ def lstm(seed: int = 0, **config: Any) -> LSTM:
 def recorded_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
     """What every dropout multiplies by, in the order of drawing."""
     masks: list[Tensor] = []
-    draw, draw_for_weight = dropout_module.keep_units, dropout_module.weight_mask
+    draw = dropout_module.keep_units
 
-    def keep_units(shape: tuple[int, ...], probability: float, device: torch.device) -> tuple[Tensor, float]:
-        kept, factor = draw(shape, probability, device)
+    def keep_units(
+        shape: tuple[int, ...], probability: float, device: torch.device, *, shared: bool = False
+    ) -> tuple[Tensor, float]:
+        kept, factor = draw(shape, probability, device, shared=shared)
         masks.append(kept.double() * factor)
         return kept, factor
 
-    def weight_mask(weight: Tensor, probability: float) -> Tensor:
-        masks.append(draw_for_weight(weight, probability))
-        return masks[-1]
-
     with monkeypatch.context() as patch:
         patch.setattr(dropout_module, "keep_units", keep_units)
-        patch.setattr(dropout_module, "weight_mask", weight_mask)
         yield masks
 
 

@@ -1,4 +1,4 @@
-"""Dropout, several times faster on a CPU than torch's own: sixteen random bits a unit instead of one random number."""
+"""Dropout, several times faster on a CPU than torch's own: a few random bits a unit instead of one random number."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-_LEVELS = 1 << 16
 
 _is_off: ContextVar[bool] = ContextVar("dropout_is_off", default=False)
 _shared: ContextVar[torch.Generator | None] = ContextVar("shared_dropout_generator", default=None)
@@ -47,19 +45,24 @@ def shared_generator() -> torch.Generator | None:
 def keep_units(
     shape: tuple[int, ...], probability: float, device: torch.device, *, shared: bool = False
 ) -> tuple[Tensor, float]:
-    """A boolean mask of the units that stay, and the factor that keeps their mean.
+    """1 for the units that stay and 0 for others, as integers, and the factor that keeps their mean.
 
-    The probability of dropping is rounded to a multiple of 2^-16, and the factor is that of the rounded probability.
-    Draws from torch's global generator, or from ``shared_generator`` what the whole batch shares.
+    Eight random bits a unit where those are enough, else sixteen: then the probability of dropping is rounded to a
+    multiple of 2^-16, and the factor is that of the rounded probability. Draws from torch's global generator, or from
+    ``shared_generator`` what the whole batch shares. Integers, because torch compares into bool and multiplies with
+    bool many times slower.
     """
-    if _is_off.get():
-        return torch.ones(shape, dtype=torch.bool, device=device), 1.0
-    num_dropped = round(probability * _LEVELS)
-    num_units = torch.Size(shape).numel()
-    bits = torch.empty((num_units + 3) // 4, dtype=torch.int64, device=device)
+    integers, levels = (torch.int8, 1 << 8) if (probability * 256).is_integer() else (torch.int16, 1 << 16)
+    num_dropped, num_units = round(probability * levels), torch.Size(shape).numel()
+    bits = torch.empty((num_units * integers.itemsize + 7) // 8, dtype=torch.int64, device=device)
     bits.random_(-(2**63), None, generator=shared_generator() if shared else None)
-    kept = bits.view(torch.int16)[:num_units].view(shape) >= num_dropped - _LEVELS // 2
-    return kept, _LEVELS / (_LEVELS - num_dropped)
+    drawn = bits.view(integers)[:num_units].view(shape)
+    return torch.ge(drawn, num_dropped - levels // 2, out=drawn), levels / (levels - num_dropped)
+
+
+def _mask(shape: tuple[int, ...], probability: float, like: Tensor, *, shared: bool) -> Tensor:
+    kept, factor = keep_units(shape, probability, like.device, shared=shared)
+    return kept.to(like.dtype).mul_(factor)
 
 
 def dropout_mask(rows: int, size: int, probability: float, like: Tensor, *, shared: bool = False) -> Tensor:
@@ -67,61 +70,30 @@ def dropout_mask(rows: int, size: int, probability: float, like: Tensor, *, shar
 
     ``shared``: whether the whole batch has this mask (see ``shared_draws``).
     """
-    kept, factor = keep_units((rows, size), probability, like.device, shared=shared)
-    return kept.to(like.dtype).mul_(factor)
+    if _is_off.get():
+        return like.new_ones(rows, size)
+    return _mask((rows, size), probability, like, shared=shared)
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, units: Tensor, probability: float) -> Tensor:
-        kept, ctx.factor = keep_units(tuple(units.shape), probability, units.device)
-        ctx.save_for_backward(kept)
-        return (units * kept).mul_(ctx.factor)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return (gradients[0] * kept).mul_(ctx.factor), None
-
-
-class _WeightDropout(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, probability: float) -> Tensor:
-        mask = weight_mask(weight, probability)
+    def forward(ctx: Any, units: Tensor, probability: float, shared: bool) -> Tensor:
+        mask = _mask(tuple(units.shape), probability, units, shared=shared)
         ctx.save_for_backward(mask)
-        return weight * mask
+        return units * mask
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (mask,) = ctx.saved_tensors
-        return gradients[0] * mask, None
+        return gradients[0] * mask, None, None
 
 
-def weight_mask(weight: Tensor, probability: float) -> Tensor:
-    """0 or the factor for every element, of the weight's type, from eight random bits each where those are enough.
+def dropout(units: Tensor, probability: float, *, training: bool, shared: bool = False) -> Tensor:
+    """In training, zero units, or elements of a weight, with this probability and scale up the others.
 
-    Compared into integers and converted, because torch compares into bool and multiplies with bool many times slower.
+    ``shared``: whether the whole batch has this mask, as that of a weight (see ``shared_draws``).
     """
-    integers, levels = (torch.int8, 1 << 8) if (probability * 256).is_integer() else (torch.int16, _LEVELS)
-    num_dropped, num_bytes = round(probability * levels), weight.numel() * integers.itemsize
-    bits = torch.empty((num_bytes + 7) // 8, dtype=torch.int64, device=weight.device)
-    bits.random_(-(2**63), None, generator=shared_generator())
-    drawn = bits.view(integers)[: weight.numel()].view(weight.shape)
-    kept = torch.ge(drawn, num_dropped - levels // 2, out=drawn)
-    return kept.to(weight.dtype).mul_(levels / (levels - num_dropped))
-
-
-def weight_dropout(weight: Tensor, probability: float, *, training: bool) -> Tensor:
-    """As ``dropout``, but faster for a large weight, at the price of a mask as large as the weight."""
     if not training or probability == 0 or _is_off.get():
-        return weight
-    dropped: Tensor = _WeightDropout.apply(weight, probability)  # type: ignore[no-untyped-call]
-    return dropped
-
-
-def dropout(units: Tensor, probability: float, *, training: bool) -> Tensor:
-    """In training, zero units with this probability and scale up the others."""
-    if not training or probability == 0:
         return units
-    dropped: Tensor = _Dropout.apply(units, probability)  # type: ignore[no-untyped-call]
+    dropped: Tensor = _Dropout.apply(units, probability, shared)  # type: ignore[no-untyped-call]
     return dropped

@@ -57,7 +57,7 @@ def lstm_cell_into(gates: Tensor, cell_before: Tensor, cell: Tensor, tanh_cell: 
     g.mul_(2).sub_(1)
     torch.mul(i, g, out=cell)
     cell.addcmul_(f, cell_before)
-    _tanh_into(tanh_cell, cell)
+    tanh_into(tanh_cell, cell)
     torch.mul(o, tanh_cell, out=hidden)
 
 
@@ -94,7 +94,7 @@ def _gates(gates: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return i, f, o, g
 
 
-def _tanh_into(out: Tensor, inputs: Tensor) -> None:
+def tanh_into(out: Tensor, inputs: Tensor) -> None:
     """tanh(x) = 2 sigmoid(2x) - 1: several times faster than torch's tanh on a CPU, and as exact to an ulp of 1."""
     torch.mul(inputs, 2, out=out)
     out.sigmoid_().mul_(2).sub_(1)

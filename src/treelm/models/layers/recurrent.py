@@ -12,7 +12,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.models.layers.dropout import dropout, dropout_mask, weight_dropout
+from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm_layer import LSTMLayer
 
 
@@ -65,7 +65,7 @@ class LSTMStack(nn.Module):
     def run_layer(self, index: int, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """inputs (T, B, I) -> raw outputs (T, B, H) of one layer, and its new entries of ``carried``."""
         layer = self._layer(index)
-        weight = weight_dropout(layer.weights.weight_hidden, self.rates.weight, training=self.training)
+        weight = dropout(layer.weights.weight_hidden, self.rates.weight, training=self.training, shared=True)
         before = (carried[f"hidden.{index}"], carried[f"cell.{index}"])
         outputs, (hidden, cell) = layer(inputs, before, weight_hidden=weight)
         return outputs, {f"hidden.{index}": hidden, f"cell.{index}": cell}

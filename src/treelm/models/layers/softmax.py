@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from treelm.models.layers.precision import add_outer, multiply_into, operand, outer
+from treelm.models.layers.precision import add_outer, column_sums, multiply_into, operand, outer
 
 CHUNK_ROWS = 512
 WHOLE_ROWS = 1024
@@ -36,7 +36,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
             places = wanted[:, 0] + torch.arange(len(wanted), device=wanted.device) * buffer.shape[1]
             probabilities.view(-1).index_add_(0, places, probabilities.new_full(places.shape, -1.0))
             d_logits = probabilities[:, : len(weight)]
-            d_bias += d_logits.sum(0)
+            d_bias += column_sums(d_logits)
             d_logits = d_logits.to(multiplied.dtype)  # once for two products
             multiply_into(d_hidden[rows], d_logits, multiplied, whole=whole)
             d_weight = _add_weight_gradient(d_weight, d_logits, hidden[rows], weight, multiplied.dtype, whole)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.lstm_layer import State
-from treelm.models.layers.precision import operand
+from treelm.models.layers.precision import column_sums, operand
 from treelm.models.layers.steps import RepeatedProduct, product_as, project, running_sums
 
 
@@ -199,4 +199,4 @@ class _ONLSTMLayer(torch.autograd.Function):
         d_inputs = product_as(d_gates, d_flat, weight_input).view(num_steps, num_rows, -1)
         d_weight_input = product_as(d_gates, d_flat.T, flat)
         d_weight_hidden = product_as(d_gates, d_flat.T, multiplied[:-1].flatten(0, 1))
-        return d_inputs, d_hidden.to(d_cell.dtype), d_cell, d_weight_input, d_weight_hidden, d_gates.sum((0, 1))
+        return d_inputs, d_hidden.to(d_cell.dtype), d_cell, d_weight_input, d_weight_hidden, column_sums(d_gates)

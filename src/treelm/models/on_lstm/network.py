@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.layers.dropout import weight_dropout
+from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import activation_penalties, embed_with_dropout, locked_dropout
 from treelm.models.on_lstm.config import ONLSTMConfig
 from treelm.models.on_lstm.layer import ONLSTMLayer
@@ -68,7 +68,7 @@ class ONLSTM(StreamLM):
         following, distances, raw = {}, [], units
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, ONLSTMLayer)
-            recurrent = weight_dropout(layer.weights.weight_hidden, config.weight_dropout, training=training)
+            recurrent = dropout(layer.weights.weight_hidden, config.weight_dropout, training=training, shared=True)
             before = carried[f"hidden.{index}"], carried[f"cell.{index}"]
             raw, (hidden, cell), found = layer(units, before, weight_hidden=recurrent)
             following.update({f"hidden.{index}": hidden, f"cell.{index}": cell})

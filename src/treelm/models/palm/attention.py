@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from treelm.models.layers.precision import linear
+from treelm.models.layers.precision import linear, small_products
 from treelm.models.layers.recurrent import locked_dropout
 from treelm.models.palm.spans import span_states
 
@@ -95,6 +95,28 @@ class ResidualGate(nn.Module):
         return torch.lerp(hidden, locked_dropout(new, dropout, training=self.training), gate)
 
 
+class _Context(torch.autograd.Function):
+    """The sum of spans (m, T, B, D), each with its weight of (T, B, m): (T, B, D)."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, spans: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, spans)
+        flat = weights.flatten(0, 1)[:, None]
+        with small_products():
+            return torch.bmm(flat, spans.flatten(1, 2).transpose(0, 1)).view(*spans.shape[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
+        weights, spans = ctx.saved_tensors
+        (d_context,) = gradients
+        d_weights = None
+        if ctx.needs_input_grad[0]:
+            flat = d_context.flatten(0, 1)[:, None]
+            with small_products():
+                d_weights = torch.bmm(flat, spans.flatten(1, 2).permute(1, 2, 0)).view(weights.shape)
+        return d_weights, d_context * weights.permute(2, 0, 1)[..., None]
+
+
 class SpanAttention(nn.Module):
     """From hidden states to hidden states that know the spans before them."""
 
@@ -135,9 +157,7 @@ class SpanAttention(nn.Module):
         if given is None:
             log_weights = masked_log_softmax(self.scores(hidden, spans), available)
             given = log_weights.exp()
-        num_pairs = available.numel()
-        pairs = spans.view(max_span, num_pairs, -1).transpose(0, 1)  # (TB, m, 2D)
-        context = torch.bmm(given.reshape(num_pairs, 1, max_span), pairs).view(*available.shape, -1)
+        context: Tensor = _Context.apply(given, spans)  # type: ignore[no-untyped-call]
         context = locked_dropout(context, dropout, training=self.training)
         outputs = self.residual(hidden, context, dropout)
         return SpanAttended(outputs=outputs, weights=given, log_weights=log_weights)

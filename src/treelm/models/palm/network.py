@@ -102,7 +102,14 @@ class PaLM(StreamLM):
         return self._read(inputs, carried, mask, None)
 
     def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None, gold: Tensor | None) -> Reading:
-        """``gold`` (T, B, m) are the constituents that end before each step."""
+        """``gold`` (T, B, m) are the constituents that end before each step.
+
+        ``layers.precision`` alone decides what is multiplied in low precision: weights of spans must not be.
+        """
+        with torch.autocast(inputs.device.type, enabled=False):
+            return self._read_layers(inputs, carried, mask, gold)
+
+    def _read_layers(self, inputs: Tensor, carried: Carried, mask: Tensor | None, gold: Tensor | None) -> Reading:
         config, training = self.config, self.training
         units = embed_with_dropout(inputs, self.embedding, config.embedding_dropout, training=training)
         units = locked_dropout(units, config.input_dropout, training=training)

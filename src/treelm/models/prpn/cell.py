@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from treelm.models.layers.lstm import tanh_into
+
 EPSILON = 1e-6
 
 
@@ -66,11 +68,12 @@ def apply_cell(state: Tensor, step: int, tape: CellTape, gain: Tensor, shift: Te
     size = gain.shape[0]
     gates = tape.gates[step]
     gates[:, : 3 * size].sigmoid_()
-    gates[:, 3 * size :].tanh_()
+    tanh_into(gates[:, 3 * size :], gates[:, 3 * size :])
     i, f, o, g = gates.chunk(4, 1)
     cell = torch.mul(f, tape.attended[step, :, size:]).addcmul_(i, g)
     normalise(cell, tape.normalised_cell[step], tape.cell_deviation[step])
-    tanh_cell = torch.addcmul(shift, gain, tape.normalised_cell[step], out=tape.tanh_cell[step]).tanh_()
+    tanh_cell = torch.addcmul(shift, gain, tape.normalised_cell[step], out=tape.tanh_cell[step])
+    tanh_into(tanh_cell, tanh_cell)
     torch.mul(o, tanh_cell, out=state[:, :size])
     state[:, size:] = cell
 

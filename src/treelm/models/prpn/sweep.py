@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.packed import PackedWeight
-from treelm.models.layers.precision import operand, outer
+from treelm.models.layers.precision import column_sums, operand, outer, small_products
 from treelm.models.prpn.attention import slot_gradients, slot_probabilities
 from treelm.models.prpn.cell import apply_cell, cell_backward, normalise, normalise_backward
 from treelm.models.prpn.gates import OpenSlots
@@ -79,18 +79,19 @@ class ReadingSweep(torch.autograd.Function):
         recurrent = PackedWeight(operand(weight), num_rows)
         keys = None if key_weight is None else PackedWeight(operand(key_weight), num_rows)
         terms = None if log_weights is None else OpenSlots(log_weights=log_weights, factors=factors, epsilon=epsilon)
-        for step in range(len(inputs)):
-            window = states[:, step : step + num_slots]
-            if keys is None or key_inputs is None or terms is None:
-                tape.attended[step] = window[:, -1]
-            else:
-                _attend(step, window, tape, keys, key_inputs, terms, masks)
-            _masked_into(tape.hidden[step], tape.attended[step, :, : weight.shape[1]], masks.recurrent)
-            recurrent.multiply_into(tape.gates[step], tape.hidden[step], bias=bias)
-            normalise(tape.gates[step], tape.normalised_gates[step], tape.gate_deviation[step])
-            torch.addcmul(gate_shift, gate_gain, tape.normalised_gates[step], out=tape.gates[step])
-            tape.gates[step] += inputs[step]
-            apply_cell(states[:, step + num_slots], step, tape, cell_gain, cell_shift)
+        with small_products():
+            for step, (gates, normalised) in enumerate(zip(tape.gates, tape.normalised_gates, strict=True)):
+                window = states[:, step : step + num_slots]
+                if keys is None or key_inputs is None or terms is None:
+                    tape.attended[step] = window[:, -1]
+                else:
+                    _attend(step, window, tape, keys, key_inputs, terms, masks)
+                _masked_into(tape.hidden[step], tape.attended[step, :, : weight.shape[1]], masks.recurrent)
+                recurrent.multiply_into(gates, tape.hidden[step], bias=bias)
+                normalise(gates, normalised, tape.gate_deviation[step])
+                torch.addcmul(gate_shift, gate_gain, normalised, out=gates)
+                gates += inputs[step]
+                apply_cell(states[:, step + num_slots], step, tape, cell_gain, cell_shift)
         ctx.save_for_backward(states, key_weight, weight, gate_gain, cell_gain, factors)
         ctx.tape, ctx.masks, ctx.epsilon, ctx.dtype = tape, masks, epsilon, operand(weight[:0]).dtype
         return states
@@ -101,8 +102,9 @@ class ReadingSweep(torch.autograd.Function):
         _, key_weight, weight, _, _, factors = ctx.saved_tensors
         tape: _Tape = ctx.tape
         run = _Backward(ctx, gradients[0].clone())
-        for step in range(len(tape.gates) - 1, -1, -1):
-            run.step(step)
+        with small_products():
+            for step in range(len(tape.gates) - 1, -1, -1):
+                run.step(step)
         d_gates, d_products = run.d_gates.flatten(0, 1), run.d_products.flatten(0, 1)
         d_weight = outer(d_products.to(ctx.dtype), tape.hidden.flatten(0, 1).to(ctx.dtype), like=weight)
         d_key_weight = None
@@ -118,11 +120,11 @@ class ReadingSweep(torch.autograd.Function):
             run.d_states[:, : tape.logits.shape[2]],
             d_key_weight,
             d_weight,
-            d_products.sum(0),
-            (d_gates * tape.normalised_gates.flatten(0, 1)).sum(0),
-            d_gates.sum(0),
-            (run.d_cell_norms * tape.normalised_cell).flatten(0, 1).sum(0),
-            run.d_cell_norms.flatten(0, 1).sum(0),
+            column_sums(d_products),
+            column_sums(d_gates * tape.normalised_gates.flatten(0, 1)),
+            column_sums(d_gates),
+            column_sums(run.d_cell_norms * tape.normalised_cell),
+            column_sums(run.d_cell_norms),
             None,
             None,
         )
@@ -148,7 +150,7 @@ def _attend(
     keys.multiply_into(key, last, bias=key_inputs[step])
     if masks.keys is not None:
         key *= masks.keys[step]
-    logits = torch.bmm(window[:, :, :size], key[:, :, None])[:, :, 0] / math.sqrt(size)
+    logits = torch.bmm(key[:, None], window[:, :, :size].transpose(1, 2))[:, 0] / math.sqrt(size)
     probabilities = slot_probabilities(logits, terms.log_weights[step], terms.epsilon)
     tape.logits[step], tape.probabilities[step] = logits, probabilities
     attention = probabilities if terms.factors is None else probabilities * terms.factors[step]
@@ -192,7 +194,7 @@ class _Backward:
     def _attention(self, step: int, window: slice, keys: PackedWeight) -> None:
         tape, size, states = self.tape, self.size, self.states[:, window]
         probabilities, key = tape.probabilities[step], tape.keys[step]
-        d_attention = torch.bmm(states, self.d_attended[:, :, None])[:, :, 0]
+        d_attention = torch.bmm(self.d_attended[:, None], states.transpose(1, 2))[:, 0]
         attention = probabilities
         if self.factors is not None:
             attention = probabilities * self.factors[step]
@@ -205,9 +207,9 @@ class _Backward:
         d_key.copy_(torch.bmm(d_logits[:, None], states[:, :, :size])[:, 0])
         if self.masks.keys is not None:
             d_key *= self.masks.keys[step]
-        left = torch.stack([attention, d_logits], 2)  # (B, N, 2): each state's share of the value and of the key
-        right = torch.stack([self.d_attended, torch.nn.functional.pad(key, (0, size))], 1)
-        self.d_states[:, window].baddbmm_(left, right)
+        d_window = self.d_states[:, window]
+        d_window.addcmul_(attention[:, :, None], self.d_attended[:, None])
+        d_window[:, :, :size].addcmul_(d_logits[:, :, None], key[:, None])
         d_last = torch.empty_like(key)
         keys.multiply_into(d_last, d_key)
         if self.masks.last_hidden is not None:
