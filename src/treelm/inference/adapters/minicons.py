@@ -128,7 +128,7 @@ class Scorer:
         if self._unit == "word":
             chosen = np.flatnonzero(line.ends >= first_end)
             names = [line.words[number] for number in chosen]
-            values = np.bincount(owner, log_probs, len(line.words))[chosen]
+            values: NDArray[np.float64] = np.bincount(owner, log_probs, len(line.words))[chosen].astype(np.float64)
         else:
             chosen = np.flatnonzero(line.symbol_ends >= first_end)
             spelled = self._symbols(line)
