@@ -43,7 +43,7 @@ def test_surprisal_of_a_table_keeps_the_words_and_columns_of_the_experimenter(
     output = tmp_path / "bits.csv"
     outcome = treelm(*call, "--output", output, "--columns", "open_nodes", "next_entropy_bits", "--end")
     assert (outcome.code, outcome.err) == (0, "")
-    found = list(csv.DictReader(output.open(encoding="utf-8", newline="")))
+    found = list(csv.DictReader(io.StringIO(output.read_text(encoding="utf-8"))))
     assert [(row["sentence_id"], row["own_word_id"], row["word"], row["rt"]) for row in found] == [
         ("1", "A", "the", "310"),
         ("1", "B", "dog,", "290"),
