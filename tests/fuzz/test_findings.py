@@ -16,7 +16,9 @@ import treelm
 from tests.fuzz import seeds
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.catalog import corpus_entry
+from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Download
+from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.storage import map_array
 from treelm.corpora.text8 import split_text8
@@ -93,6 +95,13 @@ def test_a_blank_inside_a_word_of_conllu_becomes_a_no_break_space(tmp_path: Path
     row = f"1\ta{blank}b\t_\t_\t_\t_\t0\t_\t_\t_\n"
     (sentence,) = read_sentences(written(tmp_path, "x.conllu", row))
     assert sentence.words == ("a\u00a0b",)
+
+
+def test_a_prepared_corpus_that_lacks_labels_is_refused(tmp_path: Path) -> None:
+    prepare([written(tmp_path, "in.ptb", seeds.BRACKETS[0])], tmp_path / "made")
+    change(tmp_path / "made" / "meta.json", ("labels", ["S"]))
+    with pytest.raises(InputError, match="fewer labels than its trees have"):
+        PreparedCorpus.open(tmp_path / "made")
 
 
 def test_a_path_with_a_nul_is_refused() -> None:

@@ -20,7 +20,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.vocabulary import FormCounts
 from treelm.errors import InputError
-from treelm.trees.transitions import Order, from_actions
+from treelm.trees.transitions import FIRST_NT, Order, from_actions
 
 META = "meta.json"
 FORMAT = "treelm-corpus"
@@ -77,11 +77,15 @@ class PreparedCorpus:
         return corpus
 
     def _check_offsets(self) -> None:
-        """Offsets must fit the arrays that they cut."""
+        """Offsets must fit the arrays that they cut, labels the actions that name them."""
         for item in ("word", "action", "identifier", "form"):
             offsets, end = self.arrays[f"{item}_offsets"], len(self.arrays[f"{item}s"])
             if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
                 raise InputError(f"prepared corpus with damaged {item}s", where=str(self.directory), remedy=_REMEDY)
+
+        actions = self.actions
+        if actions.nbytes <= _ALWAYS_HASHED and actions.max(initial=0) >= FIRST_NT + len(self.labels):
+            raise InputError("fewer labels than its trees have", where=str(self.directory), remedy=_REMEDY)
 
     def __len__(self) -> int:
         """Number of sentences."""
