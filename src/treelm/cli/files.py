@@ -110,7 +110,7 @@ def open_output(path: str) -> Iterator[IO[str]]:
 
 def write_metadata(path: str, metadata: dict[str, Any]) -> None:
     """Write a JSON file beside an output file (``out.tsv`` -> ``out.tsv.json``); nothing for streams and devices."""
-    if path != "-" and Path(path).is_file():
+    if path != "-" and (Path(path).is_file() or not Path(path).exists()):
         with open_output(f"{path}.json") as stream:
             json.dump(metadata, stream, indent=2, ensure_ascii=False)
             stream.write("\n")
