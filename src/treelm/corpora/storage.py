@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tokenize
+import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -88,11 +89,18 @@ class FileSink:
 
 def map_array(path: Path) -> NDArray[Any]:
     """A ``.npy`` file as a read-only array, memory-mapped unless empty; raises ``ValueError`` for a damaged one."""
+    with path.open("rb") as stream:
+        if stream.read(len(npy_format.MAGIC_PREFIX)) != npy_format.MAGIC_PREFIX:  # else NumPy tries zip and pickle
+            raise ValueError("not an array")
     try:
-        if path.stat().st_size == _HEADER_SIZE:
-            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
-        # The base class instead of memmap: indexing is as fast as for any array.
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # about headers as other programs write them; what they say is checked by whoever opens them
+            if path.stat().st_size == _HEADER_SIZE:
+                return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+            # The base class instead of memmap: indexing is as fast as for any array.
+            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (SyntaxError, tokenize.TokenError, TypeError, EOFError, MemoryError, OverflowError) as error:
         raise ValueError(f"not an array: {error}") from error  # NumPy reads headers with Python's own parser
 
