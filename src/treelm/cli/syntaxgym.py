@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -76,7 +77,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
     from treelm.evaluation.syntaxgym.scoring import evaluate_suite, num_sentences, score_suites
     from treelm.evaluation.syntaxgym.tables import check_complete, read_surprisals
     from treelm.evaluation.syntaxgym.texts import KeptScores
-    from treelm.inference.workers import Scorers
+    from treelm.inference.processes import in_groups, score
 
     if options.surprisals:
         tokens = read_surprisals(Path(options.surprisals))
@@ -86,10 +87,8 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
     kept = KeptScores.of(lm, widths, tokenisation=options.tokenisation)
     if options.fresh:
         kept.forget()
-    with (
-        Scorers(lm, options.run, widths, num_processes=options.processes) as scorers,
-        progress_bar("scoring", num_sentences(suites)) as advance,
-    ):
+    score_groups = partial(in_groups, score, lm, run=options.run, processes=options.processes)
+    with progress_bar("scoring", num_sentences(suites)) as advance:
         results = score_suites(
             lm,
             suites,
@@ -97,7 +96,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
             with_end=options.with_end,
             batch_size=options.batch_size,
             on_sentence=advance,
-            score_groups=scorers.score,
+            score_groups=score_groups,
             kept=kept,
         )
     return results, f"{options.run}: {lm.system}, {beam_in_words(widths)}"

@@ -6,7 +6,8 @@ Every process loads the run for itself. Results do not depend on batch-mates, so
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ SETTINGS = ("search", "tree_builder")
 """What may have been changed in a model since it was loaded: the search of an RNNG, how trees come from distances."""
 
 _COMMAND = "from treelm.inference.processes import serve; serve()"
+_WORTH_STARTING = 20.0  # seconds of work that are left: to start processes takes a few
 
 
 def score(lm: SyntacticLM, sentences: Words) -> list[SentenceScore]:
@@ -118,6 +120,38 @@ def thread_environment(processes: int) -> dict[str, str]:
     """Environment variables with which that many processes share the cores, unless the user has set them."""
     threads = max(1, len(os.sched_getaffinity(0)) // processes)
     return {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
+
+
+def in_groups(
+    job: Job[Result], lm: SyntacticLM, groups: Iterable[Words], *, run: str, processes: int = 0
+) -> Iterator[Sequence[Result]]:
+    """The results of each group of sentences, in order, by ``lm``, the model of ``run``, or by its like elsewhere.
+
+    With ``processes`` = 0 there is one for each core, if the first group has shown that there is enough to do. Raises
+    ``InputError`` for a negative number, and the first one that a sentence causes.
+    """
+    if processes < 0:
+        raise InputError(f"processes = {processes}", remedy="give 1 or more, or 0 for one a core")
+    waiting = list(groups)
+    number = processes or len(os.sched_getaffinity(0))
+    if processes == 0 and number > 1 and waiting:
+        begin, first = time.monotonic(), waiting.pop(0)
+        yield job(lm, first)
+        if (time.monotonic() - begin) * len(waiting) < _WORTH_STARTING:
+            number = 1
+    with computing(job, lm, run=run, processes=max(1, min(number, len(waiting)))) as compute:
+        if not isinstance(compute, Elsewhere):
+            yield from map(compute, waiting)
+            return
+        for future in [compute.submit(group) for group in waiting]:
+            yield _without_errors(future.result())
+
+
+def _without_errors(found: Sequence[Result | InputError]) -> list[Result]:
+    for one in found:
+        if isinstance(one, InputError):
+            raise one
+    return [one for one in found if not isinstance(one, InputError)]
 
 
 class _Server:

@@ -9,7 +9,6 @@ import pytest
 from tests.evaluation.toys import ToyLM
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.evaluation.syntaxgym.texts import KeptScores, score_texts
-from treelm.inference.workers import Scorers
 
 TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]
 
@@ -66,13 +65,3 @@ def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> 
     ]
     assert len({one.path for one in kept}) == 4
     assert KeptScores.of(lm, beam, tokenisation="blanks").path == kept[0].path
-
-
-def test_one_process_scores_as_the_model_does() -> None:
-    lm = ToyLM()
-    groups = [[["a", "c"]], [["c"]]]
-    with Scorers(lm, "nowhere", {}, num_processes=1) as scorers:
-        found = list(scorers.score(groups))
-    assert [[list(score.log_probs) for score in group] for group in found] == [
-        [list(score.log_probs) for score in lm.score(group)] for group in groups
-    ]

@@ -122,7 +122,7 @@ def score_suites(
 
     ``with_end`` adds the surprisal of the sentence's end to its last token, as the released tool does for models that
     predict an end. ``score_groups`` scores in another way than ``lm.score``, such as by several processes
-    (``inference.workers``). What ``kept`` holds is not scored again, and what is scored is kept at once.
+    (``inference.processes.in_groups``). What ``kept`` holds is not scored again, and what is scored is kept at once.
     """
     texts = list(dict.fromkeys(condition.text for suite in suites for condition in suite.conditions()))
     found: dict[str, ScoredText] = {}
