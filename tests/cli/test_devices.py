@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from tests.cli.conftest import RECIPE, TREES, Treelm
 
 REPOSITORY = Path(__file__).parents[2]
-NUM_EPOCHS = 4  # of three steps
+NUM_EPOCHS = 12  # of three steps: long enough to be stopped in the middle on any machine
 pytestmark = [
     pytest.mark.timeout(900),  # real processes; seconds on an idle machine
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the processes"),
@@ -76,7 +76,7 @@ def test_a_run_that_is_stopped_and_requeued_ends_as_one_that_was_left_alone(
         wait_for_step(folder, stopped, 2)
         os.kill(second_child_of(stopped), signal.SIGUSR1)  # one of them hears it, all stop
         _, error = stopped.communicate()
-    assert stopped.returncode == 75
+    assert stopped.returncode == 75, error
     assert "SIGUSR1: stopped after step" in error
     assert len(error.splitlines()) == 2
 
