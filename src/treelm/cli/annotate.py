@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, BeamOptions, InputFile, write_metadata
+from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, InputFile, ModelOptions, write_metadata
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SECONDS_BETWEEN_NOTES = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(BeamOptions):
+class Arguments(ModelOptions):
     """Silver trees for raw text: parse it, one tree a line in input order, to train on.
 
     Text is one sentence a line. Work in progress stands in OUT.annotating; after any interruption the same command goes
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     by_name = "text" if options.file == STDIN else None
     found: Any = (by_name or format_of(options.file)) if options.format == "auto" else options.format
     settings = AnnotationSettings(
-        parser=ParserSettings(name=options.parser, beam=_beam(options)),
+        parser=ParserSettings(name=options.parser, beam=_beam(options), device=options.device),
         format=found,
         tokenise=options.tokenise,
         max_words=options.max_words,

@@ -60,6 +60,8 @@ class Arguments:
     """Hypotheses kept between words."""
     fast_track: int | None = None
     """Best SHIFTs that enter the word beam past the action beam."""
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Where models compute. auto: on a GPU if there is one."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """What to print."""
     out: str = ""
@@ -144,6 +146,7 @@ def settings_of(options: Arguments) -> Settings:
         action_beam=options.action_beam,
         word_beam=options.word_beam,
         fast_track=options.fast_track,
+        device=options.device,
     )
 
 

@@ -65,6 +65,8 @@ class Arguments:
     """Protocols of unlabelled F1; without it, those that are usual for the system."""
     processes: int = 1
     """Processes that share the sentences; change no figure. A stream is read by one."""
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Where it computes. auto: on a GPU if there is one."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out, report them at the end, exit with code 3."""
     summary: str = ""
@@ -124,6 +126,7 @@ def _evaluate_run(options: Arguments) -> int:
         skipped=skipped if options.on_error == "skip" else None,
         protocols=[find_protocol(name) for name in options.protocol] or None,
         processes=options.processes,
+        device=options.device,
     )
     if options.trees:
         _write_trees(Path(options.trees), judgements)

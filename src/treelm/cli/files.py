@@ -40,8 +40,8 @@ class InputOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BeamOptions:
-    """Widths of the search. Systems that score without a search have none."""
+class ModelOptions:
+    """How a run is loaded. Systems that score without a search have no widths."""
 
     action_beam: int | None = None
     """Hypotheses kept between actions; without it, as in the run's recipe under [evaluation] (so also the next two)."""
@@ -49,13 +49,15 @@ class BeamOptions:
     """Hypotheses kept between words."""
     fast_track: int | None = None
     """Best SHIFTs that enter the word beam past the action beam."""
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Where it computes. auto: on a GPU if there is one."""
 
 
-def load_with_beam(run: str, options: BeamOptions) -> tuple[SyntacticLM, dict[str, int]]:
+def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, int]]:
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam
 
-    lm, beam = load(run), run_beam(run)
+    lm, beam = load(run, device=options.device), run_beam(run)
     for name in beam:
         value = getattr(options, name)
         beam[name] = beam[name] if value is None else value

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import BeamOptions, RunFolder, load_with_beam, open_output
+from treelm.cli.files import ModelOptions, RunFolder, load_with_beam, open_output
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(BeamOptions):
+class Arguments(ModelOptions):
     """Draw sentences from a model, one a line; the same seed gives the same sentences.
 
     Example: treelm generate runs/demo --num-sentences 5 --seed 7

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import (
-    BeamOptions,
     InputFile,
     InputOptions,
+    ModelOptions,
     RunFolder,
     load_with_beam,
     open_output,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(BeamOptions, InputOptions):
+class Arguments(ModelOptions, InputOptions):
     """The best tree of every sentence of a file, one a line, in input order.
 
     Trees have a tag X over each word, so that EVALB and our own reader take them. A blank line of text, and a sentence

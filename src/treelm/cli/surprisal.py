@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import (
-    BeamOptions,
     InputFile,
     InputOptions,
+    ModelOptions,
     RunFolder,
     load_with_beam,
     open_output,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(BeamOptions, InputOptions):
+class Arguments(ModelOptions, InputOptions):
     """Surprisal in bits of every word of a file, as TSV: one row a word, one header line.
 
     Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, what

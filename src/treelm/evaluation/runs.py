@@ -22,6 +22,7 @@ from treelm.inference.batching import in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing
 from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.devices import DeviceName
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import Recipe
 
@@ -135,13 +136,14 @@ def evaluate_run(
     protocols: Sequence[SpanProtocol] | None = None,
     on_sentence: Callable[[], None] = lambda: None,
     processes: int = 1,
+    device: DeviceName = "cpu",
 ) -> list[Judgement]:
     """Judge a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
 
     Several ``processes`` share the sentences; a stream, and figures that only one system has, are computed here.
     """
     config = recipe.evaluation
-    lm = load(run)
+    lm = load(run, device=device)
     lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
     notes = _choose_builder(lm, config.tree_builder)
     if recipe.data.corpus == "gum-open" and not files and lm.parses:

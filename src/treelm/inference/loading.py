@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.shipped import find_run
 
+if TYPE_CHECKING:
+    from treelm.models.devices import DeviceName
+
 BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
 """Widths of the search where no recipe says others."""
 
 
-def load(run: str | Path) -> SyntacticLM:
+def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     """The model of a run folder (or of any folder that ``save_pretrained`` wrote), in evaluation mode.
 
     Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name.
 
     It searches with the beam of the run's recipe, section [evaluation], as ``treelm evaluate`` does; a folder without a
-    recipe gets ``BEAM``. Raises ``InputError`` when the folder is missing, incomplete, damaged, or made by a newer
-    version.
+    recipe gets ``BEAM``. With ``device`` "cuda" or "auto" it computes on a GPU, unless it has no weights (n-grams).
+    Raises ``InputError`` when the folder is missing, incomplete, damaged, or made by a newer version, and when there is
+    no GPU.
     """
+    from treelm.models.devices import find_device
     from treelm.models.storage import load_model
 
+    place = find_device(device)
     lm = load_model(run).eval()
+    if any(True for _ in lm.parameters()):
+        lm.to(place)
     beam = run_beam(run)
     lm.set_beam(action_beam=beam["action_beam"], word_beam=beam["word_beam"], fast_track=beam["fast_track"])
     return lm

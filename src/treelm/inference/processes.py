@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from treelm.corpora.processes import Processes, answer_tasks
 from treelm.errors import InputError
 from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.devices import DeviceName, device_of
 from treelm.models.scores import SentenceScore
 from treelm.trees.tree import Tree
 
@@ -62,6 +63,7 @@ class Task(NamedTuple):
     """A job for some sentences, with what is needed to load the model."""
 
     run: str
+    device: DeviceName
     settings: Mapping[str, Any]
     job: Job[Any]
     sentences: Words
@@ -73,6 +75,7 @@ class Elsewhere(Generic[Result]):
 
     processes: Processes
     run: str
+    device: DeviceName
     settings: Mapping[str, Any]
     job: Job[Result]
 
@@ -83,7 +86,7 @@ class Elsewhere(Generic[Result]):
 
     def submit(self, sentences: Words) -> Future[list[Result | InputError]]:
         """What ``compute_each`` will give."""
-        return self.processes.submit(Task(self.run, self.settings, self.job, sentences))
+        return self.processes.submit(Task(self.run, self.device, self.settings, self.job, sentences))
 
 
 Compute = Callable[[Words], Sequence[Result]] | Elsewhere[Result]
@@ -94,8 +97,8 @@ Compute = Callable[[Words], Sequence[Result]] | Elsewhere[Result]
 def computing(job: Job[Result], lm: SyntacticLM, *, run: str, processes: int = 1) -> Iterator[Compute[Result]]:
     """How to do a job with a run's model: by ``lm`` itself, or in that many processes until the block ends.
 
-    Their models get the present ``SETTINGS`` of ``lm``. Raises ``InputError`` for fewer than one process. Processes
-    share the processor's cores, unless ``OMP_NUM_THREADS`` says how many each takes.
+    Their models get the present ``SETTINGS`` of ``lm`` and its device. Raises ``InputError`` for less than one process.
+    Processes share the processor's cores, unless ``OMP_NUM_THREADS`` says how many each takes.
     """
     if processes < 1:
         raise InputError(f"processes = {processes}", remedy="give 1 or more")
@@ -111,7 +114,7 @@ def computing(job: Job[Result], lm: SyntacticLM, *, run: str, processes: int = 1
     )
     try:
         settings = {name: getattr(lm, name) for name in SETTINGS if hasattr(lm, name)}
-        yield Elsewhere(started, run, settings, job)
+        yield Elsewhere(started, run, device_of(lm), settings, job)
     finally:
         started.end()
 
@@ -165,7 +168,7 @@ class _Server:
         from treelm.inference.loading import load
 
         if self._lm is None or self._run != task.run:
-            self._run, self._lm = task.run, load(task.run)
+            self._run, self._lm = task.run, load(task.run, device=task.device)
         for name, value in task.settings.items():
             setattr(self._lm, name, value)
         return compute_each(partial(task.job, self._lm), task.sentences)

@@ -13,6 +13,7 @@ from typing import Any
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
+from treelm.models.devices import DeviceName
 from treelm.models.shipped import find_run
 from treelm.models.storage import WEIGHTS
 from treelm.trees.brackets import format_tree
@@ -34,6 +35,8 @@ class ParserSettings:
     """A run folder, the name of a model in the package, ``benepar`` or ``stanza``."""
     beam: tuple[tuple[str, int], ...] = ()
     """Arguments of ``set_beam`` for a run; without any, as in its recipe."""
+    device: DeviceName = "cpu"
+    """Where a run computes."""
 
 
 @lru_cache(maxsize=1)
@@ -41,7 +44,7 @@ def open_parser(settings: ParserSettings) -> LineParser:
     """Load a parser, once a process. Raises ``InputError`` for one that is not there or has no trees."""
     if settings.name in EXTERNAL:
         return EXTERNAL[settings.name]()
-    return _Run(load(settings.name), dict(settings.beam))
+    return _Run(load(settings.name, device=settings.device), dict(settings.beam))
 
 
 def parser_version(name: str) -> str:

@@ -17,6 +17,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import nn
 
 from treelm.errors import InputError
+from treelm.models.devices import find_device
 from treelm.training.config import TrainingConfig
 
 
@@ -96,11 +97,7 @@ class _Unwrapped(DDPStrategy):
 
 def build_fabric(config: TrainingConfig) -> Fabric:
     """Fabric on this process' device, in the precision of the config, connected with the other processes."""
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError('device = "cuda" but torch finds no GPU', remedy='set device = "cpu" or "auto"')
+    device = find_device(config.device, where="[training]")
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces every process
     precision: Any = "bf16-mixed" if config.precision == "bf16" else "32-true"
     placement = find_placement(config)

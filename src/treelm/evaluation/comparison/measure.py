@@ -38,6 +38,7 @@ from treelm.inference.batching import batched
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
+from treelm.models.devices import DeviceName, find_device
 from treelm.models.storage import WEIGHTS
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
@@ -73,6 +74,8 @@ class Settings:
     """Width of the search; None: as the run's recipe says. So also the next two."""
     word_beam: int | None = None
     fast_track: int | None = None
+    device: DeviceName = "cpu"
+    """Where models compute; no figure but those of time should depend on it."""
 
 
 def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunFigures:
@@ -93,6 +96,8 @@ class _Measuring:
         beam = {one: getattr(self._recipe.evaluation, one) for one in BEAM}
         self._weights = file_hash(run / WEIGHTS)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights, **beam}
+        if find_device(settings.device) != "cpu":
+            self._origin["device"] = "cuda"  # times are others there
 
     def figures(self) -> RunFigures:
         """Everything together; the parts that take long are kept one by one."""
@@ -115,7 +120,7 @@ class _Measuring:
 
     def _model(self) -> SyntacticLM:
         if self._lm is None:
-            self._lm = load(self._run)
+            self._lm = load(self._run, device=self._settings.device)
             config = self._recipe.evaluation
             self._lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
         return self._lm
@@ -149,7 +154,14 @@ class _Measuring:
         protocols = [find_protocol(one) for one in self._settings.protocols]
         files = (self._settings.data,) if self._settings.data else ()
         with self._show(f"{self._name}: {self._settings.data or self._settings.split}", None) as advance:
-            (judged,) = evaluate_run(self._run, self._recipe, files=files, protocols=protocols, on_sentence=advance)
+            (judged,) = evaluate_run(
+                self._run,
+                self._recipe,
+                files=files,
+                protocols=protocols,
+                on_sentence=advance,
+                device=self._settings.device,
+            )
         lm = self._model()
         figures = RunFigures(
             name=self._name,

@@ -1,0 +1,60 @@
+"""``--device`` of the verbs that load a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cli.conftest import Treelm
+
+VERBS = [
+    "surprisal {run} {text}",
+    "parse {run} {text}",
+    "generate {run}",
+    "evaluate {run}",
+    "syntaxgym {run}",
+    "pairs {run} {pairs}",
+    "compare {run} --out {folder}/comparison",
+    "data annotate {text} --parser {run} --out {folder}/out.ptb",
+]
+
+
+@pytest.fixture
+def place(project: Path, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "text.txt").write_text("the dog barks .\na cat sees the dog .\n")
+    (tmp_path / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks .\tthe barks dog .\n")
+    names = {"run": project / "run", "text": tmp_path / "text.txt", "pairs": tmp_path / "pairs.tsv", "folder": tmp_path}
+    return {name: str(path) for name, path in names.items()}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_gpu_that_is_not_there_is_one_line_and_exit_code_2(verb: str, treelm: Treelm, place: dict[str, str]) -> None:
+    outcome = treelm(*verb.format(**place).split(), "--device", "cuda")
+    assert outcome.code == 2
+    assert len(outcome.err.splitlines()) == 1
+    assert "torch finds no GPU" in outcome.err
+
+
+def test_auto_is_the_cpu_where_there_is_nothing_else(
+    treelm: Treelm, place: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for verb in ("surprisal {run} {text}", "surprisal {run} {text} --processes 2"):
+        arguments = verb.format(**place).split()
+        assert treelm(*arguments, "--device", "auto").out == treelm(*arguments).out
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_scores_of_a_gpu_are_those_of_the_cpu(
+    processes: str, treelm: Treelm, place: dict[str, str], device: torch.device
+) -> None:
+    arguments = ["surprisal", place["run"], place["text"], "--processes", processes, "--device"]
+    here, there = (
+        [float(line.split("\t")[3]) for line in treelm(*arguments, name).out.splitlines()[1:]]
+        for name in ("cpu", device.type)
+    )
+    assert there == pytest.approx(here, abs=1e-3)  # search is in float32
