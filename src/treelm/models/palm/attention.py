@@ -114,7 +114,8 @@ class _Context(torch.autograd.Function):
             flat = d_context.flatten(0, 1)[:, None]
             with small_products():
                 d_weights = torch.bmm(flat, spans.flatten(1, 2).permute(1, 2, 0)).view(weights.shape)
-        return d_weights, d_context * weights.permute(2, 0, 1)[..., None]
+        d_spans = torch.empty_like(spans)  # in the order of the scorer's gradient, to which it is added
+        return d_weights, torch.mul(d_context, weights.permute(2, 0, 1)[..., None], out=d_spans)
 
 
 class SpanAttention(nn.Module):
