@@ -9,6 +9,7 @@ from tests.models.prpn.worlds import prpn
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.errors import InputError
 from treelm.figures.distance_bars import DistanceBars, distance_bars
+from treelm.figures.pictures import picture
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 
@@ -60,3 +61,9 @@ def test_characters_have_a_bar_each_and_those_that_begin_words_are_marked() -> N
 def test_a_sentence_without_words_is_a_user_error() -> None:
     with pytest.raises(InputError, match="without words"):
         distance_bars(prpn(), [])
+
+
+def test_the_figure_of_a_sentence_of_a_system_with_distances_is_this_one() -> None:
+    network = prpn().eval()
+    words = ["1", "2", "3"]
+    assert picture(network, network.parse([words])[0]) == distance_bars(network, words).as_svg()

@@ -51,3 +51,11 @@ def test_the_figure_of_a_sentence_of_this_system_is_this_one() -> None:
     assert picture(network, network.parse([WORDS])[0]) == span_attention_of(network, WORDS).as_svg()
     with pytest.raises(InputError, match="without words"):
         span_attention_of(network, [])
+
+
+def test_the_gold_tree_stands_beside_it_if_the_file_has_one() -> None:
+    network = palm().eval()
+    (tree,) = network.parse([WORDS])
+    gold = Tree.parse(f"(S (GOLD {' '.join(WORDS)}))")
+    assert "GOLD" in picture(network, tree, gold)
+    assert "gold tree" not in picture(network, tree)

@@ -45,8 +45,8 @@ class Arguments(ModelOptions, InputOptions):
     show: Literal["brackets", "drawing"] = "brackets"
     """brackets: for programs. drawing: for eyes."""
     figure: str = ""
-    """SVG file to draw the first sentence into: of a SOM the memory after every word, of PaLM the attention
-    over spans beside the tree, else the tree."""
+    """SVG file to draw the first sentence into: of a SOM the memory after every word, of PRPN and ON-LSTM the distances
+    as bars, of PaLM the attention over spans beside the tree (and that of the file, if it has trees), else the tree."""
     batch_size: int = 16
     """Sentences computed together; changes no tree."""
     processes: int = 1
@@ -74,19 +74,19 @@ def write_trees(arguments: Arguments) -> int:
     computer = computing(parse_sentences, lm, run=arguments.run, processes=arguments.processes)
     with open_output(arguments.output) as out, computer as compute:
         figure = arguments.figure
-        for _, tree in in_batches(sentences, compute, batch_size=arguments.batch_size, skipped=collect):
+        for sentence, tree in in_batches(sentences, compute, batch_size=arguments.batch_size, skipped=collect):
             print("" if tree is None else draw(tree), file=out)
             if figure and tree is not None:
-                _draw(figure, lm, tree)
+                _draw(figure, lm, tree, sentence.tree)
                 figure = ""
     return report_skipped(skipped)
 
 
-def _draw(path: str, lm: SyntacticLM, tree: Tree) -> None:
+def _draw(path: str, lm: SyntacticLM, tree: Tree, gold: Tree | None) -> None:
     from treelm.figures.pictures import picture
     from treelm.models.files import write_atomically
 
-    write_atomically(Path(path), picture(lm, tree).encode())
+    write_atomically(Path(path), picture(lm, tree, gold).encode())
     note(f"wrote {path}")
 
 

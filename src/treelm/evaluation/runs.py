@@ -18,7 +18,7 @@ from treelm.evaluation.evaluate import evaluate_parses, evaluate_scores
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import BINARISED, NO_PUNCTUATION, PLAIN, WSJ10, WSJ40, SpanProtocol
 from treelm.evaluation.streams import judge_stream
-from treelm.inference.batching import in_batches
+from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing
 from treelm.models.base import Analysis, SyntacticLM
@@ -33,6 +33,10 @@ GUM_NOTES: dict[str, str] = {
 }
 
 
+GIVEN_TREES = (
+    "words are predicted with the trees of the file, which have seen what follows: "
+    "such a perplexity says what structure can do, and does not compare with others"
+)
 NO_GOLD = "these sentences have no gold trees, so no F1"
 
 
@@ -66,7 +70,10 @@ def judge(
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
-    for sentence, analysis in in_batches(sentences, compute or lm.analyse, batch_size=batch_size, skipped=skipped):
+    analysed = in_batches(sentences, compute or lm.analyse, batch_size=batch_size, skipped=skipped)
+    if lm.needs_trees:
+        analysed, notes = _with_trees(lm, sentences, batch_size), (*notes, GIVEN_TREES)
+    for sentence, analysis in analysed:
         if analysis is not None:
             kept.append((sentence, analysis))
         on_sentence()
@@ -77,6 +84,15 @@ def judge(
     num_skipped = len(skipped or ()) - num_skipped_before
     result = _result(lm, judged, analyses, split, num_skipped, notes, protocols)
     return Judgement(result=result, sentences=judged, analyses=analyses)
+
+
+def _with_trees(
+    lm: SyntacticLM, sentences: Iterable[Sentence], batch_size: int
+) -> Iterator[tuple[Sentence, Analysis | None]]:
+    """Sentences with their scores under their own trees."""
+    for group in batched(sentences, batch_size):
+        for sentence, score in zip(group, lm.score_given(group), strict=True):
+            yield sentence, Analysis(score=score, tree=None)
 
 
 def _result(
@@ -92,7 +108,7 @@ def _result(
     trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
     if scores and (not trees or sentences[0].tree is None):
         words = [sentence.words for sentence in sentences]
-        notes = (*notes, NO_GOLD) if trees else ()
+        notes = (*notes, NO_GOLD) if trees else notes
         return evaluate_scores(words, scores, system=lm.system, split=split, num_skipped=num_skipped, notes=notes)
     return evaluate_parses(
         [_gold(sentence) for sentence in sentences],

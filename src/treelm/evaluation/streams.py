@@ -66,7 +66,12 @@ def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamP
         raise InputError(f"{lm.system} reads whole sentences, not streams", remedy="evaluate it without --stream")
     encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
     batches = BPTTBatches(
-        encoded, batch_size=protocol.rows, bptt=_STEPS, sentence_ends=protocol.sentence_ends, keep_rest=True
+        encoded,
+        batch_size=protocol.rows,
+        bptt=_STEPS,
+        sentence_ends=protocol.sentence_ends,
+        keep_rest=True,
+        constituents=lm.needs_trees,
     )
     was_training = lm.training
     lm.eval()
@@ -102,9 +107,8 @@ def _segment(
     lm: StreamLM, batch: StreamBatch, carried: Carried, cache: ContinuousCache | None
 ) -> tuple[NDArray[np.float64], Carried]:
     device = lm.decoder_weight.device
-    inputs, targets = (torch.from_numpy(values).to(device) for values in (batch.inputs, batch.targets))
-    mask = None if batch.mask is None else torch.from_numpy(batch.mask).to(device)
-    reading = lm.read(inputs, carried if batch.continues else lm.begin(len(batch)), mask=mask)
+    targets = torch.from_numpy(batch.targets).to(device)
+    reading = lm.read_segment(batch, carried)
     flat: Tensor = reading.outputs.flatten(0, 1).to(lm.decoder_weight.dtype)
     log_probs = target_log_probs(flat, lm.decoder_weight, lm.decoder_bias, targets.flatten()).view(targets.shape)
     if cache is not None:

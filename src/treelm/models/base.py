@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.hub import Pretrained
@@ -58,6 +59,11 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         return True
 
     @property
+    def needs_trees(self) -> bool:
+        """Whether it predicts words only if their trees are given: ``score`` refuses, ``score_given`` takes them."""
+        return False
+
+    @property
     def couples_sentences(self) -> bool:
         """Whether the training loss of a sentence or row depends on its batch-mates, so that no batch can be split."""
         return False
@@ -72,6 +78,13 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     @abstractmethod
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol given the symbols before it."""
+
+    def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
+        """As ``score``, by a system that needs the trees of the sentences; any other does not look at them.
+
+        Raises ``InputError`` for a sentence without the tree that is needed.
+        """
+        return self.score([sentence.words for sentence in sentences])
 
     @abstractmethod
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:

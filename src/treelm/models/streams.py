@@ -116,14 +116,18 @@ class StreamLM(SyntacticLM):
         ``carried`` is what the segment before gave; it is not looked at when the batch does not continue. Raises
         ``InputError`` when the batch continues and nothing is carried.
         """
-        carried = self._continued(batch, carried)
-        inputs, targets = self._tensor(batch.inputs), self._tensor(batch.targets)
-        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
-        reading = self.read(inputs, carried, mask=mask)
+        reading, targets = self.read_segment(batch, carried), self._tensor(batch.targets)
+        mask = None if batch.mask is None else to_device(batch.mask, targets.device)
         num_words = batch.num_words + batch.num_sentences
         count = {"num_words": num_words, "num_sentences": batch.num_sentences}
         losses = self._losses(reading, targets, mask, whole=mask is None, **count)
         return losses, {name: tensor.detach() for name, tensor in reading.carried.items()}
+
+    def read_segment(self, batch: StreamBatch, carried: Carried | None) -> Reading:
+        """Read a segment of a stream, with all that its batch says of it; ``carried`` as in ``stream_losses``."""
+        inputs = self._tensor(batch.inputs)
+        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
+        return self.read(inputs, self._continued(batch, carried), mask=mask)
 
     def _continued(self, batch: StreamBatch, carried: Carried | None) -> Carried:
         """What a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
@@ -183,22 +187,25 @@ class StreamLM(SyntacticLM):
         """
         scores: list[SentenceScore | None] = [None] * len(sentences)
         for numbers, batch, reading, targets in self._read_sentences(sentences):
-            log_probs = self.exact().target_log_probs(reading.outputs, targets).cpu().numpy().round(DECIMALS)
-            found = reading.structure.get("distances")
-            distances = None if found is None else found.double().cpu().numpy().round(DECIMALS)
-            for row, number in enumerate(numbers):
-                symbols = _row(batch, row)
-                words = word_of_symbol(symbols, self.vocabulary.ends_word)
-                columns = {}
-                if distances is not None:
-                    columns["distance"] = distances[1:, row][np.flatnonzero(np.diff(words, prepend=-1))]
-                scores[number] = SentenceScore(
-                    log_probs=log_probs[: len(symbols) + 1, row],
-                    word_of_symbol=words,
-                    is_lower_bound=False,
-                    columns=columns,
-                )
+            for number, score in zip(numbers, self.exact().scores_of(batch, reading, targets), strict=True):
+                scores[number] = score
         return [score for score in scores if score is not None]
+
+    def scores_of(self, batch: SentenceBatch, reading: Reading, targets: Tensor) -> list[SentenceScore]:
+        """The score of every sentence of a batch, from its reading and its targets (T, B)."""
+        log_probs = self.target_log_probs(reading.outputs, targets).cpu().numpy().round(DECIMALS)
+        found = reading.structure.get("distances")
+        distances = None if found is None else found.double().cpu().numpy().round(DECIMALS)
+        scores = []
+        for row in range(len(batch)):
+            symbols = _row(batch, row)
+            words = word_of_symbol(symbols, self.vocabulary.ends_word)
+            columns = {}
+            if distances is not None:
+                columns["distance"] = distances[1:, row][np.flatnonzero(np.diff(words, prepend=-1))]
+            kept = log_probs[: len(symbols) + 1, row]
+            scores.append(SentenceScore(log_probs=kept, word_of_symbol=words, is_lower_bound=False, columns=columns))
+        return scores
 
     @torch.no_grad()
     def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -116,3 +116,14 @@ def test_a_sentence_without_words_is_a_user_error() -> None:
 
 def test_there_are_examples() -> None:
     assert [len(one.words) for one in example_sentences()] == [10, 12, 15]
+
+
+def test_a_system_that_needs_trees_has_bits_of_the_sentences_with_a_tree() -> None:
+    network = palm(attention="given").eval()
+    with_tree, without = analyses_of(network, [sentence(), sentence(tree=None)])
+    assert with_tree.bits is not None
+    assert with_tree.bits.total_bits * np.log(2) == pytest.approx(
+        -network.score_given([sentence()])[0].log_probs.sum(), 1e-3
+    )
+    assert without.bits is None
+    assert with_tree.attention is without.attention is None

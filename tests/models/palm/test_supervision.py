@@ -16,6 +16,7 @@ from tests.models.rnng.worlds import Symbols
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
 from treelm.models.palm.network import PaLM
@@ -174,3 +175,21 @@ def test_supervision_leaves_scores_alone() -> None:
     one, other = palm(span_weight=0.3), palm()
     assert isinstance(one, PaLM)
     np.testing.assert_array_equal(one.score([["1", "2"]])[0].log_probs, other.score([["1", "2"]])[0].log_probs)
+
+
+def test_scores_under_given_trees_equal_the_plain_form() -> None:
+    network = palm(max_span=6, attention="given")
+    given = [sentence(tree, line) for line, tree in enumerate(TREES, 1)]
+    for score, own, spans in zip(network.score_given(given), ROWS, SPANS, strict=True):
+        row = plain(network.eval(), [END, *own], given=[spans.get(step - 1, []) for step in range(len(own) + 1)])
+        assert score.log_probs.sum() == pytest.approx(-nats([row], [[*own, END]]).item(), abs=1e-7)
+    bare = Sentence(words=("1", "2"), identifier="1", source="t.txt", line=1)
+    with pytest.raises(InputError, match=r"t\.txt:1: a sentence without a tree"):
+        network.score_given([*given, bare])
+
+
+def test_a_system_that_needs_no_trees_does_not_look_at_them() -> None:
+    network = palm().eval()
+    given = sentence(TREES[0], 1)
+    (score,) = network.score_given([given])
+    assert np.array_equal(score.log_probs, network.score([given.words])[0].log_probs)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,14 @@ import pytest
 import torch
 
 from treelm.errors import InputError
+from treelm.evaluation.comparison.compare import compare, notes_on
+from treelm.evaluation.comparison.measure import Settings
+from treelm.evaluation.runs import GIVEN_TREES, evaluate_run
 from treelm.models.palm.network import PaLM
 from treelm.models.storage import load_model
 from treelm.training.loop import Step, fit
 from treelm.training.recipe import load_recipe
-from treelm.training.run import Setup, set_up, train
+from treelm.training.run import Setup, load_run_recipe, set_up, train
 
 RECIPE = """
 [data]
@@ -72,6 +78,11 @@ def write_trees(folder: Path) -> Path:
 def constituent(source: random.Random) -> str:
     inside = f" {constituent(source)}" if source.random() < 0.3 else f" (N {source.choice('cd')})"
     return f"(A (D {source.choice('ab')}){inside})"
+
+
+@contextmanager
+def silent(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    yield lambda: None
 
 
 def prepare(folder: Path, *settings: str) -> Setup:
@@ -142,3 +153,25 @@ def test_attention_from_given_trees_trains_on_both_kinds_of_batches(tmp_path: Pa
         assert isinstance(setup.model, PaLM)
         steps = list(begin(setup, tmp_path / kind))
         assert steps[-1].dev is not None
+
+
+def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_file(tmp_path: Path) -> None:
+    write_trees(tmp_path)
+    settings = ["model.attention=given", "model.span_weight=0.0", "training.epochs=1", "training.dev_rows=1"]
+    train(load_recipe(tmp_path / "my.toml", settings), tmp_path / "run", on_terminal=False)
+    recipe = load_run_recipe(tmp_path / "run")
+    recipe = replace(recipe, evaluation=replace(recipe.evaluation, splits=("dev",), stream="beside", stream_rows=1))
+    (judgement,) = evaluate_run(tmp_path / "run", recipe)
+    alone, stream = judgement.result.perplexities
+    (dev,) = (line for line in metrics(tmp_path / "run") if line["kind"] == "dev")
+    assert math.log(stream.value) == pytest.approx(dev["loss_nats_per_word"], rel=1e-5)
+    assert alone.value != pytest.approx(stream.value)
+    assert GIVEN_TREES in judgement.result.all_notes()
+    with pytest.raises(InputError, match=r"dev\.txt:1: a sentence without a tree"):
+        evaluate_run(tmp_path / "run", recipe, files=(str(tmp_path / "dev.txt"),))
+    (row,) = compare([tmp_path / "run"], Settings(split="dev", suites=("number_prep",)), silent).runs
+    assert row.perplexity is not None
+    assert row.perplexity.value == pytest.approx(alone.value)
+    assert row.needs_trees
+    assert row.syntaxgym is None
+    assert any("trees of the text given" in note for note in notes_on([row]))

@@ -69,6 +69,9 @@ def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
         groups = _groups(scored, same)
         if len(groups) > 1:
             yield f"perplexities do not compare between groups of rows with {what}: {_listed(groups)}"
+    given = [row.name for row in scored if row.needs_trees]
+    if given:
+        yield f"perplexities with the trees of the text given, which compare with no others: {', '.join(given)}"
     gold = _groups([row for row in rows if row.gold_trees is not None], lambda row: row.gold_trees)
     if len(gold) > 1:
         yield f"F1 does not compare between rows with other gold trees: {_listed(gold)}"

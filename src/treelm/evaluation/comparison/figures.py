@@ -83,6 +83,7 @@ class RunFigures:
     split: str = "test"
     num_sentences: int = 0
     num_words: int = 0
+    needs_trees: bool = False  # whether words were predicted with their trees given: its perplexity does not compare
 
     training_seconds: float | None = None
     training_words_per_second: float | None = None  # updates of the weights alone, without evaluation on dev

@@ -110,13 +110,14 @@ class _Measuring:
             training_seconds=seconds,
             training_words_per_second=words_per_second,
             loss_curve=curve,
-            syntaxgym=self._syntaxgym() if self._settings.suites and self._predicts_words(figures) else None,
-            pairs=tuple(map(self._pairs, self._settings.pairs)) if self._predicts_words(figures) else (),
+            syntaxgym=self._syntaxgym() if self._settings.suites and self._scores_words(figures) else None,
+            pairs=tuple(map(self._pairs, self._settings.pairs)) if self._scores_words(figures) else (),
         )
 
     @staticmethod
-    def _predicts_words(figures: RunFigures) -> bool:
-        return bool(figures.perplexities)
+    def _scores_words(figures: RunFigures) -> bool:
+        """Whether words alone are enough for its probabilities."""
+        return bool(figures.perplexities) and not figures.needs_trees
 
     def _model(self) -> SyntacticLM:
         if self._lm is None:
@@ -163,6 +164,7 @@ class _Measuring:
                 device=self._settings.device,
             )
         lm = self._model()
+        reads_words = lm.predicts_words and not lm.needs_trees
         figures = RunFigures(
             name=self._name,
             run=str(self._run),
@@ -172,7 +174,8 @@ class _Measuring:
             weights=self._weights,
             vocabulary=lm.vocabulary.fingerprint(),
             text=_text_hash(judged.sentences),
-            scoring_words_per_second=_scoring_speed(lm, judged.sentences) if lm.predicts_words else None,
+            scoring_words_per_second=_scoring_speed(lm, judged.sentences) if reads_words else None,
+            needs_trees=lm.needs_trees,
             scoring_threads=torch.get_num_threads(),
         )
         return _with_result(figures, judged.result, gold)

@@ -83,8 +83,17 @@ def _analysed(row: RunFigures, sentences: Sequence[Sentence]) -> tuple[SentenceA
 
 def analyses_of(lm: SyntacticLM, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
     """Trees, surprisals, and what only this system has."""
-    found = lm.analyse([list(one.words) for one in sentences])
+    if lm.needs_trees:
+        found = [_given_tree(lm, one) for one in sentences]
+    else:
+        found = lm.analyse([list(one.words) for one in sentences])
     return tuple(_analysis(lm, one, analysis) for one, analysis in zip(sentences, found, strict=True))
+
+
+def _given_tree(lm: SyntacticLM, sentence: Sentence) -> Analysis:
+    """The score of a sentence under its own tree; nothing of one that has none."""
+    scores = [None] if sentence.tree is None else lm.score_given([sentence])
+    return Analysis(score=scores[0], tree=None)
 
 
 def _analysis(lm: SyntacticLM, sentence: Sentence, found: Analysis) -> SentenceAnalysis:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.constituents import non_trivial_spans
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -27,9 +27,10 @@ from treelm.models.layers.transfer import to_device
 from treelm.models.palm import parser
 from treelm.models.palm.attention import SpanAttention
 from treelm.models.palm.config import PaLMConfig
+from treelm.models.palm.given import before_inputs, encode_with_trees
 from treelm.models.palm.reach import count_available
 from treelm.models.palm.supervision import given_weights, gold_spans, span_cross_entropy
-from treelm.models.scores import Loss, Losses
+from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.streams import Carried, Reading, StreamLM
 from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.tree import Tree
@@ -94,10 +95,10 @@ class PaLM(StreamLM):
         """Read symbols (T, B). In training, all dropouts draw new masks.
 
         ``structure`` has ``span_weights`` (T, B, m), of the spans of 1 to m symbols that end just before the input of
-        each step. Raises ``InputError`` with ``attention = "given"``, for which ``losses`` knows trees.
+        each step. Raises ``InputError`` with ``attention = "given"``: only ``losses`` and ``score_given`` know trees.
         """
-        if self.config.attention == "given":
-            remedy = 'read it with its trees (training and its dev loss do), or take attention = "learned"'
+        if self.needs_trees:
+            remedy = "give trees (`treelm evaluate` and `treelm compare` read them), or take another run"
             raise InputError('a system with attention = "given" without trees', remedy=remedy)
         return self._read(inputs, carried, mask, None)
 
@@ -149,6 +150,33 @@ class PaLM(StreamLM):
             structure["span_log_weights"] = attended.log_weights
         return attended.outputs, {"context": context, "reach": reach}, structure
 
+    # With trees.
+
+    @property
+    def needs_trees(self) -> bool:
+        """Whether the weights of spans are those of given trees."""
+        return self.config.attention == "given"
+
+    @torch.no_grad()
+    def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
+        """As ``score``; the attention is set by the sentences' trees if it is to be given."""
+        if not self.needs_trees:
+            return super().score_given(sentences)
+        exact, scores = self.exact(), []
+        for batch in encode_with_trees(sentences, self.vocabulary):
+            inputs, targets, mask = exact.pad(batch)
+            gold = exact._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
+            scores += exact.scores_of(batch, exact._read(inputs, exact.begin(len(batch)), mask, gold), targets)
+        return scores
+
+    def read_segment(self, batch: StreamBatch, carried: Carried | None) -> Reading:
+        """As for every stream model; given attention is set by the batch's constituents."""
+        if not self.needs_trees:
+            return super().read_segment(batch, carried)
+        inputs = self._tensor(batch.inputs)
+        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
+        return self._read(inputs, self._continued(batch, carried), mask, self._gold(_constituents(batch), inputs))
+
     # Losses.
 
     def losses(self, batch: SentenceBatch) -> Losses:
@@ -158,13 +186,11 @@ class PaLM(StreamLM):
         """
         if not self._needs_trees() and (batch.actions is None or not self.reads_constituents):
             return super().losses(batch)
-        spans = non_trivial_spans(batch, self.vocabulary.ends_word)
         inputs, targets, mask = self.pad(batch)
         end = inputs.new_full((1, len(batch)), self.end)
         inputs, targets = torch.cat([inputs, end]), torch.cat([targets, end])
         mask = torch.cat([mask, torch.zeros_like(mask[:1])])
-        constituents = np.stack([spans[:, 2] + 1, spans[:, 0], spans[:, 2] - spans[:, 1]], 1)
-        gold = self._gold(constituents, inputs)
+        gold = self._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
         reading = self._read(inputs, self.begin(len(batch)), mask, gold)
         num_words, num_sentences = int(batch.num_words.sum()), len(batch)
         losses = self._losses(reading, targets, mask, num_words=num_words, num_sentences=num_sentences)
@@ -175,11 +201,9 @@ class PaLM(StreamLM):
         """As for every stream model; with ``span_weight`` or given attention also from the batch's constituents."""
         if batch.constituents is None and not self._needs_trees():
             return super().stream_losses(batch, carried)
-        if batch.constituents is None:
-            raise InputError("a stream without trees", where=batch.names[0], remedy="give brackets or CoNLL-U")
         inputs, targets = self._tensor(batch.inputs), self._tensor(batch.targets)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
-        gold = self._gold(batch.constituents, inputs)
+        gold = self._gold(_constituents(batch), inputs)
         reading = self._read(inputs, self._continued(batch, carried), mask, gold)
         num_words = batch.num_words + batch.num_sentences
         losses = self._losses(reading, targets, mask, num_words=num_words, num_sentences=batch.num_sentences)
@@ -187,7 +211,7 @@ class PaLM(StreamLM):
         return losses, {name: tensor.detach() for name, tensor in reading.carried.items()}
 
     def _needs_trees(self) -> bool:
-        return self.config.attention == "given" or (self.training and self.config.is_supervised)
+        return self.needs_trees or (self.training and self.config.is_supervised)
 
     def _gold(self, constituents: NDArray[np.int64], inputs: Tensor) -> Tensor:
         shape = (*inputs.shape, self.config.max_span)
@@ -242,3 +266,9 @@ class PaLM(StreamLM):
         for index in range(self.config.attention_layer):
             units, _ = self.stack.run_layer(index, units, carried)
         return units
+
+
+def _constituents(batch: StreamBatch) -> NDArray[np.int64]:
+    if batch.constituents is None:
+        raise InputError("a stream without trees", where=batch.names[0], remedy="give brackets or CoNLL-U")
+    return batch.constituents

@@ -1,0 +1,38 @@
+"""Sentences with trees as what a network reads: symbols, and the constituents that end before each input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.constituents import non_trivial_spans
+from treelm.corpora.encoding import encode_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+
+_ROWS = 64  # sentences that are read side by side
+
+
+def encode_with_trees(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Iterator[SentenceBatch]:
+    """Batches in the order of the sentences. Raises ``InputError`` for a sentence without a tree."""
+    for start in range(0, len(sentences), _ROWS):
+        chosen = sentences[start : start + _ROWS]
+        labels: set[str] = set()
+        for one in chosen:
+            if one.tree is None:
+                raise InputError("a sentence without a tree", where=one.where, remedy="give brackets or CoNLL-U")
+            labels.update(constituent.label for constituent in one.tree.constituents())
+        yield encode_sentences(chosen, vocabulary, sorted(labels))
+
+
+def before_inputs(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(n, 3): step, row and number of symbols of every non-trivial constituent that ends just before this input.
+
+    The first input of a sentence is the end symbol, so what ends with symbol s ends before the input s + 2.
+    """
+    spans = non_trivial_spans(batch, ends_word)
+    return np.stack([spans[:, 2] + 1, spans[:, 0], spans[:, 2] - spans[:, 1]], 1)
