@@ -192,7 +192,8 @@ def test_sizes_of_the_recipe_for_the_penn_treebank() -> None:
     vocabulary = WordVocabulary([str(number) for number in range(9_998)])  # and <unk>; the end makes 10,000
     with torch.device("meta"):
         network = PaLM(PaLMConfig(), vocabulary=vocabulary)
-    counts = {name: sum(one.numel() for one in part.parameters()) for name, part in network.named_children()}
+    sizes = {name: sum(one.numel() for one in part.parameters()) for name, part in network.named_children()}
+    counts = {name: size for name, size in sizes.items() if size}
     lstm = sum(4 * following * (size + following + 1) for size, following in ((400, 1020), (1020, 1020), (1020, 400)))
     rational, scorer = 2 * 400 * 1020 + 400, 100 * (400 + 1020) + 100 + 100
     residual = (1020 + 400) * (1020 + 400) + 1020 + 400 + 400 * 1020 + 1020
