@@ -1,8 +1,9 @@
 """Left and right splits of gold trees and of PaLM with random initialisations (Table 4, Peng et al. 2019).
 
-    python benchmarks/palm_splits.py [TREES] [--sentences 60] [--seeds 25] [--scale 1.0] [--embedding-deviation 1.0]
+    python benchmarks/palm_splits.py [TREES] [--runs RUN ...] [--sentences 60] [--seeds 25] [--embedding-deviation 1.0]
 
-TREES is a bracket or CoNLL-U file; by default the dev set of the packaged treebank. Sentences of up to 40 words.
+TREES is a bracket or CoNLL-U file; by default the dev set of the packaged treebank. Sentences of up to 40 words. RUNs
+are folders of trained models with binary trees: their shares over all these sentences.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from treelm import load
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.evaluation.split_shares import random_shares, split_shares
@@ -28,6 +30,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trees", nargs="?", default=str(files("treelm") / "data/gum-open/dev.ptb.gz"))
+    parser.add_argument("--runs", nargs="*", default=[], help="folders of trained models")
     parser.add_argument("--sentences", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=25)
     parser.add_argument("--scale", type=float, default=1.0, help="factor of all weights of the attention")
@@ -39,6 +42,11 @@ def main() -> None:
         print(
             f"gold, {name}-binarised: left {shares.left:.1f} / right {shares.right:.1f} of {shares.num_splits} splits"
         )
+    for run in options.runs:
+        shares = split_shares(load(run).parse([tree.words() for tree in trees]))
+        print(f"{run}: left {shares.left:.1f} / right {shares.right:.1f} of {shares.num_splits} splits")
+    if not options.seeds:
+        return
     sentences = [tree.words() for tree in islice(trees, options.sentences)]
     build = _builder(trees, options.scale, options.embedding_deviation)
     print("random:", random_shares(build, sentences, num_seeds=options.seeds))

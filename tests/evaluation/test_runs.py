@@ -136,3 +136,16 @@ def test_a_summary_has_one_row_for_each_file_as_tsv_and_as_json(tmp_path: Path) 
     assert json.loads((tmp_path / "rows.json").read_text())[1]["skipped"] == 1
     with pytest.raises(InputError, match=r"\.tsv or \.json"):
         check_suffix(tmp_path / "rows.csv")
+
+
+def test_sentences_that_are_skipped_are_left_out_of_the_stream_and_named_once(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "load", lambda run: prpn(seed=1).eval())
+    for stream in ("only", "beside"):
+        evaluation = EvaluationConfig(stream=stream, stream_rows=1)  # type: ignore[arg-type]
+        training = SimpleNamespace(sentence_ends=True)
+        recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy"), training=training))
+        skipped: list[InputError] = []
+        (judgement,) = evaluate_run(Path(), recipe, files=files[:1], skipped=skipped, protocols=())
+        assert (judgement.result.num_sentences, judgement.result.num_skipped, len(skipped)) == (4, 1, 1)

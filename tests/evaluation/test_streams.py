@@ -166,3 +166,10 @@ def test_blank_lines_of_wikitext_are_sentences_on_request() -> None:
     corpus = PreparedCorpus.from_sentences(sentences)
     assert (len(corpus), corpus.num_tokens + len(corpus)) == (3_760, 217_646)
     assert np.diff(corpus.word_offsets).min() == 0
+
+
+def test_an_option_of_streams_without_a_stream_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/recipe.toml").write_text('[data]\ncorpus = "gum-open"\n[model]\nsystem = "lstm"\n')
+    assert run(["evaluate", str(tmp_path / "run"), "--cache-weight", "0.1"]) == 2
+    assert "--cache-weight without a stream; add --stream" in capsys.readouterr().err

@@ -118,6 +118,7 @@ def _evaluate_run(options: Arguments) -> int:
     if options.summary:
         check_suffix(Path(options.summary))
     recipe = _with_settings(load_run_recipe(options.run), options)
+    _check_stream_options(recipe, options)
     skipped: list[InputError] = []
     judgements = evaluate_run(
         Path(options.run),
@@ -152,6 +153,16 @@ def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
         given["splits"] = options.split
     data = replace(recipe.data, preprocess=options.preprocess) if options.preprocess else recipe.data
     return replace(recipe, data=data, evaluation=replace(recipe.evaluation, **given))
+
+
+def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
+    """Refuse what would change no figure: options of streams where none is read."""
+    if recipe.evaluation.stream != "no":
+        return
+    for name in ("stream_rows", "cache_weight", "cache_theta", "cache_window"):
+        if getattr(options, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} without a stream", remedy="add --stream or --stream-only")
 
 
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:

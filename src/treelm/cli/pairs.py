@@ -46,14 +46,14 @@ def main(arguments: list[str]) -> int:
     pairs = list(read_pairs(Path(options.file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
-    lm, beam = load_for_scoring(options.run, options)
+    lm, name = load_for_scoring(options.run, options)
     with progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)})) as advance:
         result = score_pairs(
             lm,
             pairs,
             tokenisation=options.tokenisation,
             batch_size=options.batch_size,
-            notes=(f"{lm.system}, {beam}",),
+            notes=(name,),
             on_sentence=advance,
         )
     if options.json:

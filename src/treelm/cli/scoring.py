@@ -28,14 +28,18 @@ class ScoringOptions(ModelOptions):
 
 
 def load_for_scoring(run: str, options: ScoringOptions) -> tuple[SyntacticLM, str]:
-    """The model of a run with its beam, and the beam in words."""
+    """The model of a run with its beam, and both in words."""
     lm, beam = load_with_beam(run, options)
-    return lm, beam_in_words(beam)
+    return lm, in_words(lm, beam)
 
 
-def beam_in_words(beam: dict[str, int]) -> str:
-    """Such as "beam 100/10/1"."""
-    return f"beam {beam['action_beam']}/{beam['word_beam']}/{beam['fast_track']}"
+def in_words(lm: SyntacticLM, beam: dict[str, int]) -> str:
+    """Such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
+    from treelm.models.base import SyntacticLM as Interface
+
+    if type(lm).set_beam is Interface.set_beam:
+        return lm.system
+    return f"{lm.system}, beam {beam['action_beam']}/{beam['word_beam']}/{beam['fast_track']}"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import tyro
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import load_with_beam
-from treelm.cli.scoring import ScoringOptions, beam_in_words, progress_bar
+from treelm.cli.scoring import ScoringOptions, in_words, progress_bar
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
             score_groups=score_groups,
             kept=kept,
         )
-    return results, f"{options.run}: {lm.system}, {beam_in_words(widths)}"
+    return results, f"{options.run}: {in_words(lm, widths)}"
 
 
 def _print(results: list[SuiteResult], references: list[Reference], title: str) -> None:

@@ -182,7 +182,7 @@ def _judge_inputs(
     judgements = []
     for name, sentences in _inputs(recipe.data, files or config.splits, bool(files), skipped):
         if config.stream == "only":
-            only = judge_stream(lm, recipe, name, is_file=bool(files))
+            only = judge_stream(lm, recipe, name, is_file=bool(files), skipped=skipped)
             judgements.append(Judgement(result=only, sentences=(), analyses=()))
             continue
         judgement = judge(
@@ -196,7 +196,8 @@ def _judge_inputs(
             compute=compute,
         )
         if config.stream == "beside":
-            stream = judge_stream(lm, recipe, name, is_file=bool(files))
+            again: list[InputError] | None = None if skipped is None else []  # those that were skipped above
+            stream = judge_stream(lm, recipe, name, is_file=bool(files), skipped=again)
             perplexities = (*judgement.result.perplexities, *stream.perplexities)
             judgement = replace(judgement, result=replace(judgement.result, perplexities=perplexities))
         judgements.append(judgement)

@@ -125,20 +125,26 @@ def stream_protocol(recipe: Recipe) -> StreamProtocol:
     return StreamProtocol(rows=config.stream_rows, sentence_ends=recipe.training.sentence_ends, cache=cache)
 
 
-def judge_stream(lm: SyntacticLM, recipe: Recipe, name: str, *, is_file: bool) -> EvaluationResult:
-    """The figures of a split of the recipe's corpus, or of a file, read in a row."""
+def judge_stream(
+    lm: SyntacticLM, recipe: Recipe, name: str, *, is_file: bool, skipped: list[InputError] | None = None
+) -> EvaluationResult:
+    """The figures of a split of the recipe's corpus, or of a file, read in a row; bad sentences go to ``skipped``."""
     data, limit = recipe.data, recipe.evaluation.max_sentences
     if is_file:
         path, options = Path(name), data.read_options("auto")
     else:
         path, format = locate_split(data, name)  # type: ignore[arg-type]
         options = data.read_options(format)
-    corpus = prepared([path], options=options, on_error=data.on_error, max_sentences=limit)
+    on_error = data.on_error if skipped is None else "skip"
+    corpus = prepared([path], options=options, on_error=on_error, max_sentences=limit)
+    if skipped is not None:
+        skipped += corpus.skipped
     return EvaluationResult(
         system=lm.system,
         split=name,
         num_sentences=len(corpus),
         num_words=corpus.num_tokens,
+        num_skipped=len(corpus.skipped),
         perplexities=stream_perplexities(lm, corpus, stream_protocol(recipe)),
     )
 

@@ -35,7 +35,10 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``; raises ``InputError`` with file and line for one that is no JSON object."""
+    """The lines of ``metrics.jsonl``; raises ``InputError`` with file and line for one that is no JSON object.
+
+    A last line that was not written to its end is left out: the program was stopped there, or is writing it now.
+    """
     found = []
     try:
         lines = path.read_bytes().split(b"\n")
@@ -47,6 +50,8 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         try:
             values = json.loads(line.decode("utf-8"))  # of bytes, json would take half characters and other encodings
         except (ValueError, RecursionError):
+            if number == len(lines):
+                break
             values = None
         if not isinstance(values, dict):
             raise InputError("not a JSON object", where=f"{path}:{number}", remedy="remove this line of the log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from tests.evaluation.comparison.test_figures import FULL
 from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import notes_on, row_names
-from treelm.evaluation.comparison.figures import RunFigures
+from treelm.evaluation.comparison.compare import compare, notes_on, row_names
+from treelm.evaluation.comparison.figures import Comparison, RunFigures
 from treelm.evaluation.comparison.keeping import Kept
+from treelm.evaluation.comparison.measure import Settings
+from treelm.evaluation.comparison.training_records import training_figures
 
 ONE = replace(FULL, name="one", vocabulary="v", text="t", notes=())
 
@@ -55,3 +58,27 @@ def test_kept_figures_are_those_of_the_same_origin_and_damage_is_measured_again(
     (file,) = (tmp_path / "measured").iterdir()
     file.write_text(file.read_text()[:-5])
     assert kept.get("part", {"weights": "a"}) is None
+
+
+def test_a_run_and_what_was_kept_of_it_have_rows_of_two_names(tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        Comparison(runs=(RunFigures(name="demo", run="demo", system="rnng", num_parameters=1),)).save(
+            tmp_path / folder / "comparison.json"
+        )
+    files = [tmp_path / folder / "comparison.json" for folder in ("one", "other")]
+    found = compare(files, Settings(), lambda what, total: nullcontext(lambda: None))
+    assert [row.name for row in found.runs] == ["demo", "demo (2)"]
+
+
+def test_two_files_of_pairs_with_one_name_are_refused_since_they_would_share_a_column() -> None:
+    with pytest.raises(InputError, match=r"two files of pairs named x\.tsv"):
+        compare([Path("run")], Settings(pairs=("a/x.tsv", "b/x.tsv")), lambda what, total: nullcontext(lambda: None))
+
+
+def test_a_log_whose_last_line_was_not_written_to_its_end_is_read_up_to_it(tmp_path: Path) -> None:
+    line = '{"kind": "dev", "step": 3, "epoch": 1, "elapsed_seconds": 2.5, "loss_nats_per_word": 5.0}'
+    (tmp_path / "metrics.jsonl").write_text(f'{line}\n{{"kind": "dev", "st')
+    seconds, _, points = training_figures(tmp_path)
+    assert seconds == 2.5
+    assert [point.step for point in points] == [3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +28,7 @@ def compare(
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
+    _check_pairs(settings.pairs)
     sources = [_found(source) for source in sources]
     rows: list[RunFigures] = []
     names = row_names([source for source in sources if not source.is_file()])
@@ -37,7 +39,30 @@ def compare(
             folder = keep_in or (None if source.parent == shipped.FOLDER else source)
             kept = Kept(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))
+    rows = _named_apart(rows)
     return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)))
+
+
+def _check_pairs(files: Sequence[str]) -> None:
+    """Refuse files of one name: their figures would stand in one column."""
+    names = [Path(file).name for file in files]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two files of pairs named {name}", remedy="rename one")
+
+
+def _named_apart(rows: Sequence[RunFigures]) -> list[RunFigures]:
+    """Rows of which no two have one name: a run and what was kept of it, say, are told apart by numbers."""
+    named: list[RunFigures] = []
+    taken: set[str] = set()
+    for row in rows:
+        name, number = row.name, 1
+        while name in taken:
+            number += 1
+            name = f"{row.name} ({number})"
+        taken.add(name)
+        named.append(replace(row, name=name))
+    return named
 
 
 def _found(source: Path) -> Path:

@@ -12,7 +12,8 @@ from treelm.figures.report.markup import Markup, element, join
 from treelm.figures.report.parts import Section, details, figure, looks_of, plain_table, scrolled
 
 CAPTION = (
-    "Perplexity per word on the development split while training, on a logarithmic scale: of the part of the training "
+    "Perplexity per word (of models of characters or pieces: per symbol, which compares with no other unit) on the "
+    "development split while training, on a logarithmic scale: of the part of the training "
     "loss that predicts words, as it was logged; where no such part was logged, of the whole loss. Curves show how "
     "training went; the table compares the results. "
 )
