@@ -117,3 +117,31 @@ def test_a_report_that_cannot_be_is_refused_before_anything_is_measured(
     assert outcome.code == 2
     assert "measured" not in outcome.err
     assert ".html" in outcome.err
+
+
+def test_pairs_of_a_table_of_one_s_own_are_read_by_its_column_names(
+    treelm: Treelm, runs: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.tsv").write_text("yes\tno\tkind\nthe dog barks .\tdog the . barks\torder\n")
+    call = ("compare", runs[1], "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out", "--format", "json")
+    outcome = treelm(*call, "--good", "yes", "--bad", "no", "--group-by", "kind")
+    assert outcome.code == 0, outcome.err
+    (row,) = json.loads(outcome.out)["runs"]
+    assert row["pairs"][0]["groups"] == {"kind": {"order": row["pairs"][0]["accuracy"]}}
+    (swapped,) = json.loads(treelm(*call, "--good", "no", "--bad", "yes").out)["runs"]
+    assert swapped["pairs"][0]["accuracy"] == 1 - row["pairs"][0]["accuracy"]  # not what was kept of other columns
+
+
+@pytest.mark.parametrize("columns", [(), ("--good", "yes", "--bad", "wrong")])
+def test_pairs_without_the_columns_are_refused_before_anything_is_measured(
+    treelm: Treelm, runs: list[str], tmp_path: Path, columns: tuple[str, ...]
+) -> None:
+    (tmp_path / "mine.tsv").write_text("yes\tno\nthe dog barks .\tdog the . barks\n")
+    outcome = treelm("compare", runs[1], "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out", *columns)
+    assert outcome.code == 2
+    assert "there are 'yes', 'no'" in outcome.err
+    assert "done in" not in outcome.err
+
+
+def test_columns_of_pairs_without_pairs_are_refused(treelm: Treelm, runs: list[str]) -> None:
+    assert "add --pairs" in treelm("compare", runs[1], "--good", "yes").err

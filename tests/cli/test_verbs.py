@@ -290,3 +290,30 @@ def test_generate_spells_whole_words(treelm: Treelm, project: Path, tmp_path: Pa
     assert len(plain) == 3
     assert not any("▁" in word or "</w>" in word for line in plain for word in line)
     assert [one.tree.words() for one in iter_trees(trees.out.split("\n"))] == plain
+
+
+def test_a_column_that_the_system_lacks_is_refused_before_anything_is_written(
+    treelm: Treelm, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\n")
+    call = ("surprisal", project / "run", tmp_path / "in.txt", "--columns", "open_nodes", "distance")
+    outcome = treelm(*call)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "no column 'distance' from rnng" in outcome.err
+    assert "next_entropy_bits, beam_loss_bits, entropy_bits, open_nodes" in outcome.err
+    assert treelm(*call, "--output", tmp_path / "out.tsv").code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_a_tree_that_is_too_tall_for_a_drawing_leaves_out_the_figure_alone(
+    treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.trees.tree.MAX_SVG_HEIGHT", 0)
+    (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n")
+    outcome = treelm("parse", project / "run", tmp_path / "in.txt", "--figure", tmp_path / "tree.svg")
+    assert outcome.code == 0
+    assert len(outcome.out.splitlines()) == 2
+    (line,) = outcome.err.splitlines()
+    assert "left out" in line
+    assert "too tall for a drawing" in line
+    assert not (tmp_path / "tree.svg").exists()

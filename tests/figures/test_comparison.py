@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tests.evaluation.comparison.test_figures import FULL
 from treelm.evaluation.comparison.figures import Comparison
+from treelm.evaluation.comparison.formats import as_markdown
 from treelm.figures.comparison import comparison_tables
 
 
@@ -31,3 +32,12 @@ def test_all_figures_are_whole_in_80_cells() -> None:
         "80.5",
         "constituency",
     ]
+
+
+def test_wide_columns_are_left_to_wide_formats() -> None:
+    assert FULL.syntaxgym is not None
+    row = replace(FULL, syntaxgym=replace(FULL.syntaxgym, without_unknown={"cleft": 0.125}))
+    stream = StringIO()
+    Console(file=stream, width=80).print(comparison_tables(Comparison(runs=(row,))))
+    assert "12.5" not in stream.getvalue()
+    assert "12.5" in as_markdown(Comparison(runs=(row,)))

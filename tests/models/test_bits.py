@@ -87,6 +87,7 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
         in_words = math.fsum(word.surprisal_bits for word in surprisal.words) + surprisal.end_surprisal_bits
         assert in_words == pytest.approx(-score.log_probs.sum() / math.log(2), abs=1e-9)
         assert surprisal.total_bits == pytest.approx(in_words, abs=1e-9)
+        assert set(score.columns) == set(lm.word_columns)
     total = math.fsum(surprisal.total_bits for surprisal in surprisals)
     sums = sum_scores(scores, sentences)
     for unit, count in (

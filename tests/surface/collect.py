@@ -23,7 +23,16 @@ SUITE = (
     '[{"item_number": 1, "conditions": [{"condition_name": "a", "regions": [{"region_number": 1, "content": "I"}]}, '
     '{"condition_name": "b", "regions": [{"region_number": 1, "content": "was"}]}]}]}'
 )
-BY_NAME = ("unknown_labels", "groups", "suites", "circuits", "references", "circuits", "tensors", "optimizer")
+BY_NAME = (
+    "unknown_labels",
+    "groups",
+    "suites",
+    "circuits",
+    "circuits_without_unknown",
+    "references",
+    "tensors",
+    "optimizer",
+)
 """Objects whose keys are names of the data, not of the format."""
 MODULES = (
     "treelm",

@@ -122,6 +122,12 @@ def test_svg_shows_every_label_and_word() -> None:
     assert DOGS_BARK._repr_svg_() == DOGS_BARK.to_svg()
 
 
+def test_svg_of_words_with_characters_that_xml_forbids_is_xml() -> None:
+    drawing = ElementTree.fromstring(Tree("N\x01P", ["a\x1bb", "c\ufffe", "d&\x7f"]).to_svg())
+    shown = [element.text for element in drawing.iter() if element.text]
+    assert {"N\ufffdP", "a\ufffdb", "c\ufffd", "d&\ufffd"} <= set(shown)
+
+
 def test_too_tall_a_tree_has_no_drawing() -> None:
     tall = right_branching(MAX_SVG_HEIGHT + 1)
     with pytest.raises(InputError, match="too tall"):

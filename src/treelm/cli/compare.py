@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
+from treelm.cli.scoring import PairOptions
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,13 +26,14 @@ FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "compari
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
+class Arguments(PairOptions):
     """Several runs in one table: sizes, perplexity, F1, tests of syntax, speed; every figure measured the same way.
 
     What takes long is kept (in --out, or in each run folder), so that a comparison that was interrupted goes on.
 
     Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --out comparison
     Example: treelm compare runs/* --pairs blimp.jsonl.gz --max-pairs-per-group 20 --format markdown
+    Example: treelm compare runs/* --pairs mine.tsv --good yes --bad no --group-by construction
     Example: treelm compare comparison/comparison.json runs/new --format latex
     Example: treelm compare runs/demo runs/som-demo --report report.html --sentences sentences.txt
     """
@@ -49,9 +51,7 @@ class Arguments:
     syntaxgym: tuple[str, ...] = ("none",)
     """Test suites of SyntaxGym: all, none, or names and files."""
     pairs: tuple[str, ...] = ()
-    """Files of minimal pairs, such as BLiMP's."""
-    max_pairs_per_group: int | None = None
-    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
+    """Files of minimal pairs, such as BLiMP's. --good, --bad and --group-by hold for all of them."""
     tokenisation: Literal["treebank", "blanks"] = "treebank"
     """How suites and pairs are cut into words."""
     action_beam: int | None = None
@@ -82,6 +82,8 @@ def main(arguments: list[str]) -> int:
     out = Path(options.out) if options.out else None
     if options.sentences and not options.report:
         raise InputError("--sentences without --report", remedy="add --report FILE.html")
+    if (options.good or options.bad or options.group_by) and not options.pairs:
+        raise InputError("columns of pairs without --pairs", remedy="add --pairs FILE")
     if options.report:
         from treelm.figures.report.page import check_path
 
@@ -141,6 +143,9 @@ def settings_of(options: Arguments) -> Settings:
         protocols=options.protocol,
         suites=_suites(options.syntaxgym),
         pairs=options.pairs,
+        good=options.good,
+        bad=options.bad,
+        group_by=options.group_by,
         max_pairs_per_group=options.max_pairs_per_group,
         tokenisation=options.tokenisation,
         action_beam=options.action_beam,

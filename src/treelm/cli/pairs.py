@@ -8,11 +8,11 @@ from pathlib import Path
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import InputFile, RunFolder
-from treelm.cli.scoring import ScoringOptions, load_for_scoring, progress_bar
+from treelm.cli.scoring import PairOptions, ScoringOptions, load_for_scoring, progress_bar
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ScoringOptions):
+class Arguments(ScoringOptions, PairOptions):
     """Minimal pairs: how often the grammatical sentence is the more probable one, by paradigm, term and field.
 
     Reads BLiMP (JSON lines), Marvin & Linzen (TSV), or any TSV whose columns --good, --bad and --group-by name.
@@ -25,14 +25,6 @@ class Arguments(ScoringOptions):
     """Folder of a trained model."""
     file: InputFile
     """The pairs."""
-    good: str = ""
-    """Column of the grammatical sentences; without it, that of BLiMP or of Marvin & Linzen."""
-    bad: str = ""
-    """Column of the ungrammatical sentences."""
-    group_by: tuple[str, ...] = ()
-    """Columns to group by; without it, those of BLiMP or of Marvin & Linzen."""
-    max_pairs_per_group: int | None = None
-    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
 
 
 def main(arguments: list[str]) -> int:

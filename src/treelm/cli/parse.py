@@ -46,7 +46,8 @@ class Arguments(ModelOptions, InputOptions):
     """brackets: for programs. drawing: for eyes."""
     figure: str = ""
     """SVG file to draw the first sentence into: of a SOM the memory after every word, of PRPN and ON-LSTM the distances
-    as bars, of PaLM the attention over spans beside the tree (and that of the file, if it has trees), else the tree."""
+    as bars, of PaLM the attention over spans beside the tree (and that of the file, if it has trees), else the tree.
+    A tree of over 200 levels is left out, with a note."""
     batch_size: int = 16
     """Sentences computed together; changes no tree."""
     processes: int = 1
@@ -86,7 +87,12 @@ def _draw(path: str, lm: SyntacticLM, tree: Tree, gold: Tree | None) -> None:
     from treelm.figures.pictures import picture
     from treelm.models.files import write_atomically
 
-    write_atomically(Path(path), picture(lm, tree, gold).encode())
+    try:
+        drawing = picture(lm, tree, gold)
+    except InputError as error:  # the trees of a file are worth more than the figure of its first one
+        note(f"left out {path}: {error}")
+        return
+    write_atomically(Path(path), drawing.encode())
     note(f"wrote {path}")
 
 

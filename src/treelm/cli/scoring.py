@@ -27,6 +27,20 @@ class ScoringOptions(ModelOptions):
     """Write the figures as JSON, unrounded."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """How files of minimal pairs are read."""
+
+    good: str = ""
+    """Of pairs: column of the grammatical sentences; without it, that of BLiMP or of Marvin & Linzen."""
+    bad: str = ""
+    """Of pairs: column of the ungrammatical sentences."""
+    group_by: tuple[str, ...] = ()
+    """Of pairs: columns to group by; without it, those of BLiMP or of Marvin & Linzen."""
+    max_pairs_per_group: int | None = None
+    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
+
+
 def load_for_scoring(run: str, options: ScoringOptions) -> tuple[SyntacticLM, str]:
     """The model of a run with its beam, and both in words."""
     lm, beam = load_with_beam(run, options)

@@ -81,10 +81,11 @@ def main(arguments: list[str]) -> int:
 def write_table(arguments: Arguments) -> int:
     """Score the file and write the table."""
     from treelm.inference.processes import computing, score
-    from treelm.inference.reading import ENTROPY, score_stimuli, score_with_entropies
+    from treelm.inference.reading import ENTROPY, check_columns, score_stimuli, score_with_entropies
     from treelm.inference.surprisal import COLUMNS, Totals, table_rows, tsv_row
 
     lm, beam = load_with_beam(arguments.run, arguments)
+    check_columns(lm, arguments.columns)
     skipped: list[InputError] = []
     names, stimuli = _read(arguments, skipped)
     has_documents = arguments.context == "document" or bool(arguments.document_column)

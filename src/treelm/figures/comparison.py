@@ -19,7 +19,7 @@ from treelm.evaluation.comparison.formats import LEGEND, shown_columns
 
 def comparison_tables(comparison: Comparison) -> RenderableType:
     """One row a run in each table, and the notes below."""
-    columns = shown_columns(comparison)
+    columns = [column for column in shown_columns(comparison) if not column.is_wide]
     shown = [(group, title) for group, title in _TITLES.items() if _has(columns, group)]
     tables = [part for group, title in shown for part in (_table(comparison, columns, group, title), Text())]
     return Group(*tables, Text(f"ppl: perplexity. {LEGEND}"), *(Text(f"note: {note}") for note in comparison.notes))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.models.streams import StreamLM
+from treelm.trees.xml_text import escaped
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 FONT_SIZE = 13
@@ -72,7 +72,7 @@ class DistanceBars:
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
             f'height="{height}" class="distances" role="img">',
-            f"<title>{escape('distances before: ' + ' '.join(self.symbols))}</title>",
+            f"<title>{escaped('distances before: ' + ' '.join(self.symbols))}</title>",
             *([f"<style>{_STYLE}</style>", f'<rect class="background" {size}/>'] if styled else []),
             *self._axis(base, width),
             *(
@@ -97,9 +97,9 @@ class DistanceBars:
         top, middle, bar = base - scaled * _HEIGHT, left + width / 2, min(width, _WIDEST)
         return (
             f'<rect class="{kind}" x="{middle - bar / 2:.1f}" y="{top:.1f}" width="{bar:.1f}" '
-            f'height="{base - top:.1f}"><title>{escape(f"{self.symbols[index]}: {self.distances[index]:.3g}")}</title>'
+            f'height="{base - top:.1f}"><title>{escaped(f"{self.symbols[index]}: {self.distances[index]:.3g}")}</title>'
             "</rect>"
-            f'<text x="{middle:.1f}" y="{base + FONT_SIZE + 6}">{escape(self.symbols[index])}</text>'
+            f'<text x="{middle:.1f}" y="{base + FONT_SIZE + 6}">{escaped(self.symbols[index])}</text>'
         )
 
 

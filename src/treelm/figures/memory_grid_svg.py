@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from unicodedata import east_asian_width
 
 from treelm.figures.memory_grid import MemoryGrid
+from treelm.trees.xml_text import escaped
 
 FONT_SIZE = 13
 _CHARACTER = 0.62 * FONT_SIZE  # width of an average character
@@ -59,7 +59,7 @@ class _Picture:
         background = '<rect class="background" width="100%" height="100%"/>'
         body = "\n".join([*((f"<style>{_STYLE}</style>", background) if styled else ()), *self.parts])
         head += f'height="{height:.0f}" class="memory" role="img">'
-        return f"{head}\n<title>{escape(self._title())}</title>\n{body}\n</svg>\n"
+        return f"{head}\n<title>{escaped(self._title())}</title>\n{body}\n</svg>\n"
 
     def _title(self) -> str:
         return "memory after each word of: " + " ".join(self.grid.words[1:])
@@ -83,7 +83,7 @@ class _Picture:
 
     def _text(self, x: float, y: float, text: str, kind: str) -> None:
         baseline = y + 0.35 * FONT_SIZE
-        self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{baseline:.1f}">{escape(text)}</text>')
+        self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{baseline:.1f}">{escaped(text)}</text>')
 
 
 def _width(text: str) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from treelm.errors import InputError
 from treelm.figures.terminal import draw_tree
 from treelm.models.palm.network import PaLM
 from treelm.trees.tree import Tree
+from treelm.trees.xml_text import escaped
 
 BOUNDARY = "<s>"
 _SHADES = " .:-=+*#%@"
@@ -72,7 +72,7 @@ class SpanAttentionFigure:
             x += float(size["width"]) + 2 * _MARGIN
             height = max(height, float(size["height"]) + 3 * _MARGIN + _FONT)
         head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" width="{x:.0f}" '
-        title = escape("attention over spans of: " + " ".join(self.symbols[1:-1]))
+        title = escaped("attention over spans of: " + " ".join(self.symbols[1:-1]))
         body = "\n".join([f"<style>{_STYLE}</style>", '<rect class="back" width="100%" height="100%"/>', *parts])
         return f'{head}height="{height:.0f}" role="img">\n<title>{title}</title>\n{body}\n</svg>\n'
 
@@ -93,10 +93,10 @@ def span_grid(
     parts = []
     for index, symbol in enumerate(symbols[:-1]):
         x = left + _CELL * (index + 0.65)
-        parts.append(f'<text transform="translate({x:.0f} {top - 6:.0f}) rotate(-90)">{escape(symbol)}</text>')
+        parts.append(f'<text transform="translate({x:.0f} {top - 6:.0f}) rotate(-90)">{escaped(symbol)}</text>')
     for row in range(1, count + 1):
         y = top + _CELL * (row - 1)
-        parts.append(f'<text class="row" x="{left - 6:.0f}" y="{y + 17:.0f}">{escape(symbols[row])}</text>')
+        parts.append(f'<text class="row" x="{left - 6:.0f}" y="{y + 17:.0f}">{escaped(symbols[row])}</text>')
         for column in range(row):
             weight = float(weights[row][column])
             parts.append(

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, overall_score
 from treelm.evaluation.syntaxgym.scoring import SuiteResult
-from treelm.evaluation.syntaxgym.tables import accuracies
+from treelm.evaluation.syntaxgym.tables import accuracies, accuracies_without_unknown
 
 MISSING = "-"
 
@@ -40,10 +40,16 @@ def _cells(result: SuiteResult, prediction: int) -> tuple[str, ...]:
 
 
 def circuit_table(results: Sequence[SuiteResult], references: Sequence[Reference] = ()) -> Table:
-    """Mean accuracy of the circuits that are complete, and the SG score over all 31 suites."""
+    """Mean accuracy of the circuits that are complete, and the SG score over all 31 suites.
+
+    Beside it the same over items without unknown words, where every suite has such items.
+    """
     table = Table(title="circuits", title_justify="left")
     table.add_column("mean over suites")
-    by_model: list[tuple[str, Mapping[str, float]]] = [("accuracy", accuracies(results))]
+    by_model: list[tuple[str, Mapping[str, float]]] = [
+        ("accuracy", accuracies(results)),
+        ("without unknown", accuracies_without_unknown(results)),
+    ]
     by_model += [(one.name, one.accuracies) for one in references]
     for name, _ in by_model:
         table.add_column(name, justify="right")

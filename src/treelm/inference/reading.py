@@ -32,6 +32,14 @@ _OF_THE_FIRST = ("distance", "attachment_slot")  # a word of several tokens has 
 _SUMMED = ("beam_loss_bits",)  # all others are those of the last one, after which the word has been read
 
 
+def check_columns(lm: SyntacticLM, names: Sequence[str]) -> None:
+    """Raise ``InputError`` for the first name that is neither a column of the system's scores nor ``ENTROPY``."""
+    known = (ENTROPY, *sorted(lm.word_columns))
+    for name in names:
+        if name not in known:
+            raise InputError(f"no column {name!r} from {lm.system}", remedy=f"choose from: {', '.join(known)}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredStimulus:
     """A stimulus with the figures of its words, and the context that the model really had."""

@@ -64,6 +64,11 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         return False
 
     @property
+    def word_columns(self) -> tuple[str, ...]:
+        """Names of the ``columns`` that its scores have: further figures of every word."""
+        return ()
+
+    @property
     def couples_sentences(self) -> bool:
         """Whether the training loss of a sentence or row depends on its batch-mates, so that no batch can be split."""
         return False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast, final
 
 from treelm.errors import InputError
+from treelm.trees.xml_text import xml_characters
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -174,7 +175,7 @@ _set_children: Callable[[Tree, tuple[Tree | str, ...]], None] = Tree.__dict__["c
 
 def _as_nested_tuple(label: str, children: Sequence[object]) -> tuple[object, ...]:
     """A node as svgling takes it."""
-    return (label, *children)
+    return (xml_characters(label), *(xml_characters(one) if isinstance(one, str) else one for one in children))
 
 
 def fold(tree: Tree, combine: Callable[[str, list[Node | str]], Node]) -> Node:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 from tests.evaluation.comparison.test_figures import FULL
-from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.figures import Comparison, RunFigures, SyntaxGymFigures
 from treelm.evaluation.comparison.formats import as_csv, as_latex, as_markdown, latex_text
+from treelm.evaluation.syntaxgym.references import circuits
 
 BARE = RunFigures(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
 BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))
@@ -57,3 +59,29 @@ def test_latex_writes_what_it_would_take_for_commands() -> None:
     rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
     assert len({line.replace(r"\&", "").count("&") for line in rows}) == 1
     assert len(rows) == 3
+
+
+def test_syntaxgym_over_known_words_alone_stands_beside_the_sg_score_where_there_is_room() -> None:
+    names = [suite for suites in circuits().values() for suite in suites]
+    known = dict.fromkeys(names, 0.75)
+    partly = {name: 0.25 for name in names if name != "cleft"}
+    rows = tuple(
+        replace(
+            FULL,
+            name=name,
+            syntaxgym=SyntaxGymFigures(
+                suites=dict.fromkeys(names, 0.5), without_unknown=without, circuits={}, sg_score=0.5, mean=0.5
+            ),
+        )
+        for name, without in (("whole", known), ("partly", partly))
+    )
+    whole, part = csv.DictReader(as_csv(Comparison(runs=rows)).splitlines())
+    assert (whole["sg_score_without_unknown"], part["sg_score_without_unknown"]) == ("0.75", "")
+    assert (part["mean_over_suites_without_unknown"], part["suite_without_unknown, cleft"]) == ("0.25", "")
+    assert whole["suite_without_unknown, cleft"] == "0.75"
+    circuit = next(name for name, suites in circuits().items() if "cleft" in suites)
+    assert (whole[f"circuit_without_unknown, {circuit}"], part[f"circuit_without_unknown, {circuit}"]) == ("0.75", "")
+    first, second = table(as_markdown(Comparison(runs=rows)))
+    assert (first["SG score"], first["SG known words"], second["SG known words"]) == ("50.0", "75.0", "-")
+    assert second["known words, mean of 30 suites"] == "25.0"
+    assert "SG known words" in as_latex(Comparison(runs=rows))

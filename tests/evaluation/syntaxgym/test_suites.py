@@ -10,9 +10,10 @@ from tests.evaluation.toys import ToyLM
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.references import circuit_accuracies, circuits, overall_score, references
 from treelm.evaluation.syntaxgym.regions import ScoredToken
-from treelm.evaluation.syntaxgym.scoring import evaluate_suite, score_suites
+from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult, evaluate_suite, score_suites
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
-from treelm.evaluation.syntaxgym.tables import accuracies, read_surprisals, write_sentences
+from treelm.evaluation.syntaxgym.tables import accuracies, as_json, read_surprisals, write_sentences
+from treelm.figures.syntaxgym import circuit_table
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:
@@ -98,6 +99,28 @@ def test_unknown_words_count_only_in_regions_that_a_formula_names(tmp_path: Path
     inside = evaluate_suite(suite, {good: words(good, [1, 1, 1]), bad: words(bad, [1, 1, 2], {"barks"})})
     assert (outside.num_with_unknown, outside.accuracy_without_unknown()) == (0, 1.0)
     assert (inside.num_with_unknown, inside.accuracy(), inside.accuracy_without_unknown()) == (1, 1.0, None)
+
+
+def test_circuits_and_sg_score_have_a_second_accuracy_without_unknown_words() -> None:
+    def result(suite: str, *, all_unknown: bool) -> SuiteResult:
+        outcomes = (
+            Outcome(suite=suite, item=1, prediction=0, holds=False, has_unknown=True),
+            Outcome(suite=suite, item=2, prediction=0, holds=True, has_unknown=all_unknown),
+        )
+        return SuiteResult(suite=suite, formulas=("",), outcomes=outcomes)
+
+    names = [suite for suites in circuits().values() for suite in suites]
+    results = [result(name, all_unknown=False) for name in names]
+    found = as_json(results)
+    assert (found["sg_score"], found["sg_score_without_unknown"]) == (0.5, 1.0)
+    assert found["circuits_without_unknown"] == dict.fromkeys(circuits(), 1.0)
+    shown = circuit_table(results)
+    assert [column.header for column in shown.columns] == ["mean over suites", "accuracy", "without unknown"]
+    assert list(shown.columns[2].cells) == ["100.0"] * 7
+    first, *_ = circuits()
+    found = as_json([result(name, all_unknown=name == circuits()[first][0]) for name in names])
+    assert found["sg_score_without_unknown"] is None
+    assert first not in found["circuits_without_unknown"]
 
 
 def test_empty_region_has_no_mean(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from treelm.evaluation.comparison.figures import Comparison, F1Figure, RunFigures
+from treelm.evaluation.comparison.figures import Comparison, F1Figure, RunFigures, SyntaxGymFigures
 from treelm.evaluation.syntaxgym.references import circuits
 
 Value = str | int | float | bool
@@ -31,6 +31,7 @@ class Column:
     value: Callable[[RunFigures], Value | None]
     text: Callable[[Value], str] = str
     group: Group = "figures"
+    is_wide: bool = False  # left out of the terminal, which is narrow
 
     def cell(self, row: RunFigures) -> str:
         """The figure for eyes, rounded; ``-`` where there is none."""
@@ -179,6 +180,7 @@ def _syntaxgym(rows: Rows) -> Iterator[Column]:
         text=_percent,
         group="syntax tests",
     )
+    yield from _without_unknown([one for one in scored if one.without_unknown])
     sizes = {len(one.suites) for one in scored if one.sg_score is None}
     yield Column(
         name="mean_over_suites",
@@ -197,12 +199,48 @@ def _syntaxgym(rows: Rows) -> Iterator[Column]:
         )
 
 
+def _without_unknown(scored: Sequence[SyntaxGymFigures]) -> Iterator[Column]:
+    """The same over items without unknown words; a mean where not every suite has such items."""
+    yield Column(
+        name="sg_score_without_unknown",
+        heading="SG known words",
+        value=lambda row: row.syntaxgym.sg_score_without_unknown if row.syntaxgym else None,
+        text=_percent,
+        group="syntax tests",
+        is_wide=True,
+    )
+    sizes = {len(one.without_unknown) for one in scored if one.sg_score_without_unknown is None}
+    yield Column(
+        name="mean_over_suites_without_unknown",
+        heading=f"known words, mean of {'/'.join(map(str, sorted(sizes)))} suites",
+        value=lambda row: row.syntaxgym.mean_without_unknown if row.syntaxgym else None,
+        text=_percent,
+        group="syntax tests" if sizes else "data only",
+        is_wide=True,
+    )
+
+
 def _suites(rows: Rows) -> Iterator[Column]:
+    """Every suite, and every circuit and suite over items without unknown words."""
     names = dict.fromkeys(suite for row in rows if row.syntaxgym for suite in row.syntaxgym.suites)
     for suite in names:
         yield Column(
             name=f"suite, {suite}",
             value=lambda row, suite=suite: row.syntaxgym.suites.get(suite) if row.syntaxgym else None,  # type: ignore[misc]
+            group="data only",
+        )
+    for circuit in circuits():
+        yield Column(
+            name=f"circuit_without_unknown, {circuit}",
+            value=lambda row, circuit=circuit: (  # type: ignore[misc]
+                row.syntaxgym.circuits_without_unknown.get(circuit) if row.syntaxgym else None
+            ),
+            group="data only",
+        )
+    for suite in names:
+        yield Column(
+            name=f"suite_without_unknown, {suite}",
+            value=lambda row, suite=suite: row.syntaxgym.without_unknown.get(suite) if row.syntaxgym else None,  # type: ignore[misc]
             group="data only",
         )
 

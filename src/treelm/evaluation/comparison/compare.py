@@ -28,7 +28,7 @@ def compare(
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
-    _check_pairs(settings.pairs)
+    _check_pairs(settings)
     sources = [_found(source) for source in sources]
     rows: list[RunFigures] = []
     names = row_names([source for source in sources if not source.is_file()])
@@ -43,12 +43,14 @@ def compare(
     return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)))
 
 
-def _check_pairs(files: Sequence[str]) -> None:
-    """Refuse files of one name: their figures would stand in one column."""
-    names = [Path(file).name for file in files]
+def _check_pairs(settings: Settings) -> None:
+    """Refuse, before anything is measured, files without pairs, and files of one name: they would share a column."""
+    names = [Path(file).name for file in settings.pairs]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two files of pairs named {name}", remedy="rename one")
+    for file in settings.pairs:
+        next(settings.read_pairs(file), None)
 
 
 def _named_apart(rows: Sequence[RunFigures]) -> list[RunFigures]:

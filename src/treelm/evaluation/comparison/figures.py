@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.sentences import SentenceAnalysis
 from treelm.evaluation.perplexity import Perplexity
+from treelm.evaluation.syntaxgym.references import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.files import encode_json, read_json, write_atomically
@@ -41,6 +43,21 @@ class SyntaxGymFigures:
     circuits: Mapping[str, float]  # of which all suites were scored
     sg_score: float | None  # mean over the 31 suites of the circuits; None if one was not scored
     mean: float  # over the suites that were scored, whatever they are
+
+    @property
+    def circuits_without_unknown(self) -> dict[str, float]:
+        """As ``circuits``, over items without unknown words: circuits of which every suite has such items."""
+        return circuit_accuracies(self.without_unknown)
+
+    @property
+    def sg_score_without_unknown(self) -> float | None:
+        """As ``sg_score``, over items without unknown words; None if a suite has no such item or was not scored."""
+        return overall_score(self.without_unknown)
+
+    @property
+    def mean_without_unknown(self) -> float | None:
+        """Mean over the suites that have items without unknown words; None if none has."""
+        return fmean(self.without_unknown.values()) if self.without_unknown else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from treelm.evaluation.comparison.figures import (
 )
 from treelm.evaluation.comparison.keeping import Kept, file_hash
 from treelm.evaluation.comparison.training_records import training_figures
-from treelm.evaluation.minimal_pairs import MinimalPairResult, first_of_groups, read_pairs, score_pairs
+from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult, first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.runs import evaluate_run
 from treelm.evaluation.span_protocols import find_protocol
@@ -66,6 +66,10 @@ class Settings:
     """Names of packaged suites of SyntaxGym, or files; ``all``: all packaged ones."""
     pairs: tuple[str, ...] = ()
     """Files of minimal pairs."""
+    good: str = ""
+    """Column of their grammatical sentences; without it, that of a known format. So also the next two."""
+    bad: str = ""
+    group_by: tuple[str, ...] = ()
     max_pairs_per_group: int | None = None
     """The first pairs of every group only."""
     tokenisation: Tokenisation = "treebank"
@@ -76,6 +80,15 @@ class Settings:
     fast_track: int | None = None
     device: DeviceName = "cpu"
     """Where models compute; no figure but those of time should depend on it."""
+
+    def read_pairs(self, file: str) -> Iterator[MinimalPair]:
+        """The pairs of a file, by the columns that were named."""
+        return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
+
+    def pair_columns(self) -> dict[str, Any]:
+        """The columns of pairs that were named, as part of what figures follow from."""
+        named = {"good": self.good, "bad": self.bad, "group_by": list(self.group_by)}
+        return {name: value for name, value in named.items() if value}
 
 
 def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunFigures:
@@ -205,11 +218,11 @@ class _Measuring:
 
     def _pairs(self, file: str) -> PairFigures:
         most = self._settings.max_pairs_per_group
-        settings = {"tokenisation": self._settings.tokenisation, "most": most}
+        settings = {"tokenisation": self._settings.tokenisation, "most": most, **self._settings.pair_columns()}
         origin = {**self._origin, **settings, "name": Path(file).name, "file": file_hash(Path(file))}
         kept = self._kept.get("pairs", origin)
         if kept is None:
-            pairs = list(read_pairs(Path(file)))
+            pairs = list(self._settings.read_pairs(file))
             pairs = pairs if most is None else first_of_groups(pairs, most)
             total = len({text for pair in pairs for text in (pair.good, pair.bad)})
             with self._show(f"{self._name}: pairs of {file}", total) as advance:

@@ -80,12 +80,20 @@ def accuracies(results: Sequence[SuiteResult]) -> dict[str, float]:
     return {result.suite: result.accuracy() for result in results}
 
 
+def accuracies_without_unknown(results: Sequence[SuiteResult]) -> dict[str, float]:
+    """Accuracy by suite over items without unknown words where they count, for the suites that have such items."""
+    known = ((result.suite, result.accuracy_without_unknown()) for result in results)
+    return {suite: accuracy for suite, accuracy in known if accuracy is not None}
+
+
 def as_json(results: Sequence[SuiteResult], references: Sequence[Reference] = ()) -> dict[str, Any]:
     """All figures as JSON values."""
-    by_suite = accuracies(results)
+    by_suite, known = accuracies(results), accuracies_without_unknown(results)
     return {
         "sg_score": overall_score(by_suite),
+        "sg_score_without_unknown": overall_score(known),
         "circuits": circuit_accuracies(by_suite),
+        "circuits_without_unknown": circuit_accuracies(known),
         "suites": {result.suite: _suite_json(result) for result in results},
         "references": {
             reference.name: {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 from typing import Final
 
+from treelm.trees.xml_text import escaped, xml_characters
+
 _VOID: Final = frozenset({"br", "col", "meta", "rect", "line", "path", "circle", "polyline", "use"})
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Markup(str):
@@ -42,11 +42,11 @@ def join(*content: Content) -> Markup:
 
 def text(value: str) -> Markup:
     """A text escaped; control characters, which HTML does not allow, are shown as U+FFFD."""
-    return Markup(escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)))
+    return Markup(escaped(value))
 
 
 def attribute_text(value: str | float) -> str:
     """An attribute's value as text."""
     if isinstance(value, str):
-        return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)
+        return xml_characters(value)
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -41,6 +41,11 @@ class ONLSTM(StreamLM):
         return self._config
 
     @property
+    def word_columns(self) -> tuple[str, ...]:
+        """The distance before every word."""
+        return ("distance",)
+
+    @property
     def decoder_weight(self) -> Tensor:
         """(V + 1, E): the embeddings."""
         return self.embedding

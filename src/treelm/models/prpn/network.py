@@ -51,6 +51,11 @@ class PRPN(StreamLM):
         return self._config
 
     @property
+    def word_columns(self) -> tuple[str, ...]:
+        """The distance before every word, if there is a parser."""
+        return ("distance",) if self.parser is not None else ()
+
+    @property
     def couples_sentences(self) -> bool:
         """Batch normalisation does; layer normalisation does not."""
         return self.config.norm == "batch"

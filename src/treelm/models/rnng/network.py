@@ -97,6 +97,11 @@ class RNNG(SyntacticLM):
         return self._config
 
     @property
+    def word_columns(self) -> tuple[str, ...]:
+        """What the search says of every word."""
+        return ("entropy_bits", "open_nodes", "beam_loss_bits")
+
+    @property
     def stack_layers(self) -> list[LSTMWeights]:
         """The layers of the stack LSTM, lowest first."""
         return [layer for layer in self.stack if isinstance(layer, LSTMWeights)]

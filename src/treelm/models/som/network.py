@@ -90,6 +90,11 @@ class SOM(SyntacticLM):
         return self._config
 
     @property
+    def word_columns(self) -> tuple[str, ...]:
+        """What the decisions say of every word."""
+        return ("depth", "attachment_slot")
+
+    @property
     def predicts_words(self) -> bool:
         """Whether it was trained to; without ``word_loss`` its output layer never was."""
         return self.config.word_loss
