@@ -75,7 +75,7 @@ def test_a_bare_parser_has_trees_and_no_perplexity(files: list[str]) -> None:
 def test_sentences_that_are_skipped_count_in_their_own_file_only(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "load", lambda run: worlds.som().eval())
+    monkeypatch.setattr(runs, "load", lambda run, device: worlds.som().eval())
     evaluation = EvaluationConfig(action_beam=1, word_beam=1)
     data = DataConfig(corpus="toy")
     recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=data))
@@ -89,7 +89,7 @@ def test_sentences_that_are_skipped_count_in_their_own_file_only(
 def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     trees = {}
     for builder in ("unbiased", "biased"):
-        monkeypatch.setattr(runs, "load", lambda run: prpn(seed=1).eval())
+        monkeypatch.setattr(runs, "load", lambda run, device: prpn(seed=1).eval())
         evaluation = EvaluationConfig(tree_builder=builder)  # type: ignore[arg-type]
         recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
         (judgement,) = evaluate_run(Path(), recipe, files=files[1:])
@@ -102,7 +102,7 @@ def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch:
 
 
 def test_a_builder_for_a_system_without_distances_is_refused(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "load", lambda run: worlds.som().eval())
+    monkeypatch.setattr(runs, "load", lambda run, device: worlds.som().eval())
     evaluation = EvaluationConfig(tree_builder="biased")
     recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
     with pytest.raises(InputError, match="tree_builder = 'biased' with som, which has no distances"):
@@ -141,7 +141,7 @@ def test_a_summary_has_one_row_for_each_file_as_tsv_and_as_json(tmp_path: Path) 
 def test_sentences_that_are_skipped_are_left_out_of_the_stream_and_named_once(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "load", lambda run: prpn(seed=1).eval())
+    monkeypatch.setattr(runs, "load", lambda run, device: prpn(seed=1).eval())
     for stream in ("only", "beside"):
         evaluation = EvaluationConfig(stream=stream, stream_rows=1)  # type: ignore[arg-type]
         training = SimpleNamespace(sentence_ends=True)
