@@ -31,7 +31,8 @@ def test_exit_codes_are_those_of_training() -> None:
 def test_processes_get_arguments_ranks_and_an_address(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code = "import os, sys; print(os.environ['LOCAL_RANK'], os.environ['MASTER_ADDR'], sys.argv[1:], flush=True)"
+    said = "f\"{os.environ['LOCAL_RANK']} {os.environ['MASTER_ADDR']} {sys.argv[1:]}\\n\""
+    code = f"import os, sys; os.write(1, {said}.encode())"  # in one piece: both write to the same pipe
     monkeypatch.setattr(module, "_COMMAND", ("-c", code))
     assert launch(["train", "demo"], devices=2, nodes=1) == 0
     lines = sorted(capfd.readouterr().out.splitlines())
