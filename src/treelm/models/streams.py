@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -49,6 +49,25 @@ class Reading:
     carried: Carried
     regularisers: Mapping[str, Tensor] = field(default_factory=dict)
     structure: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class WordFigure(NamedTuple):
+    """A figure of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it."""
+
+    values: NDArray[np.float64]
+    predicts: bool  # a word's is that of the step that predicts its first symbol, else of the one that reads it
+
+    def of_words(self, words: NDArray[np.int64], row: int, start: int = 0) -> NDArray[np.float64]:
+        """One value a word; symbol i is of word ``words[i]``, and is predicted at step ``start`` + i of a row."""
+        first = start + np.flatnonzero(np.diff(words, prepend=-1))
+        found: NDArray[np.float64] = self.values[first if self.predicts else first + 1, row]
+        return found
+
+
+def to_host(values: Tensor) -> NDArray[np.float64]:
+    """Values in float64, rounded to ``DECIMALS``: the last bits depend on batch-mates."""
+    found: NDArray[np.float64] = values.double().cpu().numpy().round(DECIMALS)
+    return found
 
 
 class StreamLM(SyntacticLM):
@@ -183,7 +202,7 @@ class StreamLM(SyntacticLM):
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol and end; each sentence by itself, from the zero state.
 
-        ``columns``: ``distance`` before each word, if the system finds distances.
+        ``columns`` are those of ``word_figures``.
         """
         scores: list[SentenceScore | None] = [None] * len(sentences)
         for numbers, batch, reading, targets in self._read_sentences(sentences):
@@ -193,19 +212,24 @@ class StreamLM(SyntacticLM):
 
     def scores_of(self, batch: SentenceBatch, reading: Reading, targets: Tensor) -> list[SentenceScore]:
         """The score of every sentence of a batch, from its reading and its targets (T, B)."""
-        log_probs = self.target_log_probs(reading.outputs, targets).cpu().numpy().round(DECIMALS)
-        found = reading.structure.get("distances")
-        distances = None if found is None else found.double().cpu().numpy().round(DECIMALS)
+        log_probs = to_host(self.target_log_probs(reading.outputs, targets))
+        figures = self.word_figures(reading)
         scores = []
         for row in range(len(batch)):
             symbols = _row(batch, row)
             words = word_of_symbol(symbols, self.vocabulary.ends_word)
-            columns = {}
-            if distances is not None:
-                columns["distance"] = distances[1:, row][np.flatnonzero(np.diff(words, prepend=-1))]
+            columns = {name: figure.of_words(words, row) for name, figure in figures.items()}
             kept = log_probs[: len(symbols) + 1, row]
             scores.append(SentenceScore(log_probs=kept, word_of_symbol=words, is_lower_bound=False, columns=columns))
         return scores
+
+    def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
+        """What a reading says of words beside their probabilities, under the names of ``word_columns``.
+
+        Here: the distance before each word, if the system finds distances.
+        """
+        found = reading.structure.get("distances")
+        return {} if found is None else {"distance": WordFigure(to_host(found), predicts=False)}
 
     @torch.no_grad()
     def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:
