@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelm.corpora.encoding import encode_words
+from treelm.models.readings import WordFigure, to_host, word_of_symbol
 from treelm.models.scores import SentenceScore
-from treelm.models.streams import StreamLM, WordFigure, to_host, word_of_symbol
+from treelm.models.streams import StreamLM
 
 _STEPS = 256  # read at a time; changes no figure
 _LOG_PROBS, _ENTROPY = "log_probs", "next_entropy_bits"

@@ -31,8 +31,9 @@ from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.given import before_inputs, encode_with_trees
 from treelm.models.palm.reach import count_available
 from treelm.models.palm.supervision import given_weights, gold_spans, span_cross_entropy
+from treelm.models.readings import Carried, Reading, WordFigure, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
-from treelm.models.streams import Carried, Reading, StreamLM, WordFigure, to_host
+from treelm.models.streams import StreamLM
 from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.tree import Tree
 
