@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
@@ -28,7 +29,7 @@ from treelm.models.layers.transfer import to_device
 from treelm.models.palm import parser
 from treelm.models.palm.attention import SpanAttention
 from treelm.models.palm.config import PaLMConfig
-from treelm.models.palm.given import before_inputs, encode_with_trees
+from treelm.models.palm.given import before_inputs, encode_with_trees, require_constituents, require_trees
 from treelm.models.palm.reach import count_available
 from treelm.models.palm.supervision import given_weights, gold_spans, span_cross_entropy
 from treelm.models.readings import Carried, Reading, WordFigure, to_host
@@ -168,6 +169,15 @@ class PaLM(StreamLM):
         return attended.outputs, {"context": context, "reach": reach}, structure
 
     # With trees.
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Refuse text where trees are needed, and trees that teach the attention nothing."""
+        config = self.config
+        is_taught = config.is_supervised and (trains or config.objective == "spans")
+        if is_taught or self.needs_trees:
+            require_trees(corpus)
+        if is_taught and config.without_gold == "none":
+            require_constituents(corpus, config.max_span)
 
     @property
     def needs_trees(self) -> bool:
