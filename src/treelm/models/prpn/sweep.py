@@ -177,7 +177,12 @@ class _Backward:
 
     def __init__(self, ctx: Any, tape: _Tape, d_states: Tensor) -> None:
         self.states, key_weight, weight, self.gate_gain, self.cell_gain, self.factors, *saved = ctx.saved_tensors
-        self.tape, self.masks, self.epsilon, self.d_states = tape, LayerMasks(*saved[:_NUM_MASKS]), ctx.epsilon, d_states
+        self.tape, self.masks, self.epsilon, self.d_states = (
+            tape,
+            LayerMasks(*saved[:_NUM_MASKS]),
+            ctx.epsilon,
+            d_states,
+        )
         self.num_slots, self.size = self.tape.logits.shape[2], weight.shape[1]
         num_rows = len(self.states)
         self.recurrent = PackedWeight(weight.to(ctx.dtype).T, num_rows)
