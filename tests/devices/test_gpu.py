@@ -13,6 +13,7 @@ from tests.devices.test_inference import SCORING, SENTENCES
 from tests.devices.test_training import train
 from tests.devices.worlds import VARIANTS, World, build_world
 from treelm.models.layers.dropout import dropout_off
+from treelm.models.layers.graphs import GraphedFunction
 from treelm.training.config import Precision
 from treelm.training.loop import fit
 from treelm.training.optimizers import build_optimizer
@@ -83,3 +84,28 @@ def test_the_optimiser_is_fused(tmp_path: Path, device: torch.device) -> None:
     world = build_world("lstm", tmp_path)
     optimizer = build_optimizer(world.model.to(device), world.config, epoch=0)
     assert all(group["fused"] for group in optimizer.param_groups)
+
+
+GRAPHED = ("awd-lstm", "on-lstm", "prpn", "palm-u")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("variant", GRAPHED)
+def test_captured_loops_train_as_plain_ones(
+    variant: str, precision: Precision, tmp_path: Path, device: torch.device
+) -> None:
+    if device.type == "cpu":
+        pytest.skip("a CPU has no graphs")
+    found = []
+    for graphs in (False, True):
+        world = build_world(variant, tmp_path, precision)
+        config = replace(world.config, device=device.type, cuda_graphs=graphs)
+        torch.manual_seed(5)
+        found.append(train(World(world.model, config, world.batches), device))
+        assert captures(world.model) == graphs
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+
+
+def captures(model: torch.nn.Module) -> bool:
+    values = [value for module in model.modules() for value in vars(module).values()]
+    return any(value._captured for value in values if isinstance(value, GraphedFunction))

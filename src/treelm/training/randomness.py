@@ -36,7 +36,7 @@ def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
     version, internal, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys, dtype=np.int64))}
-    for index in range(torch.cuda.device_count()):
+    for index in range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0):  # else no GPU has been used
         tensors[f"cuda.{index}"] = torch.cuda.get_rng_state(index)
     values = {
         "python": [version, list(internal), gauss],

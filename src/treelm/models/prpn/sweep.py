@@ -29,6 +29,9 @@ class LayerMasks(NamedTuple):
     recurrent: Tensor | None = None  # (H,), of the attended hidden state
 
 
+_NUM_MASKS = len(LayerMasks._fields)
+
+
 @dataclass(slots=True)
 class _Tape:
     """What the gradient needs of every step, (T, B, ...) each."""
@@ -140,9 +143,6 @@ class ReadingSweep(torch.autograd.Function):
             None,
             *[None] * _NUM_MASKS,
         )
-
-
-_NUM_MASKS = len(LayerMasks._fields)
 
 
 def _masked_into(out: Tensor, values: Tensor, mask: Tensor | None) -> None:
