@@ -14,6 +14,7 @@ from tests.devices.test_training import train
 from tests.devices.worlds import VARIANTS, World, build_world
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.layers.graphs import GraphedFunction
+from treelm.models.layers.precision import column_sums
 from treelm.training.config import Precision
 from treelm.training.loop import fit
 from treelm.training.optimizers import build_optimizer
@@ -109,3 +110,10 @@ def test_captured_loops_train_as_plain_ones(
 def captures(model: torch.nn.Module) -> bool:
     values = [value for module in model.modules() for value in vars(module).values()]
     return any(value._captured for value in values if isinstance(value, GraphedFunction))
+
+
+def test_autocast_does_not_round_sums(device: torch.device) -> None:
+    rows = torch.tensor([[1.0, 257.0], [256.0, 0.25]], device=device)  # bfloat16 has eight bits
+    with torch.autocast(device.type, torch.bfloat16):
+        sums = column_sums(rows)
+    assert sums.tolist() == [257.0, 257.25]
