@@ -17,7 +17,7 @@ from treelm.errors import InputError
 from treelm.models.base import Losses, SyntacticLM
 from treelm.models.layers.dropout import shared_draws
 from treelm.models.layers.graphs import cuda_graphs, has_graphs
-from treelm.models.streams import Carried
+from treelm.models.readings import Carried
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, part_of, shard_rows
 from treelm.training.memory import within_memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -30,8 +31,9 @@ from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.given import before_inputs, encode_with_trees
 from treelm.models.palm.reach import count_available
 from treelm.models.palm.supervision import given_weights, gold_spans, span_cross_entropy
+from treelm.models.readings import Carried, Reading, WordFigure, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
-from treelm.models.streams import Carried, Reading, StreamLM
+from treelm.models.streams import StreamLM
 from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.tree import Tree
 
@@ -73,6 +75,21 @@ class PaLM(StreamLM):
     def config(self) -> PaLMConfig:
         """Sizes, regularisers and variants."""
         return self._config
+
+    @property
+    def word_columns(self) -> tuple[str, ...]:
+        """What the attention sees as it foresees a word: how long spans are, and how undecided it is."""
+        return ("attended_length", "attention_entropy_bits")
+
+    def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
+        """Mean length in symbols of the spans that were attended to, and the entropy of their weights."""
+        weights = reading.structure["span_weights"]
+        lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
+        figures = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
+        return {
+            name: WordFigure(to_host(values), predicts=True)
+            for name, values in zip(self.word_columns, figures, strict=True)
+        }
 
     @property
     def decoder_weight(self) -> Tensor:
