@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 import torch.utils.deterministic
 from lightning_fabric import Fabric
 
+from treelm.models.devices import allow_determinism
 from treelm.models.layers.memory import keep_freed_memory
 from treelm.models.layers.precision import matmul_precision
 from treelm.training.config import TrainingConfig
@@ -31,7 +31,7 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
         if config.precision == "fp32-fast":
             torch.set_float32_matmul_precision("medium")
         if config.deterministic:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when CUDA starts
+            allow_determinism()
             torch.use_deterministic_algorithms(True)
             settings.fill_uninitialized_memory = False  # a debugging aid that costs time
         yield

@@ -29,7 +29,15 @@ from treelm.training.ranks import Ranks
 from treelm.training.selection import DevTrees
 from treelm.training.state import Interval, TrainingState, check_unchanged, restore_weights
 from treelm.training.stepping import Stepping
-from treelm.training.updates import LossSum, ShardStates, check_finite, check_shards, count_shards, make_update
+from treelm.training.updates import (
+    LossSum,
+    ShardStates,
+    check_finite,
+    check_graphs,
+    check_shards,
+    count_shards,
+    make_update,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -55,6 +63,7 @@ class Session:
         self._dev_trees = dev_trees
         self._checkpoints = Checkpoints(run_directory / "checkpoints", keep=config.keep_checkpoints)
         check_shards(model, config, ranks)
+        check_graphs(model, config, ranks.fabric.device)
         checkpoint = ranks.on_main(lambda: self._find_checkpoint(resume=resume))
         self._fabric = ranks.fabric
         self._metrics: MetricsLog | None = None  # of the first process
