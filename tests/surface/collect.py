@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import io
 import json
+import pkgutil
 import types
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -61,16 +62,30 @@ MODULES = (
 
 
 def flags() -> Iterator[str]:
-    """Every verb, and its arguments with type and default, from what the parsers are made of."""
-    from treelm.cli import VERBS
+    """Every verb and sub-verb, and its arguments with type and default, from what the parsers are made of."""
+    from treelm.cli import SUB_VERBS, VERBS
 
-    for verb in VERBS:
+    modules = {**{verb: verb.replace("-", "_") for verb in VERBS}, **SUB_VERBS}
+    unnamed = set(_modules_with_arguments()) - set(modules.values())
+    assert not unnamed, f"no verb of VERBS or SUB_VERBS in treelm.cli: {unnamed}"
+    for verb in sorted(modules, key=lambda verb: list(VERBS).index(verb.split()[0])):
         yield verb
-        module = import_module(f"treelm.cli.{verb.replace('-', '_')}")
-        for name in sorted(name for name in vars(module) if name.endswith("Arguments")):
-            arguments = getattr(module, name)
-            if dataclasses.is_dataclass(arguments) and arguments.__module__ == module.__name__:
-                yield from sorted(_flags_of(verb, arguments))
+        for arguments in _arguments_of(import_module(f"treelm.cli.{modules[verb]}")):
+            yield from sorted(_flags_of(verb, arguments))
+
+
+def _modules_with_arguments() -> Iterator[str]:
+    import treelm.cli
+
+    for found in pkgutil.iter_modules(treelm.cli.__path__):
+        if _arguments_of(import_module(f"treelm.cli.{found.name}")):
+            yield found.name
+
+
+def _arguments_of(module: types.ModuleType) -> list[Any]:
+    """What a module's parsers are made of."""
+    named = (getattr(module, name) for name in sorted(vars(module)) if name.endswith("Arguments"))
+    return [one for one in named if dataclasses.is_dataclass(one) and one.__module__ == module.__name__]
 
 
 def _flags_of(verb: str, arguments: Any) -> Iterator[str]:

@@ -58,6 +58,25 @@ def test_a_process_that_is_killed_ends_the_run_with_one_line(
     )
 
 
+@pytest.mark.parametrize(
+    ("codes", "signals", "expected"),
+    [
+        ([0, -15], [15], 0),  # finished; the signal met one at its very end
+        ([75, 0], [10], 0),
+        ([0, 71], [], 0),
+        ([-15, -15], [15], 75),  # not begun
+        ([75, 71], [15], 75),
+        ([-10, 71], [10], 75),
+        ([75, 75], [], 75),  # the signal went to another node
+        ([-9, 71], [15], 71),
+        ([71, 71], [], 71),
+        ([71, 2], [], 2),
+    ],
+)
+def test_the_exit_code_says_whether_the_run_is_finished(codes: list[int], signals: list[int], expected: int) -> None:
+    assert module._outcome(codes, signals) == expected
+
+
 def test_a_process_that_fails_with_words_of_its_own_decides_the_code(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,7 +88,7 @@ def test_a_process_that_hangs_when_another_has_died_is_killed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.2)
-    assert run(monkeypatch, "sys.exit(2) if rank else time.sleep(60)") != 0
+    assert run(monkeypatch, "sys.exit(2) if rank else time.sleep(3600)") == 2
 
 
 def test_processes_end_when_the_launcher_is_killed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from treelm.training.signals import stop_on_signals
+from treelm.training.signals import quit_on_signals, stop_on_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -38,3 +38,18 @@ def test_sigint_after_a_signal_ends_the_process_at_once(first: signal.Signals) -
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
     assert os.WTERMSIG(status) == signal.SIGINT
+
+
+def test_a_signal_before_training_ends_the_process_at_once() -> None:
+    with pytest.raises(SystemExit, match="75"), quit_on_signals(75):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_after_training_changes_nothing(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with quit_on_signals(75):
+        with stop_on_signals():
+            pass
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is before

@@ -27,6 +27,11 @@ VERBS = {
     "bench": "measure speed and memory on this machine",
 }
 
+SUB_VERBS = {"data annotate": "annotate"}
+"""What has options of its own behind a verb, and its module."""
+
+is_program = False
+"""Whether this process does nothing but run one verb (and is not a caller's own)."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -60,6 +65,8 @@ def _shipped_example() -> str:
 
 def main() -> None:
     """Entry point of the ``treelm`` program."""
+    global is_program
+    is_program = True
     sys.exit(run(sys.argv[1:]))
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from treelm import cli
 from treelm.cli.arguments import note, parse
 from treelm.errors import InputError
+from treelm.training.signals import quit_on_signals
 
 if TYPE_CHECKING:
     from treelm.training.recipe import Recipe
@@ -61,7 +58,7 @@ def main(arguments: list[str]) -> int:
     from treelm.training.run import is_estimated
 
     end_with_launcher()
-    with _quit_on_signals():
+    with quit_on_signals(EXIT_AGAIN, to_the_end=cli.is_program):
         try:
             run, recipe, resume = _what_to_train(options)
             if options.resume_if_present and is_estimated(run, recipe):
@@ -113,22 +110,6 @@ def _train(recipe: Recipe, run: str, *, resume: bool, on_terminal: bool) -> int:
     if speaks:
         note(f"the model is in {run}; next: treelm evaluate {run}")
     return 0
-
-
-@contextmanager
-def _quit_on_signals() -> Iterator[None]:
-    """Before training has begun, and after its end, nothing is lost by stopping at once: it may be started again."""
-
-    def quit_now(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(EXIT_AGAIN)
-
-    names = ("SIGTERM", "SIGUSR1") if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, quit_now) for name in names if (number := getattr(signal, name, None))}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _check(options: Arguments) -> None:

@@ -1,4 +1,7 @@
-"""Starts the processes of a node, watches them, and ends with them: for where neither torchrun nor srun is used."""
+"""Starts the processes of a node, watches them, and ends with them: for where neither torchrun nor srun is used.
+
+Also what a process does that has lost the one that started it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,14 @@ from types import FrameType
 from typing import Any
 
 from treelm.errors import InputError
+from treelm.training.signals import restore_at_end
 
 EXIT_LOST, EXIT_AGAIN = 71, 75  # see outcomes.ProcessLost and outcomes.TrainingInterrupted
 _COMMAND = ("-m", "treelm")
 _PIPE = "TREELM_LAUNCHER_PIPE"
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
 _PATIENCE = 10.0  # seconds that processes have to end by themselves when one of them has failed
+_BETWEEN_LOOKS = 0.5  # seconds
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGUSR1")
 
 
@@ -48,24 +54,33 @@ def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
             for number in range(devices)
         ]
         with _forwarding(children) as signals:
-            _watch(children)
+            codes = _watch(children)
+        return _outcome(codes, signals)
     finally:
         os.close(read)
         os.close(write)
-    return _outcome(children, signals)
 
 
 def end_with_launcher() -> None:
-    """In a launched process: end when the launcher is gone, so that no process is left behind."""
-    if not is_launched():
-        return
-    pipe = int(os.environ[_PIPE])
+    """In a process that was started by ``launch`` or torchrun: end when that is gone, so that none is left behind.
 
-    def wait() -> None:
-        os.read(pipe, 1)
-        os._exit(EXIT_LOST)
+    Torchrun is gone before its workers when it gets a signal that it does not know, such as SIGUSR1. They save.
+    """
+    if is_launched():
+        threading.Thread(target=_end_with_pipe, args=(int(os.environ[_PIPE]),), daemon=True).start()
+    elif _TORCHRUN in os.environ:
+        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
 
-    threading.Thread(target=wait, daemon=True).start()
+
+def _end_with_pipe(pipe: int) -> None:
+    os.read(pipe, 1)
+    os._exit(EXIT_LOST)
+
+
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_BETWEEN_LOOKS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _environment(devices: int, nodes: int) -> dict[str, str]:
@@ -101,36 +116,47 @@ def _forwarding(children: Sequence[subprocess.Popen[Any]]) -> Iterator[list[int]
     try:
         yield came
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore_at_end(before)
 
 
-def _watch(children: Sequence[subprocess.Popen[Any]]) -> None:
-    """Wait for all; once one has failed, the others have ``_PATIENCE``."""
+def _watch(children: Sequence[subprocess.Popen[Any]]) -> list[int]:
+    """Wait for all, and return their codes; once one has failed, the others have ``_PATIENCE``.
+
+    A process that is killed then counts as one that has lost the others, for it waits for them.
+    """
     deadline = float("inf")
-    while any(child.poll() is None for child in children):
-        if any(child.returncode for child in children):
+    ended: set[int] = set()
+    while None in (codes := [child.poll() for child in children]):
+        if any(codes):
             deadline = min(deadline, time.monotonic() + _PATIENCE)
         if time.monotonic() > deadline:
-            for child in children:
-                child.kill()
+            for child, code in zip(children, codes, strict=True):
+                if code is None:
+                    ended.add(child.pid)
+                    child.kill()
         time.sleep(0.05)
+    return [EXIT_LOST if child.pid in ended and child.returncode else child.returncode for child in children]
 
 
-def _outcome(children: Sequence[subprocess.Popen[Any]], signals: Sequence[int]) -> int:
-    codes = [child.returncode for child in children]
-    if signals and all(code == EXIT_AGAIN or -code in signals for code in codes):
-        return EXIT_AGAIN
-    failed = [(number, code) for number, code in enumerate(codes) if code not in (0, EXIT_LOST)]
-    if not failed:
-        return EXIT_LOST if any(codes) else 0
-    number, code = failed[0]
+def _outcome(codes: Sequence[int], signals: Sequence[int]) -> int:
+    """The exit code of all, with a line where no process has said why.
+
+    A process ends with 0 when the last checkpoint and model are written, so that one of them shows that the run is
+    finished, wherever in their own end a signal has met the others.
+    """
+    if all(code in (0, EXIT_LOST, EXIT_AGAIN, *(-number for number in signals)) for code in codes):
+        if 0 in codes:
+            return 0
+        if signals or EXIT_AGAIN in codes:
+            return EXIT_AGAIN
+        _say("another process of the run has ended, or has not answered in time, so the run has stopped")
+        return EXIT_LOST
+    number, code = next((number, code) for number, code in enumerate(codes) if code not in (0, EXIT_LOST))
     if code > 0:  # it has said why
         return code
-    name = signal.Signals(-code).name
-    print(
-        f"treelm train: process {number + 1} of {len(codes)} was ended by {name}, so the run has stopped; "
-        "resume to continue from the last checkpoint",
-        file=sys.stderr,
-    )
+    _say(f"process {number + 1} of {len(codes)} was ended by {signal.Signals(-code).name}, so the run has stopped")
     return EXIT_LOST
+
+
+def _say(what: str) -> None:
+    print(f"treelm train: {what}; resume to continue from the last checkpoint", file=sys.stderr)

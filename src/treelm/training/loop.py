@@ -90,7 +90,7 @@ def fit(
             _logger.warning("nothing left to do in %s: %s", run, reason)
         while reason is None:
             for reading in read_epoch(batches):
-                loss, gradient_norm = session.update(reading, stop.signal_name)
+                loss, gradient_norm = session.update(reading, stop)
                 evaluate_by_plan = session.evaluation_is_due(ends_epoch=reading.ends_epoch)
                 reason = session.state.reason_to_stop(config)
                 session.log(force=evaluate_by_plan or reason is not None)
@@ -114,10 +114,10 @@ def fit(
                     is_best=is_best,
                     stopped_because=reason,
                 )
+                if reason:  # a signal in the last step changes nothing: the run is finished
+                    break
                 if interrupted_by:
                     raise TrainingInterrupted(interrupted_by, session.state.step)
-                if reason:
-                    break
 
 
 def _check_without_dev(config: TrainingConfig) -> None:

@@ -11,7 +11,6 @@ import torch
 from lightning_fabric import Fabric
 from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import nn
@@ -19,6 +18,7 @@ from torch import nn
 from treelm.errors import InputError
 from treelm.models.devices import find_device
 from treelm.training.config import TrainingConfig
+from treelm.training.slurm import SrunStep, count_tasks, tasks_and_nodes
 
 
 class Placement(NamedTuple):
@@ -62,7 +62,7 @@ def is_first_process() -> bool:
     values = os.environ
     if "TORCHELASTIC_RUN_ID" in values:
         return values.get("RANK", "0") == "0"
-    if int(values.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+    if count_tasks() > 1:
         return values.get("SLURM_PROCID", "0") == "0"
     return values.get("LOCAL_RANK", "0") == "0" and values.get("NODE_RANK", "0") == "0"
 
@@ -72,14 +72,8 @@ def _started_from_outside() -> tuple[ClusterEnvironment | None, tuple[int, int] 
     if "TORCHELASTIC_RUN_ID" in values:
         devices = int(values["LOCAL_WORLD_SIZE"])
         return TorchElasticEnvironment(), (devices, int(values["WORLD_SIZE"]) // devices)
-    tasks = int(values.get("SLURM_STEP_NUM_TASKS", "1"))  # of srun; a batch script that runs without it has none
-    if tasks > 1:
-        nodes = int(values.get("SLURM_STEP_NUM_NODES", "1"))
-        if tasks % nodes:
-            remedy = "give srun --ntasks-per-node"
-            raise InputError(f"{tasks} tasks on {nodes} nodes, not equally many on each", remedy=remedy)
-        values.setdefault("SLURM_NTASKS_PER_NODE", str(tasks // nodes))
-        return SLURMEnvironment(auto_requeue=False), (tasks // nodes, nodes)
+    if count_tasks() > 1:
+        return SrunStep(), tasks_and_nodes()
     return None, None
 
 
@@ -102,7 +96,8 @@ def build_fabric(config: TrainingConfig) -> Fabric:
     precision: Any = "bf16-mixed" if config.precision == "bf16" else "32-true"
     placement = find_placement(config)
     if placement.environment is None:
-        return Fabric(accelerator=device, devices=1, precision=precision)
+        # Without a plugin Fabric would look for a cluster itself, and find that of a batch script without srun.
+        return Fabric(accelerator=device, devices=1, precision=precision, plugins=[LightningEnvironment()])
     if device == "cuda" and placement.devices > torch.cuda.device_count():
         found = f"{placement.devices} processes on a node with {torch.cuda.device_count()} GPUs"
         raise InputError(found, where="[training]", remedy='lower devices, or set device = "cpu"')

@@ -27,6 +27,7 @@ from treelm.training.parts import join_rows
 from treelm.training.randomness import random_state, restore_random_state, seed_everything
 from treelm.training.ranks import Ranks
 from treelm.training.selection import DevTrees
+from treelm.training.signals import StopRequest
 from treelm.training.state import Interval, TrainingState, check_unchanged, restore_weights
 from treelm.training.stepping import Stepping
 from treelm.training.updates import (
@@ -142,7 +143,7 @@ class Session:
                 message = "%s = %s now, but the run had %s: it goes on, but not bit for bit"
                 _logger.warning(message, name, value, before.get(name))
 
-    def update(self, reading: Reading, signal_name: str | None = None) -> tuple[LossSum, float]:
+    def update(self, reading: Reading, stop: StopRequest) -> tuple[LossSum, float]:
         """One step: returns its loss and the norm of the gradient. A signal to this process becomes known to all."""
         state, config = self.state, self.config
         begin, cpu_begin = perf_counter(), process_time()
@@ -168,7 +169,7 @@ class Session:
         state.interval.gradient_norm += norm
         state.interval.num_steps += 1
         state.interval.seconds += perf_counter() - begin
-        self._agree(signal_name, process_time() - cpu_begin)
+        self._agree(stop.signal_name, process_time() - cpu_begin)
         return loss, norm
 
     def _agree(self, signal_name: str | None, cpu_seconds: float) -> None:

@@ -1,15 +1,24 @@
-"""SIGINT, SIGTERM and SIGUSR1 ask for an end after the present step; SIGINT after that ends the process at once."""
+"""What SIGINT, SIGTERM and SIGUSR1 do to a training process.
+
+Before training they end it at once (``quit_on_signals``); in training they ask for an end after the present step
+(``stop_on_signals``), where another SIGINT ends the process at once; when training is over, they
+change nothing any more, so that the exit code says how it went.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 # SIGUSR1 is what batch jobs ask schedulers to send some minutes before time is up; Windows has none.
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+
+
+Handlers = Mapping[int, "Callable[[int, FrameType | None], object] | int | None"]
 
 
 class StopRequest:
@@ -37,5 +46,52 @@ def stop_on_signals() -> Iterator[StopRequest]:
     try:
         yield request
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore_at_end(before)
+
+
+class Quit:
+    """A handler that ends the process, until training is over."""
+
+    def __init__(self, exit_code: int) -> None:
+        """SIGINT raises ``KeyboardInterrupt`` as ever, the others end the process with ``exit_code``."""
+        self._exit_code = exit_code
+        self.is_over = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        if not self.is_over:
+            self._quit(number)
+
+    def _quit(self, number: int) -> NoReturn:
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(self._exit_code)
+
+
+@contextmanager
+def quit_on_signals(exit_code: int, *, to_the_end: bool = False) -> Iterator[None]:
+    """Let signals end the process at once with that code while the block runs, but not after training in it.
+
+    ``to_the_end``: nothing follows in this process, so they stay without effect until it is gone; the interpreter's own
+    end takes a while.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = Quit(exit_code)
+    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        handler.is_over = True
+        for number, old in before.items():
+            signal.signal(number, signal.SIG_IGN if to_the_end and number != signal.SIGINT else old)
+
+
+def restore_at_end(before: Handlers) -> None:
+    """Give signals the handlers back that they had before training, which is over now."""
+    for handler in before.values():
+        if isinstance(handler, Quit):
+            handler.is_over = True  # first, so that no signal falls in between
+    for number, handler in before.items():
+        signal.signal(number, handler)

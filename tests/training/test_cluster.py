@@ -1,0 +1,172 @@
+"""Runs of several processes as clusters start them, stop them and lose them: by srun's variables, and by --devices."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.points import VARIABLE
+from tests.training.slurm import srun
+from tests.training.tasks import Ended, Tasks
+from tests.training.treebanks import write_treebank
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
+    pytest.mark.timeout(300),  # on a machine that does other things too
+]
+TOLERANCE = 1e-6
+RECIPE = """
+[data]
+train = "train.ptb"
+dev = "dev.ptb"
+[vocabulary]
+min_count = 1
+[model]
+system = "lstm"
+embedding_size = 6
+hidden_size = 8
+num_layers = 1
+[training]
+batches = "stream"
+bptt = 9
+batch_size = 8
+dev_rows = 2
+shards = 4
+max_steps = 6
+evaluate_every_steps = 6
+checkpoint_every_steps = 1
+log_every_steps = 1
+learning_rate = 0.02
+threads = 1
+device = "cpu"
+timeout_minutes = 2
+"""
+
+
+@contextmanager
+def open_tasks(folder: Path) -> Iterator[Tasks]:
+    """Where processes are started, beside data, a recipe, and ``whole``: the run that one process made."""
+    write_treebank(folder)
+    (folder / "tiny.toml").write_text(RECIPE)
+    with Tasks(folder) as tasks:
+        assert tasks.run(train("whole")) == [Ended(0, "the model is in whole; next: treelm evaluate whole\n")]
+        yield tasks
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tasks]:
+    with open_tasks(tmp_path_factory.mktemp("cluster")) as tasks:
+        yield tasks
+
+
+def train(run: str, *options: str) -> list[str]:
+    return ["train", "tiny.toml", "--out", run, "--resume-if-present", "--quiet", *options]
+
+
+def curve(run: Path) -> list[tuple[str, int, float]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(line["kind"], line["step"], line["loss_nats_per_word"]) for line in lines]
+
+
+def assert_same_run(tasks: Tasks, name: str) -> None:
+    """The same losses and weights as those of the run that one process made."""
+    one, other = tasks.folder / "whole", tasks.folder / name
+    assert [line[:2] for line in curve(other)] == [line[:2] for line in curve(one)]
+    assert [line[2] for line in curve(other)] == pytest.approx([line[2] for line in curve(one)], abs=TOLERANCE)
+    for file in ("model.safetensors", "checkpoints/step-00000006.0/weights.safetensors"):
+        ours, theirs = load_file(other / file), load_file(one / file)
+        for key, tensor in theirs.items():
+            torch.testing.assert_close(ours[key], tensor, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"tasks": 2},
+        {"tasks": 2, "nodes": 2},
+        {"tasks": 2, "job_tasks": 8, "job_nodes": 4},
+    ],
+    ids=["one node", "two nodes", "a step smaller than its job"],
+)
+def test_tasks_of_srun_train_as_one_process_does(
+    tasks: Tasks, request: pytest.FixtureRequest, step: dict[str, int]
+) -> None:
+    run = request.node.callspec.id
+    assert [ended.code for ended in tasks.run(train(run), srun(**step))] == [0, 0]
+    assert_same_run(tasks, run)
+
+
+def test_usr1_to_all_tasks_saves_and_the_same_command_goes_on(tasks: Tasks) -> None:
+    stopped = tasks.run(train("usr1"), [{**one, VARIABLE: "3:SIGUSR1:all"} for one in srun(tasks=2)])
+    assert [ended.code for ended in stopped] == [75, 75]
+    assert stopped[0].said.startswith("treelm train: SIGUSR1: stopped after step 3 and saved; resume to continue\n")
+    assert stopped[1].said == ""
+    assert [ended.code for ended in tasks.run(train("usr1"), srun(tasks=2))] == [0, 0]
+    assert_same_run(tasks, "usr1")
+
+
+def test_a_killed_task_ends_the_others_and_another_number_of_tasks_goes_on(tasks: Tasks) -> None:
+    ended = tasks.run(train("killed"), [{**one, VARIABLE: "4:SIGKILL:1"} for one in srun(tasks=2)])
+    assert [one.code for one in ended] == [71, -9]
+    assert "another process of the run has ended" in ended[0].said
+    assert ended[0].said.count("\n") == 1
+    assert [one.code for one in tasks.run(train("killed"))] == [0]
+    assert_same_run(tasks, "killed")
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "6:SIGTERM:1",
+        "last model:SIGTERM:0",
+        "last checkpoint:SIGUSR1:0",
+        "loading:SIGTERM:1",
+        "exit:SIGTERM:0",
+        "exit:SIGUSR1:launcher",
+    ],
+)
+def test_a_signal_to_a_run_that_is_finished_does_not_change_its_exit_code(tasks: Tasks, point: str) -> None:
+    run = f"end {point}"
+    (ended,) = tasks.run(train(run, "--devices", "2"), [{VARIABLE: point}])
+    assert ended == Ended(0, f"the model is in {run}; next: treelm evaluate {run}\n")
+    assert_same_run(tasks, run)
+
+
+@pytest.mark.parametrize("point", ["preparing:SIGTERM:0", "3:SIGTERM:0"])
+def test_a_signal_to_a_run_that_is_not_finished_gives_75(tasks: Tasks, point: str) -> None:
+    run = f"early {point}"
+    (ended,) = tasks.run(train(run, "--devices", "2"), [{VARIABLE: point}])
+    assert ended.code == 75
+    assert [one.code for one in tasks.run(train(run))] == [0]
+    assert_same_run(tasks, run)
+
+
+def nodes() -> list[dict[str, str]]:
+    """The environments of two launchers."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    return [{**common, "NODE_RANK": str(rank)} for rank in range(2)]
+
+
+def test_launchers_on_two_nodes_train_as_one_process_does(tasks: Tasks) -> None:
+    ended = tasks.run(train("nodes", "--devices", "2", "--nodes", "2"), nodes())
+    assert ended == [Ended(0, "the model is in nodes; next: treelm evaluate nodes\n"), Ended(0, "")]
+    assert_same_run(tasks, "nodes")
+
+
+def test_both_launchers_say_so_when_a_process_of_one_node_has_died(tasks: Tasks) -> None:
+    first, second = nodes()
+    options = ["--devices", "1", "--nodes", "2"]
+    ended = tasks.run(train("node", *options), [first, {**second, VARIABLE: "2:SIGKILL:0"}])
+    assert [one.code for one in ended] == [71, 71]
+    assert ended[0].said.startswith("treelm train: another process of the run has ended, or has not answered in time")
+    assert ended[1].said.startswith("treelm train: process 1 of 1 was ended by SIGKILL")
