@@ -6,6 +6,7 @@ Off unless asked for (``cuda_graphs``), on GPUs only, and in training only.
 from __future__ import annotations
 
 import logging
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -124,8 +125,10 @@ class _Capture:
         self._pool: Any = None
 
     def __call__(self, function: Callable[..., Any], samples: tuple[Tensor, ...]) -> Any:
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
-        return torch.cuda.make_graphed_callables(function, samples, pool=self._pool)
+        self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
+        with warnings.catch_warnings():  # it warms up on one stream and captures on another, which is joined to it
+            warnings.filterwarnings("ignore", message="The AccumulateGrad node's stream does not match")
+            return torch.cuda.make_graphed_callables(function, samples, pool=self._pool)
 
 
 class _Sampled:
