@@ -223,8 +223,8 @@ class PaLM(StreamLM):
         if batch.constituents is None and not self._losses_need_trees:
             return super().stream_losses(batch, carried)
         reading, gold, mask = self._read_with_trees(batch, carried)
-        count = {"num_words": batch.num_words + batch.num_sentences, "num_sentences": batch.num_sentences}
-        losses = self._losses(reading, self._tensor(batch.targets), mask, **count)
+        targets, num_words = self._tensor(batch.targets), batch.num_words + batch.num_sentences
+        losses = self._losses(reading, targets, mask, num_words=num_words, num_sentences=batch.num_sentences)
         losses = self._with_spans(losses, reading, gold, mask)
         return losses, {name: tensor.detach() for name, tensor in reading.carried.items()}
 
