@@ -18,7 +18,7 @@ DRAWINGS = {
     "bars": DistanceBars(symbols=(WORD, "c"), distances=(1.0, 0.5), begins_word=(True, True)).as_svg(),
     "memory": as_svg(memory_grid(["<s>", WORD], (3, 2), 3)),
     "attention": SpanAttentionFigure(
-        symbols=("<s>", WORD, "<s>"), weights=np.eye(3, k=-1), derived=Tree("X", [WORD])
+        symbols=("<s>", WORD, "<s>"), weights=np.eye(3, k=-1), reach=(0, 1, 2), derived=Tree("X", [WORD])
     ).as_svg(),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.models.palm.worlds import END, palm, plain
 from treelm.errors import InputError
 from treelm.figures.pictures import picture
-from treelm.figures.span_attention import SpanAttentionFigure, span_attention_of
+from treelm.figures.span_attention import CAPTION, COLUMNS, OUTSIDE, ROWS, SpanAttentionFigure, span_attention_of
 from treelm.trees.tree import Tree
 
 WORDS = ["1", "2", "3", "5", "4", "1"]
@@ -24,13 +25,15 @@ def test_cells_are_the_weights_of_the_plain_form() -> None:
         shown = figure.weights[row, max(row - 3, 0) : row][::-1]
         np.testing.assert_allclose(shown, expected[row].detach().numpy(), atol=1e-9)
         assert figure.weights[row].sum() == pytest.approx(1)
+        assert figure.reach[row] == min(row, 3)
     assert figure.derived == network.parse([WORDS])[0]
 
 
 def test_text_and_svg_show_every_word_both_trees_and_darker_cells_for_larger_weights() -> None:
     figure = SpanAttentionFigure(
         symbols=("<s>", "the", "<dog>", "<s>"),
-        weights=np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0.25, 0.75, 0, 0], [0, 0, 0.999, 0]]),
+        weights=np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0.28, 0.72, 0, 0], [0, 0, 0.999, 0]]),
+        reach=(0, 1, 2, 2),
         derived=Tree.parse("(X the <dog>)"),
         gold=Tree.parse("(NP the <dog>)"),
     )
@@ -40,10 +43,38 @@ def test_text_and_svg_show_every_word_both_trees_and_darker_cells_for_larger_wei
     assert text.index("derived tree") < text.index("gold tree") < text.index("NP")
     drawing = figure.as_svg()
     names = [element.text for element in ElementTree.fromstring(drawing).iter() if element.text]
-    assert {"the", "<dog>", "derived tree", "gold tree", "NP", "0.750"} <= set(names)
-    bare = SpanAttentionFigure(symbols=figure.symbols, weights=figure.weights, derived=figure.derived)
+    assert {"the", "<dog>", "derived tree", "gold tree", "NP", "0.720"} <= set(names)
+    bare = replace(figure, gold=None)
     assert "gold" not in bare.as_text()
     assert "gold" not in bare.as_svg()
+
+
+def test_a_span_without_weight_is_told_from_one_out_of_reach() -> None:
+    figure = SpanAttentionFigure(
+        symbols=("<s>", "a", "b", "<s>"),
+        weights=np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]),
+        reach=(0, 1, 2, 2),
+        derived=Tree.parse("(X a b)"),
+    )
+    first_row, second_row, last_row = figure.as_text().split("span begins with")[1].splitlines()[2:5]
+    assert (first_row, second_row, last_row) == ("  a  @@@", "  b      @@@", "<s>  ~~~     @@@")
+    drawing = figure.as_svg()
+    assert drawing.count('class="outside"') == 2  # the cell, and the one that explains it
+    assert OUTSIDE in drawing
+    within = replace(figure, reach=(0, 1, 2, 3))
+    assert 'class="outside"' not in within.as_svg()
+    assert "~~~" not in within.as_text()
+
+
+def test_spans_that_stop_at_ends_never_reach_the_one_before_the_sentence() -> None:
+    assert span_attention_of(palm(stop_at_end=True, max_span=9).eval(), WORDS[:3]).reach == (0, 0, 1, 2, 3)
+
+
+def test_a_stranger_is_told_what_cells_rows_columns_and_shades_are() -> None:
+    drawing = span_attention_of(palm().eval(), WORDS).as_svg()
+    texts = {element.text for element in ElementTree.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")}
+    assert {*CAPTION, COLUMNS, ROWS, OUTSIDE, "weight 0", "1"} <= texts
+    assert all(line in span_attention_of(palm().eval(), WORDS).as_text() for line in CAPTION)
 
 
 def test_the_figure_of_a_sentence_of_this_system_is_this_one() -> None:

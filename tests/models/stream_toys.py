@@ -27,7 +27,7 @@ class ToyStreamLM(StreamLM):
     """h_t = tanh(x_t + W h_{t-1}); the embedding is the decoder."""
 
     system: ClassVar[str] = "toy-stream"
-    parses: ClassVar[bool] = False
+    parses = False
 
     def __init__(self, config: ToyStreamConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         super().__init__(vocabulary=vocabulary, labels=labels)
@@ -73,7 +73,7 @@ class ToyParsingStreamLM(ToyStreamLM):
     """The first unit of h_t is a syntactic distance."""
 
     system: ClassVar[str] = "toy-parsing-stream"
-    parses: ClassVar[bool] = True
+    parses = True
 
 
 def toy(

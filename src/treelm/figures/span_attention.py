@@ -18,12 +18,25 @@ from treelm.trees.tree import Tree
 from treelm.trees.xml_text import escaped
 
 BOUNDARY = "<s>"
-_SHADES = " .:-=+*#%@"
+CAPTION = (
+    "Attention over spans",
+    "Cell: weight, as the row's symbol is read, of the span from the column's",
+    "symbol up to the one before the row's. Weights of a row sum to 1.",
+    "The tree follows from scores, which spans of any length have.",
+)
+COLUMNS, ROWS = "span begins with", "symbol that is read"
+OUTSIDE = "out of reach (max_span, stop_at_end)"
+_SHADES, _NO_SHADE = " .:-=+*#%@", "~"
 _CELL, _FONT, _MARGIN = 24, 12, 12
+_LINE, _CHARACTER = 17, 0.5 * _FONT  # pixels from line to line, and of an average character
+_SCALE = (0.0, 0.25, 0.5, 0.75, 1.0)
 _STYLE = f"""\
 text {{ font: {_FONT}px sans-serif; fill: #1f2933; }}
 .row {{ text-anchor: end; }}
+.title {{ font-weight: bold; }}
+.note {{ fill: #52606d; }}
 .weight {{ fill: #1f5fa8; stroke: #d9dee4; }}
+.outside {{ fill: none; stroke: #b8c1cb; stroke-dasharray: 2 4; }}
 .back {{ fill: #ffffff; }}"""
 _LENGTH = re.compile(r'\b(width|height)="([0-9.]+)(?:px)?"')
 
@@ -34,6 +47,7 @@ class SpanAttentionFigure:
 
     symbols: tuple[str, ...]  # with the boundary before and after the sentence
     weights: NDArray[np.float64]  # (n, n): row t, column i: of the span from symbol i to symbol t - 1; 0 elsewhere
+    reach: tuple[int, ...]  # row t: symbols of the longest span that it can attend to
     derived: Tree
     gold: Tree | None = None
 
@@ -44,11 +58,12 @@ class SpanAttentionFigure:
         of it.
         """
         width = max(map(len, self.symbols))
-        lines = [" " * width + "  span begins with"]
+        lines = [*CAPTION, f"0 {_SHADES} 1; {_NO_SHADE} {OUTSIDE}", "", " " * width + f"  {COLUMNS}"]
         columns = [symbol[:3].ljust(3) for symbol in self.symbols[:-1]]
         lines.append(" " * width + "  " + " ".join(columns).rstrip())
         for row, symbol in enumerate(self.symbols[1:], 1):
             cells = [_shade(weight) * 3 for weight in self.weights[row, :row]]
+            cells[: max(row - self.reach[row], 0)] = [_NO_SHADE * 3] * max(row - self.reach[row], 0)
             lines.append(f"{symbol.rjust(width)}  {' '.join(cells)}".rstrip())
         parts = ["\n".join(lines), f"derived tree\n{draw_tree(self.derived, None)}"]
         if self.gold is not None:
@@ -56,40 +71,70 @@ class SpanAttentionFigure:
         return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
     def as_svg(self) -> str:
-        """The grid, the derived tree and the gold tree side by side, without outside resources.
+        """The grid with its caption and scale; to its right the derived tree, the gold tree below that one.
 
-        Raises ``InputError`` for trees that are too tall to draw.
+        Nothing outside is needed to show it. Raises ``InputError`` for trees that are too tall to draw.
         """
-        grid, x, height = span_grid(self.symbols, self.weights)
-        parts = [grid]
+        explained, left, bottom = self._explained_grid()
+        trees, width, height = self._trees(left)
+        size = f"{max(left, width):.0f}", f"{max(bottom, height):.0f}"
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {" ".join(size)}" width="{size[0]}" '
+        title = escaped("attention over spans of: " + " ".join(self.symbols[1:-1]))
+        back = '<rect class="back" width="100%" height="100%"/>'
+        body = "\n".join([f"<style>{_STYLE}</style>", back, *explained, *trees])
+        return f'{head}height="{size[1]}" role="img">\n<title>{title}</title>\n{body}\n</svg>\n'
+
+    def _explained_grid(self) -> tuple[list[str], float, float]:
+        """Caption, grid with the names of its axes, and scale; where they end to the right and below."""
+        grid, width, height = span_grid(self.symbols, self.weights, self.reach)
+        edge = _grid_edge(self.symbols)
+        parts = [
+            _text(_MARGIN, _MARGIN + _FONT + _LINE * index, line, "note" if index else "title")
+            for index, line in enumerate(CAPTION)
+        ]
+        top = _MARGIN + _LINE * (len(CAPTION) + 1.5)
+        shift = _LINE  # the name of the rows stands upright left of them
+        parts.append(_text(shift + edge, top, COLUMNS, "note"))
+        begin = top + min(height - _MARGIN, edge + _CHARACTER * len(ROWS))  # beside the first rows
+        place = f"translate({_MARGIN + _FONT} {begin:.0f}) rotate(-90)"
+        parts.append(f'<text class="note" transform="{place}">{ROWS}</text>')
+        parts.append(f'<g transform="translate({shift} {top:.0f})">{grid}</g>')
+        has_outside = any(row > reach for row, reach in enumerate(self.reach))
+        parts += _scale(shift + _MARGIN, top + height + _MARGIN, has_outside=has_outside)
+        widest = _MARGIN + _CHARACTER * max(map(len, CAPTION)) + 2 * _MARGIN
+        return parts, max(shift + width, widest), top + height + 2 * _CELL + 2 * _MARGIN
+
+    def _trees(self, x: float) -> tuple[list[str], float, float]:
+        """The trees, one above the other; where they end to the right and below."""
+        parts: list[str] = []
+        width, y = x, float(_MARGIN)
         for name, tree in (("derived tree", self.derived), ("gold tree", self.gold)):
             if tree is None:
                 continue
             drawing = tree.to_svg()
             size = dict(_LENGTH.findall(drawing[: drawing.index(">")]))
-            parts.append(f'<text x="{x}" y="{_MARGIN + _FONT}">{name}</text>')
-            parts.append(f'<g transform="translate({x} {2 * _MARGIN + _FONT})">{drawing[drawing.index("<svg") :]}</g>')
-            x += float(size["width"]) + 2 * _MARGIN
-            height = max(height, float(size["height"]) + 3 * _MARGIN + _FONT)
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x:.0f} {height:.0f}" width="{x:.0f}" '
-        title = escaped("attention over spans of: " + " ".join(self.symbols[1:-1]))
-        body = "\n".join([f"<style>{_STYLE}</style>", '<rect class="back" width="100%" height="100%"/>', *parts])
-        return f'{head}height="{height:.0f}" role="img">\n<title>{title}</title>\n{body}\n</svg>\n'
+            parts.append(_text(x, y + _FONT, name, "title"))
+            parts.append(f'<g transform="translate({x} {y + _LINE:.0f})">{drawing[drawing.index("<svg") :]}</g>')
+            width = max(width, x + max(float(size["width"]), _FONT * len(name)) + _MARGIN)
+            y += _LINE + float(size["height"]) + 2 * _MARGIN
+        return parts, width, y
 
     def _repr_svg_(self) -> str:
         return self.as_svg()
 
 
 def span_grid(
-    symbols: Sequence[str], weights: Sequence[Sequence[float]] | NDArray[np.float64]
+    symbols: Sequence[str],
+    weights: Sequence[Sequence[float]] | NDArray[np.float64],
+    reach: Sequence[int] | None = None,
 ) -> tuple[str, float, float]:
     """The grid as parts of an SVG, without style, and where it ends to the right and below, in pixels.
 
-    Row t of the weights has those of the spans from symbol i < t to symbol t - 1, at i.
+    Row t of the weights has those of the spans from symbol i < t to symbol t - 1, at i. Longer ones than ``reach[t]``
+    are drawn as out of reach.
     """
     count = len(symbols) - 1
-    left = _MARGIN + 0.65 * _FONT * max(map(len, symbols)) + 8
-    top = left  # column names stand upright
+    left = top = _grid_edge(symbols)  # column names stand upright
     parts = []
     for index, symbol in enumerate(symbols[:-1]):
         x = left + _CELL * (index + 0.65)
@@ -98,12 +143,38 @@ def span_grid(
         y = top + _CELL * (row - 1)
         parts.append(f'<text class="row" x="{left - 6:.0f}" y="{y + 17:.0f}">{escaped(symbols[row])}</text>')
         for column in range(row):
-            weight = float(weights[row][column])
-            parts.append(
-                f'<rect class="weight" x="{left + _CELL * column:.0f}" y="{y:.0f}" width="{_CELL - 2}" '
-                f'height="{_CELL - 2}" fill-opacity="{weight:.3f}"><title>{weight:.3f}</title></rect>'
-            )
+            is_outside = reach is not None and row - column > reach[row]
+            parts.append(_cell(left + _CELL * column, y, None if is_outside else float(weights[row][column])))
     return "\n".join(parts), left + _CELL * count + 3 * _MARGIN, top + _CELL * count + _MARGIN
+
+
+def _grid_edge(symbols: Sequence[str]) -> float:
+    """Room for the names of rows, and of columns."""
+    return _MARGIN + 0.65 * _FONT * max(map(len, symbols)) + 8
+
+
+def _cell(x: float, y: float, weight: float | None) -> str:
+    """A square of the grid; without a weight it is out of reach."""
+    place = f'x="{x:.0f}" y="{y:.0f}" width="{_CELL - 2}" height="{_CELL - 2}"'
+    if weight is None:
+        return f'<rect class="outside" {place}><title>{OUTSIDE}</title></rect>'
+    return f'<rect class="weight" {place} fill-opacity="{weight:.3f}"><title>{weight:.3f}</title></rect>'
+
+
+def _text(x: float, y: float, text: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:.0f}" y="{y:.0f}">{text}</text>'
+
+
+def _scale(x: float, y: float, *, has_outside: bool) -> list[str]:
+    """What shades mean: a cell for each of some weights, and what cannot be attended to."""
+    parts = [_text(x, y + 15, "weight 0", "note")]
+    begin = x + 8.5 * _CHARACTER
+    parts += [_cell(begin + _CELL * index, y, weight) for index, weight in enumerate(_SCALE)]
+    parts.append(_text(begin + _CELL * len(_SCALE) + 4, y + 15, "1", "note"))
+    if has_outside:
+        parts.append(_cell(x, y + _CELL, None))
+        parts.append(_text(x + _CELL + 4, y + _CELL + 15, OUTSIDE, "note"))
+    return parts
 
 
 def _shade(weight: float) -> str:
@@ -118,7 +189,8 @@ def span_attention_of(palm: PaLM, words: Sequence[str], gold: Tree | None = None
     exact = palm.exact()
     tokens = encode_words([words], palm.vocabulary).tokens
     inputs = torch.tensor([palm.end, *tokens.tolist(), palm.end], device=palm.embedding.device)[:, None]
-    found = exact.read(inputs, exact.begin(1)).structure["span_weights"][:, 0].cpu().numpy()
+    structure = exact.read(inputs, exact.begin(1)).structure
+    found = structure["span_weights"][:, 0].cpu().numpy()
     weights = np.zeros((len(inputs), len(inputs)))
     for step in range(1, len(inputs)):
         length = min(step, found.shape[1])
@@ -126,4 +198,5 @@ def span_attention_of(palm: PaLM, words: Sequence[str], gold: Tree | None = None
     same = len(tokens) == len(words)
     names = words if same else [palm.vocabulary.symbol(token) for token in tokens.tolist()]
     (derived,) = palm.parse([words])
-    return SpanAttentionFigure(symbols=(BOUNDARY, *names, BOUNDARY), weights=weights, derived=derived, gold=gold)
+    symbols, reach = (BOUNDARY, *names, BOUNDARY), tuple(structure["available"][:, 0].tolist())
+    return SpanAttentionFigure(symbols=symbols, weights=weights, reach=reach, derived=derived, gold=gold)

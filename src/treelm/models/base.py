@@ -41,7 +41,8 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
 
     system: ClassVar[str]  # its name in recipes and run folders
     predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
-    parses: ClassVar[bool] = True  # whether it has trees at all
+    parses: bool = True
+    """Whether it has trees at all; a switch of its config may decide this."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers; subclasses build the network from their own config."""

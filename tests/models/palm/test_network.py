@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,17 @@ def test_sizes_of_the_recipe_for_the_penn_treebank() -> None:
         {"weight_dropout": 1.0},
         {"objective": "words"},
         {"span_weight": 0.1, "attention": "right"},
+        {"span_weight": math.inf},
+        {"span_weight": math.nan},
+        {"without_gold": "shortest"},
+        *({"without_gold": "shortest", "attention": name} for name in ("right", "left", "given")),
     ],
 )
 def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(field))):
         PaLMConfig(**field)
+
+
+@pytest.mark.parametrize("field", [{"span_weight": 0.1}, {"objective": "spans"}])
+def test_the_shortest_span_is_taught_where_spans_are(field: dict[str, Any]) -> None:
+    assert PaLMConfig(without_gold="shortest", **field).is_supervised

@@ -33,7 +33,7 @@ def plain_scores(network: PaLM, pieces: list[list[int]]) -> np.ndarray:
 
 
 def states(network: PaLM, symbols: list[int]) -> list[Tensor]:
-    return list(network.states_before_attention(torch.tensor(symbols)[:, None])[:, 0])
+    return list(parser.states_before_attention(network, torch.tensor(symbols)[:, None])[:, 0])
 
 
 @pytest.mark.parametrize("part", [1 << 22, 40])

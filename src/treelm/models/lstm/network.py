@@ -28,7 +28,7 @@ class LSTM(StreamLM):
     """Embedding, LSTM layers, softmax. It has no trees."""
 
     system: ClassVar[str] = "lstm"
-    parses: ClassVar[bool] = False
+    parses = False
 
     def __init__(self, config: LSTMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator: embeddings from U(-0.1, 0.1), biases of the softmax 0."""

@@ -53,7 +53,7 @@ class NGram(EstimatedLM):
 
     system: ClassVar[str] = "ngram"
     predicts_labels: ClassVar[bool] = False
-    parses: ClassVar[bool] = False
+    parses = False
 
     def __init__(self, config: NGramConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Make room for the n-grams that the config counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -73,13 +74,16 @@ class PaLMConfig:
         for name in ("embedding_dropout", "input_dropout", "layer_dropout", "output_dropout", "weight_dropout"):
             self._require(name, 0 <= getattr(self, name) < 1, "a number from 0 and below 1")
         for name in ("activation_penalty", "difference_penalty", "span_weight"):
-            self._require(name, getattr(self, name) >= 0, "0 or more")
+            self._require(name, 0 <= getattr(self, name) < math.inf, "a finite number, 0 or more")
         for name, kind in (("attention", Attention), ("objective", Objective), ("without_gold", WithoutGold)):
             self._require(name, getattr(self, name) in get_args(kind), " or ".join(get_args(kind)))
         self._require("attention_layer", 1 <= self.attention_layer <= self.num_layers, f"1 to {self.num_layers}")
         if self.attention != "learned":
             self._require("span_weight", self.span_weight == 0, f"0: attention = {self.attention!r} learns nothing")
             self._require("objective", self.objective == "joint", f"'joint': attention = {self.attention!r}")
+        if not self.is_supervised:
+            remedy = "'none', or what teaches the attention: span_weight above 0, or objective = 'spans'"
+            self._require("without_gold", self.without_gold == "none", remedy)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.constituents import non_trivial_spans
 from treelm.corpora.encoding import EncodedCorpus, encode_sentences
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 
@@ -56,3 +57,10 @@ def before_inputs(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray
     """
     spans = non_trivial_spans(batch, ends_word)
     return np.stack([spans[:, 2] + 1, spans[:, 0], spans[:, 2] - spans[:, 1]], 1)
+
+
+def constituents_of(batch: StreamBatch) -> NDArray[np.int64]:
+    """(n, 3): as ``before_inputs``, of a segment of a stream. Raises ``InputError`` if its text has no trees."""
+    if batch.constituents is None:
+        raise InputError("a stream without trees", where=batch.names[0], remedy="give brackets or CoNLL-U")
+    return batch.constituents

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -29,11 +28,17 @@ from treelm.models.layers.transfer import to_device
 from treelm.models.palm import parser
 from treelm.models.palm.attention import SpanAttention
 from treelm.models.palm.config import PaLMConfig
-from treelm.models.palm.given import before_inputs, encode_with_trees, require_constituents, require_trees
+from treelm.models.palm.given import (
+    before_inputs,
+    constituents_of,
+    encode_with_trees,
+    require_constituents,
+    require_trees,
+)
 from treelm.models.palm.reach import count_available
-from treelm.models.palm.supervision import given_weights, gold_spans, span_cross_entropy
+from treelm.models.palm.supervision import given_weights, gold_spans, with_span_loss
 from treelm.models.readings import Carried, Reading, WordFigure, to_host
-from treelm.models.scores import Loss, Losses, SentenceScore
+from treelm.models.scores import Losses, SentenceScore
 from treelm.models.streams import StreamLM
 from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.tree import Tree
@@ -55,7 +60,7 @@ class PaLM(StreamLM):
         """Draw the parameters from torch's global generator: embeddings from U(-0.1, 0.1), biases of the softmax 0."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
-        self.parses = config.attention != "given"  # type: ignore[misc]  # trees from trees are no parser
+        self.parses = config.attention != "given"  # trees from trees are no parser
         self.reads_constituents = config.is_supervised or config.attention == "given"
         num_symbols = len(vocabulary) + 1
         self.embedding = nn.Parameter(torch.empty(num_symbols, config.embedding_size).uniform_(-1, 1) * _INITIAL_RANGE)
@@ -200,9 +205,14 @@ class PaLM(StreamLM):
         """As for every stream model; given attention is set by the batch's constituents."""
         if not self.needs_trees:
             return super().read_segment(batch, carried)
+        return self._read_with_trees(batch, carried)[0]
+
+    def _read_with_trees(self, batch: StreamBatch, carried: Carried | None) -> tuple[Reading, Tensor, Tensor | None]:
+        """The reading of a segment, its gold spans (T, B, m), and its mask."""
         inputs = self._tensor(batch.inputs)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
-        return self._read(inputs, self._continued(batch, carried), mask, self._gold(_constituents(batch), inputs))
+        gold = self._gold(constituents_of(batch), inputs)
+        return self._read(inputs, self._continued(batch, carried), mask, gold), gold, mask
 
     # Losses.
 
@@ -211,7 +221,7 @@ class PaLM(StreamLM):
 
         Then a further end is read after each sentence: there the spans are looked at that end with its last word.
         """
-        if not self._needs_trees() and (batch.actions is None or not self.reads_constituents):
+        if not self._losses_need_trees and (batch.actions is None or not self.reads_constituents):
             return super().losses(batch)
         inputs, targets, mask = self.pad(batch)
         end = inputs.new_full((1, len(batch)), self.end)
@@ -226,18 +236,17 @@ class PaLM(StreamLM):
 
     def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
         """As for every stream model; with ``span_weight`` or given attention also from the batch's constituents."""
-        if batch.constituents is None and not self._needs_trees():
+        if batch.constituents is None and not self._losses_need_trees:
             return super().stream_losses(batch, carried)
-        inputs, targets = self._tensor(batch.inputs), self._tensor(batch.targets)
-        mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
-        gold = self._gold(_constituents(batch), inputs)
-        reading = self._read(inputs, self._continued(batch, carried), mask, gold)
-        num_words = batch.num_words + batch.num_sentences
+        reading, gold, mask = self._read_with_trees(batch, carried)
+        targets, num_words = self._tensor(batch.targets), batch.num_words + batch.num_sentences
         losses = self._losses(reading, targets, mask, num_words=num_words, num_sentences=batch.num_sentences)
         losses = self._with_spans(losses, reading, gold, mask)
         return losses, {name: tensor.detach() for name, tensor in reading.carried.items()}
 
-    def _needs_trees(self) -> bool:
+    @property
+    def _losses_need_trees(self) -> bool:
+        """Whether there is no loss without trees; evaluation of what they have taught can do without."""
         return self.needs_trees or (self.training and self.config.is_supervised)
 
     def _gold(self, constituents: NDArray[np.int64], inputs: Tensor) -> Tensor:
@@ -245,20 +254,7 @@ class PaLM(StreamLM):
         return gold_spans(self._tensor(constituents), shape)
 
     def _with_spans(self, losses: Losses, reading: Reading, gold: Tensor, mask: Tensor | None) -> Losses:
-        """The losses with the attention's cross-entropy; evaluation leaves it out of the total of a joint objective."""
-        config, structure = self.config, reading.structure
-        if not config.is_supervised:
-            return losses
-        loss = span_cross_entropy(
-            structure["span_log_weights"], structure["available"], gold, mask, without_gold=config.without_gold
-        )
-        total = losses.total
-        if config.objective == "spans":
-            total = loss.sum
-        elif self.training:
-            total = total + config.span_weight * loss.sum
-        terms: dict[str, Loss] = {**losses.terms, "spans": loss}
-        return replace(losses, terms=terms, total=total)
+        return with_span_loss(losses, reading.structure, gold, mask, self.config, training=self.training)
 
     # Trees.
 
@@ -284,18 +280,3 @@ class PaLM(StreamLM):
             raise InputError("a sentence without words", remedy="leave it out")
         scores = self.span_scores(sentences)
         return [tree_from_span_scores(words, values) for words, values in zip(sentences, scores, strict=True)]
-
-    @torch.no_grad()
-    def states_before_attention(self, inputs: Tensor) -> Tensor:
-        """Hidden states (T, B, H) that spans are made of, from the zero state, for inputs (T, B)."""
-        carried = self.begin(inputs.shape[1])
-        units = self.embedding[inputs]
-        for index in range(self.config.attention_layer):
-            units, _ = self.stack.run_layer(index, units, carried)
-        return units
-
-
-def _constituents(batch: StreamBatch) -> NDArray[np.int64]:
-    if batch.constituents is None:
-        raise InputError("a stream without trees", where=batch.names[0], remedy="give brackets or CoNLL-U")
-    return batch.constituents

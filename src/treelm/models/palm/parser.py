@@ -40,9 +40,19 @@ def _charts(network: PaLM, symbols: Sequence[NDArray[np.int64]]) -> NDArray[np.f
     inputs = np.full((longest + 2, len(symbols)), network.end, dtype=np.int64)
     for row, own in enumerate(symbols):
         inputs[1 : len(own) + 1, row] = own
-    hidden = network.states_before_attention(torch.from_numpy(inputs).to(network.embedding.device))
+    hidden = states_before_attention(network, torch.from_numpy(inputs).to(network.embedding.device))
     parts = [network.attention.scores(here, spans).cpu() for here, spans in _spans_of(network, hidden, max(longest, 1))]
     return torch.cat(parts).double().numpy().round(DECIMALS)
+
+
+@torch.no_grad()
+def states_before_attention(network: PaLM, inputs: Tensor) -> Tensor:
+    """Hidden states (T, B, H) that spans are made of, from the zero state, for inputs (T, B)."""
+    carried = network.begin(inputs.shape[1])
+    units = network.embedding[inputs]
+    for index in range(network.config.attention_layer):
+        units, _ = network.stack.run_layer(index, units, carried)
+    return units
 
 
 def _spans_of(network: PaLM, hidden: Tensor, longest: int) -> Iterator[tuple[Tensor, Tensor]]:

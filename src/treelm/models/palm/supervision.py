@@ -5,12 +5,14 @@ Shapes: m longest span, T steps, B rows.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from treelm.models.scores import Loss
+from treelm.models.palm.config import PaLMConfig, WithoutGold
+from treelm.models.scores import Loss, Losses
 
 
 def gold_spans(constituents: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -42,7 +44,7 @@ def span_cross_entropy(
     gold: Tensor,
     mask: Tensor | None,
     *,
-    without_gold: Literal["none", "shortest"] = "none",
+    without_gold: WithoutGold = "none",
 ) -> Loss:
     """Cross-entropy of the attention (T, B, m) to the gold spans in reach, each step's weighted equally.
 
@@ -57,3 +59,31 @@ def span_cross_entropy(
     shares = targets.double() / targets.sum(2, keepdim=True).clamp(min=1)
     wanted = log_weights.masked_fill(~targets, 0).double()
     return Loss(sum=-(shares * wanted).sum(), count=int(targets.any(2).sum()))
+
+
+def with_span_loss(
+    losses: Losses,
+    structure: Mapping[str, Tensor],
+    gold: Tensor,
+    mask: Tensor | None,
+    config: PaLMConfig,
+    *,
+    training: bool,
+) -> Losses:
+    """The losses of words with the term ``spans``, if the attention is taught.
+
+    With a joint objective it counts in training alone: evaluation's total is that of words. ``structure`` is that of
+    the reading.
+    """
+    if not config.is_supervised:
+        return losses
+    loss = span_cross_entropy(
+        structure["span_log_weights"], structure["available"], gold, mask, without_gold=config.without_gold
+    )
+    total = losses.total
+    if config.objective == "spans":
+        total = loss.sum
+    elif training:
+        total = total + config.span_weight * loss.sum
+    terms: dict[str, Loss] = {**losses.terms, "spans": loss}
+    return replace(losses, terms=terms, total=total)

@@ -35,7 +35,7 @@ class PRPN(StreamLM):
         """Draw the parameters from torch's global generator."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
-        self.parses = config.parsing_network  # type: ignore[misc]  # the only system where a switch decides this
+        self.parses = config.parsing_network
         num_symbols, size = len(vocabulary) + 1, config.embedding_size
         self.embedding = nn.Parameter(torch.empty(num_symbols, size).uniform_(-0.01, 0.01))
         self.decoder = None if config.tied else nn.Parameter(torch.empty(num_symbols, size).uniform_(-0.01, 0.01))
