@@ -170,14 +170,13 @@ def stream(system: str) -> Callable[[Settings], Iterator[Work]]:
     def works(settings: Settings) -> Iterator[Work]:
         for name in PRECISIONS:
             yield stream_work(system, name, settings)
-        if system != "prpn":  # whose loop is not captured
-            yield stream_work(system, "fp32", settings, graphs=True)
+        yield stream_work(system, "fp32", settings, graphs=True)
 
     return works
 
 
 def stream_work(system: str, name: str, settings: Settings, *, graphs: bool = False) -> Work:
-    """Updates on segments of the paper's size; with ``graphs``, LSTM loops are CUDA graphs."""
+    """Updates on segments of the paper's size; with ``graphs``, loops over steps are CUDA graphs."""
     torch.manual_seed(1)
     recipe = load_recipe(RECIPES[system], _SMALL[system] if settings.small else ())
     num_symbols, (rows, bptt) = (20, (2, 3)) if settings.small else (NUM_SYMBOLS, PAPER_BATCH[system])

@@ -6,6 +6,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from treelm.models.devices import find_device
+
 # No test asserts a time, and continuous integration should not fail at random.
 settings.register_profile("treelm", deadline=None, derandomize=True)
 settings.load_profile("treelm")
@@ -35,4 +37,4 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     name: str = request.config.getoption("--device")
     if name == "cuda" and not torch.cuda.is_available():
         pytest.skip("torch finds no GPU")
-    return torch.device(name)
+    return torch.device(find_device(name))  # type: ignore[arg-type]

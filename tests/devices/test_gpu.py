@@ -13,6 +13,8 @@ from tests.devices.test_inference import SCORING, SENTENCES
 from tests.devices.test_training import train
 from tests.devices.worlds import VARIANTS, World, build_world
 from treelm.models.layers.dropout import dropout_off
+from treelm.models.layers.graphs import GraphedFunction
+from treelm.models.layers.precision import column_sums
 from treelm.training.config import Precision
 from treelm.training.loop import fit
 from treelm.training.optimizers import build_optimizer
@@ -83,3 +85,35 @@ def test_the_optimiser_is_fused(tmp_path: Path, device: torch.device) -> None:
     world = build_world("lstm", tmp_path)
     optimizer = build_optimizer(world.model.to(device), world.config, epoch=0)
     assert all(group["fused"] for group in optimizer.param_groups)
+
+
+GRAPHED = ("awd-lstm", "on-lstm", "prpn", "palm-u")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("variant", GRAPHED)
+def test_captured_loops_train_as_plain_ones(
+    variant: str, precision: Precision, tmp_path: Path, device: torch.device
+) -> None:
+    if device.type == "cpu":
+        pytest.skip("a CPU has no graphs")
+    found = []
+    for graphs in (False, True):
+        world = build_world(variant, tmp_path, precision)
+        config = replace(world.config, device=device.type, cuda_graphs=graphs)
+        torch.manual_seed(5)
+        found.append(train(World(world.model, config, world.batches), device))
+        assert captures(world.model) == graphs
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+
+
+def captures(model: torch.nn.Module) -> bool:
+    values = [value for module in model.modules() for value in vars(module).values()]
+    return any(value._captured for value in values if isinstance(value, GraphedFunction))
+
+
+def test_autocast_does_not_round_sums(device: torch.device) -> None:
+    rows = torch.tensor([[1.0, 257.0], [256.0, 0.25]], device=device)  # bfloat16 has eight bits
+    with torch.autocast(device.type, torch.bfloat16):
+        sums = column_sums(rows)
+    assert sums.tolist() == [257.0, 257.25]

@@ -63,7 +63,7 @@ def _process(name: str, first: int, cases: int, show: bool, tick: str, results: 
 def main() -> int:
     """Run readers one after another; 1 if any case failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("readers", nargs="*", metavar="READER", help=", ".join(_BY_NAME))
+    parser.add_argument("readers", nargs="*", metavar="READER", choices=[*_BY_NAME, []], help=", ".join(_BY_NAME))
     parser.add_argument("--cases", type=int, default=10_000, help="of each reader")
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--show", action="store_true", help="traceback and file of every failure")

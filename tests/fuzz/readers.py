@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tests.fuzz import seeds
+from tests.fuzz import kept_files, seeds
 from tests.fuzz.harness import Reader
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.catalog import corpus_entry, corpus_names
@@ -33,6 +33,8 @@ from treelm.evaluation.parameters import read_parameters
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.evaluation.syntaxgym.tables import read_surprisals
 from treelm.inference.loading import load, run_beam
+from treelm.inference.stimuli import Columns, read_words
+from treelm.inference.stimuli import read_table as read_stimuli
 from treelm.models.storage import load_model
 from treelm.training.checkpoints import Checkpoints
 from treelm.training.metrics import read_metrics
@@ -153,6 +155,21 @@ def read_table(path: Path) -> None:
         assert all(0 <= one.start <= one.end <= len(sentence) and not math.isnan(one.surprisal_bits) for one in cells)
 
 
+def read_stimulus_table(path: Path) -> None:
+    stimuli = read_stimuli(str(path), Columns("form", "item"), "summed").stimuli
+    rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
+    assert sum(len(one.sentence.words) for one in stimuli) == len(rows) - 1
+    for one in stimuli:
+        assert len(one.tokens) == len(one.counts) == len(one.kept) == len(one.sentence.words)
+        assert all(tokens and "" not in tokens for tokens in one.tokens)
+
+
+def read_stimulus_words(path: Path) -> None:
+    stimuli = list(read_words(str(path), "summed"))
+    lines = [line.strip(" \t\r\f\v") for line in _text_of(path).split("\n")]
+    assert [word for one in stimuli for word in one.sentence.words] == [line for line in lines if line]
+
+
 def read_pair_table(path: Path) -> None:
     pairs = list(read_pairs(path))
     rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
@@ -259,8 +276,9 @@ def read_evalb_parameters(path: Path) -> None:
 
 def read_log(path: Path) -> None:
     found = read_metrics(path)
-    lines = [line for line in _text_of(path).split("\n") if line.strip()]
-    assert len(found) in (len(lines), len(lines) - (not _text_of(path).endswith("\n")))
+    content = path.read_bytes()  # not its text: an unfinished last line may end inside a character, and is left out
+    lines = [line for line in content.split(b"\n") if line.strip()]
+    assert len(found) in (len(lines), len(lines) - (not content.endswith(b"\n")))
 
 
 def read_evalb(path: Path) -> None:
@@ -336,6 +354,8 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(name="prepared array", file="words.npy", company=_prepared, read=open_prepared, seeds=_npy_seeds),
     Reader(name="surprisals", file="table.tsv", seeds=_of(*seeds.SURPRISALS), read=read_table),
+    Reader(name="stimulus table", file="rt.csv", seeds=_of(*seeds.STIMULI), read=read_stimulus_table),
+    Reader(name="stimulus words", file="words.txt", seeds=_of(*seeds.TEXT), read=read_stimulus_words),
     Reader(name="pairs table", file="pairs.tsv", seeds=_of(*seeds.PAIRS), read=read_pair_table),
     Reader(name="blimp", file="pairs.jsonl", seeds=_of(*seeds.BLIMP, gzip.compress(seeds.BLIMP[0])), read=read_blimp),
     Reader(name="suites", file="suite.json", seeds=_of(*seeds.SUITES), read=read_suites),
@@ -405,4 +425,5 @@ READERS: tuple[Reader, ...] = (
     Reader(
         name="metrics", file="metrics.jsonl", read=read_log, seeds=lambda: seeds.of_runs("metrics.jsonl", "som", "lstm")
     ),
+    *kept_files.READERS,
 )

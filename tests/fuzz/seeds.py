@@ -59,6 +59,10 @@ SURPRISALS = (
     b'"Say ""no""!"\t0\t3\t4.5\t0\n"Say ""no""!"\t4\t9\t2.5\t0\n',
     b"char_end\tsurprisal_bits\tchar_start\tsentence\r\n3\t1.5\t0\tYes\r\n",
 )
+STIMULI = (
+    'item,word_id,form,rt\n1,w1,The,3\n1,w2,"dog,",295\n1,w3,"say ""no""",35\n2,w1,New York,\n2,w2,Élan,29\n'.encode(),
+    b'"item"\t"form"\n"a"\t"It"\n"a"\t""""\n"b"\t"didn\'t"\n',
+)
 PAIRS = (
     "test case\tgrammatical\tungrammatical\nagreement--simple\tthe dog barks\tthe dog bark\n"
     'agreement--prep\tthe dogs near me bark\tthe dogs near me barks\nanaphor--x\t"a \' b"\té b\n'.encode(),

@@ -139,14 +139,6 @@ def test_what_to_do_with_errors_may_change_while_there_is_none(text: Path, tmp_p
         annotate(str(text), tmp_path / "other.ptb", settings(on_error="flat"))
 
 
-def test_a_journal_that_is_damaged_is_one_line(text: Path, tmp_path: Path) -> None:
-    stop_after_one_block(text, tmp_path / "out.ptb")
-    journal = tmp_path / "out.ptb.annotating" / "journal.jsonl"
-    journal.write_bytes(b"\x00" + journal.read_bytes())
-    with pytest.raises(InputError, match=r"journal\.jsonl: a damaged line; remove"):
-        annotate(str(text), tmp_path / "out.ptb", settings())
-
-
 def test_a_parser_that_has_changed_meanwhile_is_refused(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

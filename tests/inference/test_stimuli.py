@@ -86,6 +86,7 @@ def test_a_word_that_gets_rows_of_its_own_for_its_marks_keeps_its_cells_in_each(
         ("sentence_id\tword\n1\t \n", ":2: an empty word"),
         ("sentence_id\tword\n1\ta\n2\tb\n1\tc\n", ":4: more of sentence '1'"),
         ("sentence_id\tword\n", "without rows"),
+        ('sentence_id\tword\trt\n1\tHe\t1\n1\t"\t2\n1\tgo\t3\n1\t"\t4\n', ":3: a quoted cell that goes on to line 5"),
     ],
 )
 def test_a_bad_table_is_one_line_with_its_place(tmp_path: Path, content: str, part: str) -> None:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from tests.models.rnng.worlds import Symbols
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.layers.dropout import dropout
-from treelm.models.streams import Carried, Reading, StreamLM
+from treelm.models.readings import Carried, Reading
+from treelm.models.streams import StreamLM
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,10 @@ def test_round_trip_through_plain_values() -> None:
             {"batches": "stream", "batch_size": 3, "devices": 4, "max_actions": None},
             "a stream of batch_size = 3 rows for 4 shards; raise batch_size, or lower shards or devices",
         ),
+        (
+            {"cuda_graphs": True, "device": "cpu"},
+            "cuda_graphs = true with device = 'cpu'; leave it out, or set device = \"cuda\"",
+        ),
     ],
 )
 def test_refused_with_a_remedy(values: dict, message: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 
 from tests.training.test_streams import prepare
 from tests.training.toys import ToyBatches, ToyLM, toy_model
@@ -17,6 +18,7 @@ from treelm.models.base import Losses
 from treelm.training import memory
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import fit
+from treelm.training.ranks import Ranks
 
 CPU_MESSAGE = (
     "[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8"
@@ -127,3 +129,20 @@ def test_rows_of_a_stream_are_split_with_what_they_carry(tmp_path: Path, monkeyp
         weights.append(model.state_dict())
     for key, tensor in weights[0].items():
         torch.testing.assert_close(weights[1][key], tensor, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_memory_that_cuda_itself_lacks_is_memory(message: str) -> None:
+    assert memory.is_out_of_memory(RuntimeError(message))
+
+
+def test_memory_that_is_exhausted_while_gradients_are_added_up_is_no_lost_process() -> None:
+    ranks = Ranks(Fabric(accelerator="cpu", devices=1))
+    with pytest.raises(torch.OutOfMemoryError), ranks._listening():
+        raise torch.OutOfMemoryError("CUDA out of memory")

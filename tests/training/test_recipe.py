@@ -69,6 +69,34 @@ def test_overrides_replace_fields(tmp_path: Path) -> None:
     assert recipe.evaluation.splits == ("test",)
 
 
+def test_paths_are_those_of_the_file_or_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths of the command line, and of recipes that lie in the package, are the user's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    path = tmp_path / "there" / "my.toml"
+    path.write_text('[data]\ntrain = "a.ptb"\n[model]\nsystem = "lstm"\n')
+    recipe = load_recipe("there/my.toml", ["data.dev=b.ptb", "training.start_from=there"])
+    assert recipe.data.train == str(tmp_path / "there" / "a.ptb")
+    assert recipe.data.dev == str(tmp_path / "b.ptb")
+    assert recipe.training.start_from == str(tmp_path / "there")
+    assert load_recipe("there/my.toml", ["data.train=none", "data.corpus=gum-open"]).data.corpus == "gum-open"
+    assert load_recipe("palm-s-ptb").data.train == str(tmp_path / "ptb-lm-trees" / "train.ptb")
+    assert load_recipe("palm-u-ptb").data.corpus == str(tmp_path / "ptb-lm")
+
+
+def test_the_run_of_a_packaged_recipe_knows_its_data_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe("palm-s-ptb")
+    (tmp_path / "run").mkdir()
+    save_recipe(recipe, tmp_path / "run" / "recipe.toml")
+    monkeypatch.chdir("run")
+    assert load_recipe(tmp_path / "run" / "recipe.toml") == recipe
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -1,4 +1,4 @@
-"""Tables of tab-separated values that other programs wrote, row by row, so that no row is lost."""
+"""Tables (TSV, CSV) that other programs wrote, row by row, so that no row is lost."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from treelm.errors import InputError
 
 
-def read_rows(text: str, source: str) -> tuple[tuple[str, ...], Iterator[tuple[str, dict[str, str]]]]:
+def read_rows(
+    text: str, source: str, separator: str = "\t"
+) -> tuple[tuple[str, ...], Iterator[tuple[str, dict[str, str]]]]:
     """The names of the columns, and for each row its place (``file:line``) and its cells by name.
 
     Cells are quoted as R and pandas do. Raises ``InputError`` for a column name that stands twice, a row with other
     cells than the header has, and a cell that goes on over several lines: a lone quotation mark would swallow rows.
     """
-    rows = _rows(text, source)
+    rows = _rows(text, source, separator)
     where, names = next(rows, (f"{source}:1", []))
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -28,13 +30,13 @@ def _named(rows: Iterator[tuple[str, list[str]]], names: list[str]) -> Iterator[
     for where, row in rows:
         if len(row) != len(names):
             found = f"{len(row)} cells under {len(names)} columns"
-            raise InputError(found, where=where, remedy="set cells apart by single tabs, as many as in the header")
+            raise InputError(found, where=where, remedy="give every row as many cells as the header has")
         yield where, dict(zip(names, row, strict=True))
 
 
-def _rows(text: str, source: str) -> Iterator[tuple[str, list[str]]]:
+def _rows(text: str, source: str, separator: str) -> Iterator[tuple[str, list[str]]]:
     """Rows that are not empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t", strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     while True:
         line = reader.line_num + 1
         try:
@@ -46,6 +48,7 @@ def _rows(text: str, source: str) -> Iterator[tuple[str, list[str]]]:
             return
         if reader.line_num > line:
             found = f"a quoted cell that goes on to line {reader.line_num}"
-            raise InputError(found, where=f"{source}:{line}", remedy="double quotation marks inside quoted cells")
+            remedy = 'double quotation marks inside quoted cells; a cell that is one mark is written """"'
+            raise InputError(found, where=f"{source}:{line}", remedy=remedy)
         if row:
             yield f"{source}:{line}", row

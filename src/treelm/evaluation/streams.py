@@ -21,7 +21,8 @@ from treelm.evaluation.report import EvaluationResult
 from treelm.inference.continuous_cache import CacheConfig, ContinuousCache
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.softmax import target_log_probs
-from treelm.models.streams import Carried, StreamLM
+from treelm.models.readings import Carried
+from treelm.models.streams import StreamLM
 from treelm.training.recipe import Recipe
 
 _STEPS = 100  # of a segment: changes no figure

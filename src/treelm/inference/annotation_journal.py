@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import IO, Any
 
 from treelm.errors import InputError
 from treelm.models.files import encode_json, flush_directory, read_json, write_atomically
+from treelm.models.sealed import sealed_line, unsealed_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,29 +79,35 @@ class Journal:
 
     def _last(self) -> Progress:
         """The last line that is whole; behind it the journal is cut off."""
-        progress, end = Progress(), 0
+        progress, end, num_errors = Progress(), 0, 0
         if self._lines.exists():
-            with self._lines.open("rb") as stream:
-                for line in stream:
-                    if not line.endswith(b"\n"):
-                        break
-                    progress, end = self._read(line), end + len(line)
+            for entry, length in self._entries():
+                progress, end = Progress(**entry["progress"]), end + length
+                num_errors += len(entry["errors"])
+            if num_errors != progress.num_errors:
+                raise self._damaged(self._lines, "lines are missing, or there twice")
             os.truncate(self._lines, end)
         return progress
 
-    def _read(self, line: bytes) -> Progress:
-        try:
-            return Progress(**json.loads(line)["progress"])
-        except (ValueError, KeyError, TypeError):
-            remedy = f"remove {self.folder} and begin again"
-            raise InputError("a damaged line", where=str(self._lines), remedy=remedy) from None
+    def _entries(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """The lines that were written to their end, and their lengths in bytes."""
+        with self._lines.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                entry = unsealed_line(line)
+                if entry is None:
+                    raise self._damaged(f"{self._lines}:{number}", "damaged or altered")
+                yield entry, len(line)
+
+    def _damaged(self, where: str | Path, found: str) -> InputError:
+        return InputError(found, where=str(where), remedy=f"remove {self.folder} and begin again")
 
     def go_on(self) -> None:
         """Cut off what is behind the journal's last line. Raises ``InputError`` when trees before it are gone."""
         self.trees.touch()
         if self.trees.stat().st_size < self.progress.num_bytes:
-            found = "the trees so far are shorter than the journal says"
-            raise InputError(found, where=str(self.trees), remedy=f"remove {self.folder} and begin again")
+            raise self._damaged(self.trees, "the trees so far are shorter than the journal says")
         os.truncate(self.trees, self.progress.num_bytes)
 
     def append(self, lines: Iterable[str], errors: Iterable[InputError], progress: Progress) -> None:
@@ -112,14 +118,13 @@ class Journal:
         _append(self.trees, content)
         self.progress = Progress(**{**asdict(progress), "num_bytes": self.progress.num_bytes + len(content)})
         entry = {"progress": asdict(self.progress), "errors": [str(error) for error in errors]}
-        _append(self._lines, (json.dumps(entry) + "\n").encode())
+        _append(self._lines, sealed_line(entry))
 
     def errors(self) -> Iterator[str]:
         """All errors so far, in input order."""
         if self._lines.exists():
-            with self._lines.open("rb") as stream:
-                for line in stream:
-                    yield from json.loads(line)["errors"]
+            for entry, _ in self._entries():
+                yield from entry["errors"]
 
     def leave(self) -> None:
         """Stop here: what was done stays, a folder in which nothing was done goes."""

@@ -28,7 +28,8 @@ Context = Literal["sentence", "document"]
 ENTROPY = "next_entropy_bits"
 """The column that is computed on demand only: it takes a distribution over the whole vocabulary after every word."""
 
-_OF_THE_FIRST = ("distance", "attachment_slot")  # a word of several tokens has what its first one has
+# A word of several tokens has what its first one has.
+_OF_THE_FIRST = ("distance", "attachment_slot", "attended_length", "attention_entropy_bits")
 _SUMMED = ("beam_loss_bits",)  # all others are those of the last one, after which the word has been read
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tables import read_rows
 from treelm.corpora.tokens import token_spans
 from treelm.errors import InputError
 from treelm.models.files import read_bytes
@@ -111,52 +110,54 @@ class StimulusTable:
 def read_table(path: str, columns: Columns, punctuation: Punctuation) -> StimulusTable:
     """Read a CSV or TSV file with a header, quoted as R and pandas do; the header says which.
 
-    Rows of a sentence follow each other. Raises ``InputError`` with file and line for a column that is missing, a row
-    of another length, an empty word, and a sentence that goes on after another one has begun.
+    Rows of a sentence follow each other. Raises ``InputError`` with file and line for a column that is missing, an
+    empty word, a sentence that goes on after another one has begun, and what ``read_rows`` refuses.
     """
-    lines = _rows(path)
-    where, header = next(lines)
-    needed = [columns.word, columns.sentence, *([columns.document] if columns.document else [])]
-    for name in needed:
-        if name not in header:
-            remedy = f"name the column by an option; there are {', '.join(header)}"
-            raise InputError(f"no column {name!r}", where=where, remedy=remedy)
-    other = [number for number, name in enumerate(header) if name not in needed]
-    word, sentence, document = (header.index(name) if name else -1 for name in columns)
-    groups: dict[tuple[str, str], list[tuple[str, list[str]]]] = {}
-    last: tuple[str, str] | None = None
-    for where, cells in lines:
-        if len(cells) != len(header):
-            raise InputError(f"{len(cells)} cells", where=where, remedy=f"give {len(header)}, as the header has")
-        if not cells[word].strip():
-            raise InputError("an empty word", where=where, remedy="give a word in every row")
-        key = (cells[document] if columns.document else "1", cells[sentence])
-        if key != last and key in groups:
-            found = f"more of sentence {cells[sentence]!r} after another one"
-            raise InputError(found, where=where, remedy="put the rows of a sentence together")
-        groups.setdefault(key, []).append((where, cells))
-        last = key
-    if not groups:
-        raise InputError("a table without rows", where=path, remedy="give a row for every word")
-    found_stimuli = []
-    for (own_document, identifier), rows in groups.items():
-        source, _, line = rows[0][0].rpartition(":")
-        words = tuple(cells[word] for _, cells in rows)
-        read = Sentence(words=words, identifier=identifier, source=source, line=int(line))
-        kept = tuple(tuple(cells[number] for number in other) for _, cells in rows)
-        found_stimuli.append(stimulus(read, punctuation, document=own_document, kept=kept, cut_blanks=True))
-    return StimulusTable(names=tuple(header[number] for number in other), stimuli=tuple(found_stimuli))
-
-
-def _rows(path: str) -> Iterator[tuple[str, list[str]]]:
     text = _text(path)
     header = text.partition("\n")[0]
     if not header.strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in header else ",")
-    for cells in reader:
-        if cells:
-            yield f"{path}:{reader.line_num}", cells
+    names, rows = read_rows(text, path, "\t" if "\t" in header else ",")
+    needed = [columns.word, columns.sentence, *([columns.document] if columns.document else [])]
+    for name in needed:
+        if name not in names:
+            remedy = f"name the column by an option; there are {', '.join(names)}"
+            raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
+    other = tuple(name for name in names if name not in needed)
+    groups = _grouped(rows, columns)
+    if not groups:
+        raise InputError("a table without rows", where=path, remedy="give a row for every word")
+    stimuli = tuple(_of_rows(group, columns, other, punctuation) for group in groups.values())
+    return StimulusTable(names=other, stimuli=stimuli)
+
+
+_Row = tuple[str, dict[str, str]]  # its place, and its cells by name
+
+
+def _grouped(rows: Iterator[_Row], columns: Columns) -> dict[tuple[str, str], list[_Row]]:
+    """The rows of each sentence, by document and sentence."""
+    groups: dict[tuple[str, str], list[_Row]] = {}
+    last: tuple[str, str] | None = None
+    for where, cells in rows:
+        if not cells[columns.word].strip():
+            raise InputError("an empty word", where=where, remedy="give a word in every row")
+        key = (cells[columns.document] if columns.document else "1", cells[columns.sentence])
+        if key != last and key in groups:
+            found = f"more of sentence {key[1]!r} after another one"
+            raise InputError(found, where=where, remedy="put the rows of a sentence together")
+        groups.setdefault(key, []).append((where, cells))
+        last = key
+    return groups
+
+
+def _of_rows(rows: Sequence[_Row], columns: Columns, other: Sequence[str], punctuation: Punctuation) -> Stimulus:
+    where, first = rows[0]
+    source, _, line = where.rpartition(":")
+    words = tuple(cells[columns.word] for _, cells in rows)
+    sentence = Sentence(words=words, identifier=first[columns.sentence], source=source, line=int(line))
+    kept = tuple(tuple(cells[name] for name in other) for _, cells in rows)
+    document = first[columns.document] if columns.document else "1"
+    return stimulus(sentence, punctuation, document=document, kept=kept, cut_blanks=True)
 
 
 def read_words(path: str, punctuation: Punctuation) -> Iterator[Stimulus]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -72,6 +73,12 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     def couples_sentences(self) -> bool:
         """Whether the training loss of a sentence or row depends on its batch-mates, so that no batch can be split."""
         return False
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Raise ``InputError`` if training on a corpus, or judging a training by it, would fail or say nothing.
+
+        Asked before training, so that it does not stop in the middle. Here: nothing is wrong.
+        """
 
     def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:
         """Widths of the search from now on. Systems that score without a search have nothing to set."""

@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelm.corpora.encoding import encode_words
-from treelm.models.layers.exact import DECIMALS
+from treelm.models.readings import WordFigure, to_host, word_of_symbol
 from treelm.models.scores import SentenceScore
-from treelm.models.streams import StreamLM, word_of_symbol
+from treelm.models.streams import StreamLM
 
 _STEPS = 256  # read at a time; changes no figure
+_LOG_PROBS, _ENTROPY = "log_probs", "next_entropy_bits"
 
 
 @torch.no_grad()
@@ -30,20 +31,23 @@ def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]], *, entropies: b
     batch = encode_words(sentences, lm.vocabulary)
     stream = np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
     symbols = torch.from_numpy(stream).to(exact.decoder_weight.device)
-    carried, parts = exact.begin(1), list[Mapping[str, NDArray[np.float64]]]()
+    carried, parts = exact.begin(1), list[dict[str, WordFigure]]()
     for start in range(0, len(stream) - 1, _STEPS):
         inputs = symbols[start : start + _STEPS][: len(stream) - 1 - start, None]
         targets = symbols[start + 1 : start + 1 + len(inputs), None]
         reading = exact.read(inputs, carried)
         carried = reading.carried
-        figures = {"log_probs": exact.target_log_probs(reading.outputs, targets)}
-        if "distances" in reading.structure:
-            figures["distance"] = reading.structure["distances"]
+        figures = exact.word_figures(reading)
+        log_probs = exact.target_log_probs(reading.outputs, targets)
+        figures[_LOG_PROBS] = WordFigure(to_host(log_probs), predicts=True)
         if entropies:
-            figures["next_entropy_bits"] = _entropies(exact, reading.outputs)
-        parts.append({name: values[:, 0].double().cpu().numpy().round(DECIMALS) for name, values in figures.items()})
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
-    return [_score(lm, batch.tokens[a:b], int(a) + n, columns) for n, (a, b) in enumerate(_spans(batch.token_offsets))]
+            figures[_ENTROPY] = WordFigure(to_host(_entropies(exact, reading.outputs)), predicts=False)
+        parts.append(figures)
+    figures = {
+        name: WordFigure(np.concatenate([part[name].values for part in parts]), predicts=one.predicts)
+        for name, one in (parts[0] if parts else {}).items()
+    }
+    return [_score(lm, batch.tokens[a:b], int(a) + n, figures) for n, (a, b) in enumerate(_spans(batch.token_offsets))]
 
 
 def _spans(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -56,16 +60,12 @@ def _entropies(exact: StreamLM, outputs: Tensor) -> Tensor:
     return -(log_probs.exp() * log_probs).nan_to_num(0.0).sum(-1) / math.log(2)
 
 
-def _score(
-    lm: StreamLM, symbols: NDArray[np.int64], start: int, columns: Mapping[str, NDArray[np.float64]]
-) -> SentenceScore:
+def _score(lm: StreamLM, symbols: NDArray[np.int64], start: int, figures: Mapping[str, WordFigure]) -> SentenceScore:
     """``start`` is the place of the end before the sentence: what it predicts is the first symbol."""
     words = word_of_symbol(symbols, lm.vocabulary.ends_word)
-    own: dict[str, NDArray[np.float64]] = {}
-    read = slice(start + 1, start + 1 + len(symbols))  # the steps that read the sentence's symbols
-    if "distance" in columns:
-        own["distance"] = columns["distance"][read][np.flatnonzero(np.diff(words, prepend=-1))]
-    if "next_entropy_bits" in columns:
-        own["next_entropy_bits"] = columns["next_entropy_bits"][read][np.flatnonzero(np.diff(words, append=-1))]
-    log_probs = columns["log_probs"][start : start + len(symbols) + 1]
+    own = {name: one.of_words(words, 0, start) for name, one in figures.items() if name not in (_LOG_PROBS, _ENTROPY)}
+    if _ENTROPY in figures:  # of what follows a word: at the step that reads its last symbol
+        last = start + 1 + np.flatnonzero(np.diff(words, append=-1))
+        own[_ENTROPY] = figures[_ENTROPY].values[last, 0]
+    log_probs = figures[_LOG_PROBS].values[start : start + len(symbols) + 1, 0]
     return SentenceScore(log_probs=log_probs, word_of_symbol=words, is_lower_bound=False, columns=own)

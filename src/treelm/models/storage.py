@@ -7,8 +7,6 @@ never runs code. Weights may be stored in narrower types than the network's (``t
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.files import encode_json, read_json, write_atomically
 from treelm.models.narrow import KEY, FloatType, narrow, widen
+from treelm.models.sealed import json_hash
 from treelm.models.shipped import find_run
 from treelm.models.tensors import check_same_tensors, encode_tensors, read_tensors
 
@@ -101,7 +100,7 @@ def load_weights(model: SyntacticLM, path: Path, *, remedy: str) -> None:
 def _config_hash(header: Mapping[str, Any]) -> str:
     """Of all that ``config.json`` says of the network, whichever treelm wrote it."""
     values = {name: header[name] for name in ("system", "config", "labels")}
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return json_hash(values)
 
 
 def _fill(

@@ -6,8 +6,7 @@ Shapes: T steps, B rows, E size of what the decoder reads, V symbols of the voca
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,29 +25,12 @@ from treelm.models.base import IncrementalState, SyntacticLM
 from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.transfer import to_device
+from treelm.models.readings import Carried, Reading, WordFigure, to_host, word_of_symbol
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
-Carried = dict[str, Tensor]
-"""What goes from one segment of a stream to the next, without gradient: (B, ...) each, under flat names."""
-
 _ROWS = 64  # sentences that are scored side by side
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What a network makes of T steps of B rows.
-
-    ``regularisers`` are terms of the training loss, weights included, each a mean over what was read, in nats a target;
-    none in evaluation. ``structure`` holds what the network found, (T, B, ...) each. ``distances`` (T, B) is the name
-    of the syntactic distance between the input of each step and the one before.
-    """
-
-    outputs: Tensor  # (T, B, E) after output dropout
-    carried: Carried
-    regularisers: Mapping[str, Tensor] = field(default_factory=dict)
-    structure: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class StreamLM(SyntacticLM):
@@ -183,7 +165,7 @@ class StreamLM(SyntacticLM):
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol and end; each sentence by itself, from the zero state.
 
-        ``columns``: ``distance`` before each word, if the system finds distances.
+        ``columns`` are those of ``word_figures``.
         """
         scores: list[SentenceScore | None] = [None] * len(sentences)
         for numbers, batch, reading, targets in self._read_sentences(sentences):
@@ -193,19 +175,24 @@ class StreamLM(SyntacticLM):
 
     def scores_of(self, batch: SentenceBatch, reading: Reading, targets: Tensor) -> list[SentenceScore]:
         """The score of every sentence of a batch, from its reading and its targets (T, B)."""
-        log_probs = self.target_log_probs(reading.outputs, targets).cpu().numpy().round(DECIMALS)
-        found = reading.structure.get("distances")
-        distances = None if found is None else found.double().cpu().numpy().round(DECIMALS)
+        log_probs = to_host(self.target_log_probs(reading.outputs, targets))
+        figures = self.word_figures(reading)
         scores = []
         for row in range(len(batch)):
             symbols = _row(batch, row)
             words = word_of_symbol(symbols, self.vocabulary.ends_word)
-            columns = {}
-            if distances is not None:
-                columns["distance"] = distances[1:, row][np.flatnonzero(np.diff(words, prepend=-1))]
+            columns = {name: figure.of_words(words, row) for name, figure in figures.items()}
             kept = log_probs[: len(symbols) + 1, row]
             scores.append(SentenceScore(log_probs=kept, word_of_symbol=words, is_lower_bound=False, columns=columns))
         return scores
+
+    def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
+        """What a reading says of words beside their probabilities, under the names of ``word_columns``.
+
+        Here: the distance before each word, if the system finds distances.
+        """
+        found = reading.structure.get("distances")
+        return {} if found is None else {"distance": WordFigure(to_host(found), predicts=False)}
 
     @torch.no_grad()
     def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -307,9 +294,3 @@ def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
 
 def _row(batch: SentenceBatch, row: int) -> NDArray[np.int64]:
     return batch.tokens[batch.token_offsets[row] : batch.token_offsets[row + 1]]
-
-
-def word_of_symbol(symbols: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The number of the word that each symbol of a sentence belongs to."""
-    ends_before = ends_word[symbols[:-1]]
-    return np.concatenate(([0], np.cumsum(ends_before)))[: len(symbols)].astype(np.int64)

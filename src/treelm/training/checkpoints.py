@@ -7,8 +7,6 @@ pickled.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import re
@@ -22,6 +20,7 @@ from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.models.files import encode_json, flush_directory, read_json, write_durably
+from treelm.models.sealed import json_hash
 from treelm.models.tensors import encode_tensors, read_tensors
 
 FORMAT_VERSION = 1
@@ -61,7 +60,7 @@ class Checkpoints:
         temporary = self.directory / f".new-{os.getpid()}"
         temporary.mkdir()
         values = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors), **checkpoint.values}
-        identity = _hash(values)
+        identity = json_hash(values)
         for name, tensors in checkpoint.tensors.items():
             write_durably(temporary / f"{name}.safetensors", encode_tensors(tensors, {"state": identity}))
         write_durably(temporary / _STATE, encode_json({**values, "sha256": identity}))
@@ -91,7 +90,7 @@ class Checkpoints:
     def _read(self, path: Path) -> Checkpoint:
         values = read_json(path / _STATE, remedy=_REMEDY)
         identity = values.pop("sha256", None)
-        if identity != _hash(values):
+        if identity != json_hash(values):
             raise InputError("damaged or altered", where=str(path / _STATE), remedy=_REMEDY)
         if values.get("format_version") != FORMAT_VERSION:
             found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
@@ -137,7 +136,3 @@ def _order(path: Path) -> tuple[int, int]:
     match = _NAME.fullmatch(path.name)
     assert match is not None
     return int(match[1]), int(match[2])
-
-
-def _hash(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

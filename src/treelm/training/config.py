@@ -135,6 +135,9 @@ class TrainingConfig:
     """CPU threads; None leaves torch's number. Results are equal bit for bit only for equal numbers."""
     deterministic: bool = True
     """Refuse operations that give other bits in every run."""
+    cuda_graphs: bool = False
+    """Capture the loops over steps of LSTM, ON-LSTM, PRPN and PaLM as CUDA graphs, once for each shape of a batch, so
+    it is for streams of segments of few lengths. GPU only; not yet tried on one. May differ when a run is resumed."""
     seed: int = 1
     """Seed of initial weights, order of batches and dropout."""
 
@@ -184,6 +187,8 @@ class TrainingConfig:
             raise InputError(found, remedy="leave it out, or lower batch_size or bptt")
         if self.batches != "stream" and self.bptt_random_length:
             raise InputError("bptt_random_length with batches = 'sentences'", remedy='set batches = "stream"')
+        if self.cuda_graphs and self.device == "cpu":
+            raise InputError("cuda_graphs = true with device = 'cpu'", remedy='leave it out, or set device = "cuda"')
         if self.coupled_weight_decay and self.optimizer not in ("adam", "adam-then-asgd"):
             found = f"coupled_weight_decay with optimizer = {self.optimizer!r}"
             raise InputError(found, remedy="leave it out: weight decay of SGD is part of the gradient anyway")
@@ -202,7 +207,7 @@ class TrainingConfig:
 LIMITS = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
 """Fields that say how long; one of them must."""
 
-EXTENDABLE = (*LIMITS, "devices", "num_nodes", "timeout_minutes")
+EXTENDABLE = (*LIMITS, "devices", "num_nodes", "timeout_minutes", "cuda_graphs")
 """Fields that may differ when a run is resumed."""
 
 

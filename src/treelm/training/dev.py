@@ -10,7 +10,7 @@ from lightning_fabric import Fabric
 
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.base import SyntacticLM
-from treelm.models.streams import Carried
+from treelm.models.readings import Carried
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, part_of, shard_rows
 from treelm.training.memory import within_memory

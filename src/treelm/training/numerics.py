@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 import torch.utils.deterministic
 from lightning_fabric import Fabric
 
+from treelm.models.devices import allow_determinism
 from treelm.models.layers.memory import keep_freed_memory
 from treelm.models.layers.precision import matmul_precision
 from treelm.training.config import TrainingConfig
@@ -24,14 +24,17 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     settings: Any = torch.utils.deterministic  # its module type hides the property from type checkers
     fill = settings.fill_uninitialized_memory
+    products = torch.backends.cuda.matmul
+    reduced = products.allow_bf16_reduced_precision_reduction
     keep_freed_memory()
     try:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         if config.precision == "fp32-fast":
             torch.set_float32_matmul_precision("medium")
+        products.allow_bf16_reduced_precision_reduction = False  # low precision is multiplied, and summed in float32
         if config.deterministic:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when CUDA starts
+            allow_determinism()
             torch.use_deterministic_algorithms(True)
             settings.fill_uninitialized_memory = False  # a debugging aid that costs time
         yield
@@ -40,6 +43,7 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         settings.fill_uninitialized_memory = fill
+        products.allow_bf16_reduced_precision_reduction = reduced
 
 
 @contextmanager

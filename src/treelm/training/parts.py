@@ -10,7 +10,8 @@ from lightning_fabric import Fabric
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.models.base import Losses, SyntacticLM
-from treelm.models.streams import Carried, StreamLM
+from treelm.models.readings import Carried
+from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, part_of
 from treelm.training.memory import PartTooLarge, is_out_of_memory

@@ -36,7 +36,8 @@ def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
     version, internal, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys, dtype=np.int64))}
-    for index in range(torch.cuda.device_count()):
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    for index in range(torch.cuda.device_count() if used else 0):
         tensors[f"cuda.{index}"] = torch.cuda.get_rng_state(index)
     values = {
         "python": [version, list(internal), gauss],

@@ -17,6 +17,7 @@ from torch import nn
 
 from treelm.errors import InputError
 from treelm.training.config import TrainingConfig
+from treelm.training.memory import is_out_of_memory
 from treelm.training.outcomes import NonFiniteError, ProcessLost
 from treelm.training.placement import build_fabric
 
@@ -140,6 +141,8 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:  # the kinds that backends raise have no common name
+            if is_out_of_memory(error):
+                raise
             raise ProcessLost(self._minutes) from error
 
 

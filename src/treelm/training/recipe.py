@@ -105,19 +105,20 @@ def recipe_names() -> list[str]:
 def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     """Read a recipe by the name of a packaged one or by its path.
 
-    ``overrides`` are texts such as ``training.epochs=3``, values as in TOML; plain words need no quotes. Raises
-    ``InputError`` that names file, section, field and remedy; for a syntax error file and line.
+    ``overrides`` are texts such as ``training.epochs=3``, values as in TOML; plain words need no quotes. Paths in a
+    file are relative to it, those in overrides and in packaged recipes to the working directory. Raises ``InputError``
+    that names file, section, field and remedy; for a syntax error file and line.
     """
     text, where, folder = _find(name_or_path)
     values = _parse(text, where)
     for override in overrides:
         section, name, value = parse_override(override)
-        values.setdefault(section, {})[name] = value
+        values.setdefault(section, {})[name] = _from_here(value) if (section, name) in _PATHS else value
     return build_recipe(values, where=where, folder=folder)
 
 
-def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path | None = None) -> Recipe:
-    """A recipe from plain values, section by section; files are looked for in ``folder``."""
+def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()) -> Recipe:
+    """A recipe from plain values, section by section; paths are relative to ``folder``."""
     for section, content in values.items():
         if section not in SECTIONS:
             remedy = f"use the sections {', '.join(f'[{name}]' for name in SECTIONS)}"
@@ -187,10 +188,18 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     )
 
 
-def _resolve_files(data: DataConfig, folder: Path | None) -> DataConfig:
-    """Paths as absolute ones; in a recipe they are relative to it."""
-    if folder is None:
-        return data
+_PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {("training", "start_from")}
+
+
+def _from_here(value: Any) -> Any:
+    """A path of the working directory as an absolute one; names and "none" stay."""
+    if not isinstance(value, str) or value in ("none", *corpus_names()):
+        return value
+    return value if value in shipped_names() and not Path(value).is_dir() else str(Path(value).absolute())
+
+
+def _resolve_files(data: DataConfig, folder: Path) -> DataConfig:
+    """Paths as absolute ones, so that the run's own recipe finds them."""
 
     def resolve(path: str | None) -> str | None:
         return None if path is None else str((folder / path).resolve())
@@ -200,25 +209,25 @@ def _resolve_files(data: DataConfig, folder: Path | None) -> DataConfig:
     return replace(data, corpus=corpus, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
 
 
-def _resolve_start(training: TrainingConfig, folder: Path | None) -> TrainingConfig:
-    """The run to start from as an absolute path; a packaged recipe has no folder, so it is where the user is.
+def _resolve_start(training: TrainingConfig, folder: Path) -> TrainingConfig:
+    """The run to start from as an absolute path.
 
     The name of a model in the package stays a name, unless there is a folder of that name.
     """
     if training.start_from is None:
         return training
-    path = (folder or Path()) / training.start_from
+    path = folder / training.start_from
     if not path.is_dir() and training.start_from in shipped_names():
         return training
     return replace(training, start_from=str(path.resolve()))
 
 
-def _find(name_or_path: str | Path) -> tuple[str, str, Path | None]:
-    """Text, name for messages, and folder of a recipe."""
+def _find(name_or_path: str | Path) -> tuple[str, str, Path]:
+    """Text, name for messages, and folder of a recipe; a packaged one's is the working directory."""
     path = Path(name_or_path)
     if str(name_or_path) in recipe_names():
         resource = files("treelm.recipes") / f"{name_or_path}.toml"
-        return resource.read_text(encoding="utf-8"), f"{name_or_path}.toml", None
+        return resource.read_text(encoding="utf-8"), f"{name_or_path}.toml", Path()
     remedy = f"give the path of a recipe, or one of {', '.join(recipe_names())}"
     content = read_bytes(path, remedy=remedy)
     try:

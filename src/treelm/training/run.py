@@ -170,9 +170,10 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
     if start_from is not None:
-        load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give [model] the sizes of {start_from}")
+        load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
     config = recipe.training
     encoded = EncodedCorpus(train_data, vocabulary, labels)
+    model.check_corpus(encoded, trains=True)
     batches = _train_batches(encoded, model, config)
     dev = None if dev_data is None else _dev_batches(dev_data, model, recipe)
     trees = _dev_trees(recipe, model)
@@ -260,6 +261,7 @@ def _check_bounds(model: ModelConfig, corpus: PreparedCorpus | None) -> None:
 def _dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:
     labels = model.labels if model.predicts_labels else merge_labels([corpus])  # else any label will do
     encoded = EncodedCorpus(corpus, model.vocabulary, labels, unknown_labels=recipe.data.unknown_labels)
+    model.check_corpus(encoded, trains=False)
     config = recipe.training
     if config.batches == "stream":
         return BPTTBatches(

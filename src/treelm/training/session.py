@@ -14,8 +14,8 @@ from torch import Tensor
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
+from treelm.models.readings import Carried
 from treelm.models.storage import describe_model, remove_leftovers, save_model
-from treelm.models.streams import Carried
 from treelm.training.checkpoints import Checkpoint, Checkpoints
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, Reading, shard_rows
@@ -30,7 +30,15 @@ from treelm.training.selection import DevTrees
 from treelm.training.signals import StopRequest
 from treelm.training.state import Interval, TrainingState, check_unchanged, restore_weights
 from treelm.training.stepping import Stepping
-from treelm.training.updates import LossSum, ShardStates, check_finite, check_shards, count_shards, make_update
+from treelm.training.updates import (
+    LossSum,
+    ShardStates,
+    check_finite,
+    check_graphs,
+    check_shards,
+    count_shards,
+    make_update,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -56,6 +64,7 @@ class Session:
         self._dev_trees = dev_trees
         self._checkpoints = Checkpoints(run_directory / "checkpoints", keep=config.keep_checkpoints)
         check_shards(model, config, ranks)
+        check_graphs(model, config, ranks.fabric.device)
         checkpoint = ranks.on_main(lambda: self._find_checkpoint(resume=resume))
         self._fabric = ranks.fabric
         self._metrics: MetricsLog | None = None  # of the first process

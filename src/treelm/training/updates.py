@@ -16,7 +16,8 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.models.base import Losses, SyntacticLM
 from treelm.models.layers.dropout import shared_draws
-from treelm.models.streams import Carried
+from treelm.models.layers.graphs import cuda_graphs, has_graphs
+from treelm.models.readings import Carried
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, part_of, shard_rows
 from treelm.training.memory import within_memory
@@ -137,7 +138,8 @@ def make_update(
     def compute() -> LossSum:
         return within_memory(accumulate, config.micro_batch_size, splits=not model.couples_sentences)
 
-    loss = sum_of(ranks.together(compute))
+    with cuda_graphs(wanted=config.cuda_graphs):
+        loss = sum_of(ranks.together(compute))
     ranks.sum_gradients(model)
     norm = _clip(fabric, model, optimizer, config)
     if not math.isfinite(norm):
@@ -163,6 +165,17 @@ def check_shards(model: SyntacticLM, config: TrainingConfig, ranks: Ranks) -> No
     if num_shards > 1 and model.couples_sentences:
         found = f"{num_shards} shards of a batch that {model.system} normalises as a whole"
         raise InputError(found, where="[training]", remedy='take one process, or norm = "layer" in [model]')
+
+
+def check_graphs(model: SyntacticLM, config: TrainingConfig, device: torch.device) -> None:
+    """Raise ``InputError`` for CUDA graphs that there cannot be."""
+    if not config.cuda_graphs:
+        return
+    if device.type != "cuda":
+        raise InputError("cuda_graphs = true without a GPU", where="[training]", remedy="leave it out")
+    if not has_graphs(model):
+        found = f"cuda_graphs = true for {model.system}, whose loops are others in every batch"
+        raise InputError(found, where="[training]", remedy="leave it out")
 
 
 def own_shards(batch: Batch, model: SyntacticLM, config: TrainingConfig, ranks: Ranks) -> Iterator[tuple[int, Batch]]:

@@ -1,21 +1,26 @@
-"""Graphs are replayed only where that is right. Captured is what a test puts in their place."""
+"""Graphs are replayed only where that is right, and then give what the loop gives (see ``recorded``)."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from tests.models.layers.recorded import capture_on_cpu, recorded_graphs
+from tests.models.prpn.worlds import prpn, symbols
 from treelm.models.layers import graphs
-from treelm.models.layers.graphs import GraphedFunction, cuda_graphs
+from treelm.models.layers.graphs import GraphedFunction, cuda_graphs, has_graphs
 from treelm.models.layers.lstm_layer import LSTMLayer
 from treelm.models.layers.precision import matmul_precision
+from treelm.models.on_lstm.layer import ONLSTMLayer
 
 
 class Capture:
-    """Stands in for ``torch.cuda.make_graphed_callables``: replays are counted, and write to the same memory."""
+    """Captures recordings, and counts."""
 
     def __init__(self) -> None:
         self.forms: list[tuple[torch.Size, ...]] = []
@@ -23,16 +28,25 @@ class Capture:
 
     def __call__(self, function: Any, samples: tuple[Tensor, ...]) -> Any:
         self.forms.append(tuple(sample.shape for sample in samples))
+        with recorded_graphs():
+            captured: Any = torch.cuda.make_graphed_callables(function, samples, pool=object())
 
         def replay(*tensors: Tensor) -> Any:
             self.num_replays += 1
-            return function(*tensors)
+            return captured(*tensors)
 
         return replay
 
 
 def square(x: Tensor) -> tuple[Tensor]:
     return (x * x,)
+
+
+CAPTURE = Capture()
+
+
+def capture_globally(function: Any, samples: tuple[Tensor, ...]) -> Any:
+    return CAPTURE(function, samples)
 
 
 def test_without_the_context_nothing_is_captured() -> None:
@@ -80,17 +94,74 @@ def test_other_precision_is_another_form_and_evaluation_is_none() -> None:
     assert capture.num_replays == len(capture.forms) == 2
 
 
-def test_none_is_no_tensor_and_other_arguments_are_not_captured() -> None:
-    def scaled(x: Tensor, factor: Any, y: Tensor) -> tuple[Tensor]:
+def test_what_is_no_tensor_is_a_constant_of_the_form() -> None:
+    def scaled(x: Tensor, factor: float | None, y: Tensor) -> tuple[Tensor]:
         return (x * y if factor is None else x * y * factor,)
 
     capture = Capture()
     graphed = GraphedFunction(scaled, capture=capture, device="cpu")
     x, y = torch.ones(2, requires_grad=True), torch.full((2,), 3.0)
     with cuda_graphs():
-        assert graphed(x, None, y)[0].tolist() == [3.0, 3.0]
-        assert graphed(x, 2, y)[0].tolist() == [6.0, 6.0]
-    assert len(capture.forms) == 1
+        for factor, expected in ((None, 3.0), (2.0, 6.0), (None, 3.0), (4.0, 12.0)):
+            assert graphed(x, factor, y)[0].tolist() == [expected, expected]
+    assert len(capture.forms) == 3
+    assert capture.num_replays == 4
+
+
+def test_a_backward_pass_that_never_comes_is_not_waited_for() -> None:
+    capture = Capture()
+    graphed = GraphedFunction(square, capture=capture, device="cpu")
+    with cuda_graphs():
+        for _ in range(3):
+            graphed(torch.ones(2, requires_grad=True))  # what it gives is thrown away, as where memory was exhausted
+    assert capture.num_replays == 3
+
+
+def test_what_has_no_gradient_has_none_from_a_graph_either() -> None:
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2, x.detach() * 3
+
+    graphed = GraphedFunction(both, capture=Capture(), device="cpu")
+    with cuda_graphs():
+        trained, other = graphed(torch.ones(2, requires_grad=True))
+    assert trained.requires_grad
+    assert not other.requires_grad
+    assert other.tolist() == [3.0, 3.0]
+
+
+def test_other_settings_of_products_are_another_form() -> None:
+    capture = Capture()
+    graphed = GraphedFunction(square, capture=capture, device="cpu")
+    before = torch.get_float32_matmul_precision()
+    try:
+        with cuda_graphs():
+            for precision in ("highest", "medium", "highest"):
+                torch.set_float32_matmul_precision(precision)
+                graphed(torch.ones(2, requires_grad=True))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert len(capture.forms) == 2
+
+
+def test_without_memory_for_a_graph_the_function_is_called(caplog: pytest.LogCaptureFixture) -> None:
+    def capture(function: Any, samples: tuple[Tensor, ...]) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    graphed = GraphedFunction(square, capture=capture, device="cpu")
+    with cuda_graphs():
+        found = [graphed(torch.full((2,), 3.0, requires_grad=True))[0].tolist() for _ in range(2)]
+    assert found == [[9.0, 9.0]] * 2
+    assert caplog.messages == ["no memory for another CUDA graph: a loop is computed step by step from now on"]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_has_graphs_of_its_own(copied: Any) -> None:
+    graphed = GraphedFunction(square, capture=capture_globally, device="cpu")
+    with cuda_graphs():
+        graphed(torch.ones(2, requires_grad=True))
+        other, num_before = copied(graphed), len(CAPTURE.forms)
+        other(torch.ones(2, requires_grad=True))
+    assert len(CAPTURE.forms) == num_before + 1
 
 
 def test_beyond_the_most_forms_the_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,3 +180,85 @@ def test_a_layer_on_a_cpu_is_never_captured() -> None:
     with cuda_graphs():
         outputs, _ = layer(torch.ones(5, 2, 3), state)
     assert torch.equal(outputs, layer(torch.ones(5, 2, 3), state)[0])
+
+
+class Layers(nn.Module):
+    """An LSTM and an ON-LSTM layer, in turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = LSTMLayer(3, 4), ONLSTMLayer(4, 4, 2)
+        self.double()
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        state = inputs.new_zeros(inputs.shape[1], 4), inputs.new_zeros(inputs.shape[1], 4)
+        hidden, _ = self.first(inputs, state)
+        outputs, _, distances = self.second(hidden, state)
+        return outputs, distances
+
+
+def losses_of_layers(network: nn.Module, step: int) -> Tensor:
+    torch.manual_seed(step)
+    outputs, distances = network(torch.randn(3 + step % 2, 2, 3, dtype=torch.float64))
+    return outputs.square().sum() + distances.detach().sum()
+
+
+def losses_of_prpn(network: Any, step: int) -> Tensor:
+    torch.manual_seed(step)
+    outputs: Tensor = network.read(symbols(3 + step % 2, seed=step), network.begin(3)).outputs
+    return outputs.square().sum()
+
+
+def train(network: nn.Module, losses: Any) -> list[Tensor]:
+    """Four updates on two forms in turns: the loss of each, and the last gradients."""
+    optimizer, found = torch.optim.SGD(network.parameters(), lr=0.01), []
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = losses(network, step)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.detach())
+    return [*found, *(one.grad for one in network.parameters() if one.grad is not None)]
+
+
+DROPOUT = {"dropout": 0.3, "layer_dropout": 0.2, "recurrent_dropout": 0.2}
+LOOPS = {
+    "lstm, on-lstm": (Layers, losses_of_layers, 2),
+    "prpn": (lambda: prpn(num_layers=1, **DROPOUT), losses_of_prpn, 1),
+    "prpn released": (lambda: prpn(attention="released"), losses_of_prpn, 2),
+    "prpn without attention": (lambda: prpn(num_layers=1, read_attention=False), losses_of_prpn, 1),
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_captured_loops_train_as_plain_ones(loop: str, precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, losses, num_loops = LOOPS[loop]
+    monkeypatch.setattr("treelm.models.layers.packed._pack", lambda *_: None)  # a GPU packs nothing, and
+    monkeypatch.setattr("treelm.models.layers.steps._can_pack", lambda *_: False)  # recordings could not be played
+    with matmul_precision(precision):
+        expected = train(build(), losses)
+        network = build()
+        capture_on_cpu(network)
+        with recorded_graphs() as recordings, cuda_graphs():
+            found = train(network, losses)
+    assert recordings.num_played == 4 * 2 * num_loops
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_recordings_notice_what_no_graph_can_do() -> None:
+    graphed = GraphedFunction(lambda x: (x * x.sum().item(),), device="cpu")
+    drawn = GraphedFunction(lambda x: (x * torch.rand(2),), device="cpu")
+    with recorded_graphs(), cuda_graphs():
+        with pytest.raises(AssertionError, match="waits"):
+            graphed(torch.ones(2, requires_grad=True))
+        with pytest.raises(AssertionError, match="draws"):
+            drawn(torch.ones(2, requires_grad=True))
+
+
+def test_which_networks_have_loops_to_capture() -> None:
+    assert has_graphs(Layers())
+    assert has_graphs(prpn())
+    assert not has_graphs(nn.Linear(2, 2))

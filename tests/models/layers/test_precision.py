@@ -53,7 +53,7 @@ def test_small_products_put_the_setting_back() -> None:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
-        with small_products():
+        with small_products(torch.device("cpu")):
             assert torch.get_float32_matmul_precision() == "highest"
         assert torch.get_float32_matmul_precision() == "medium"
     finally:

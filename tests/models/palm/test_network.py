@@ -20,6 +20,7 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
+from treelm.models.running_text import score_text
 from treelm.models.storage import load_model, save_model
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
@@ -146,6 +147,20 @@ def test_weights_of_spans_sum_to_one_where_there_is_a_span() -> None:
     slow = plain(network, symbols(9, 4)[0].tolist()).weights
     for step, expected in enumerate(slow):
         torch.testing.assert_close(weights[step, 0, : len(expected)], expected)
+
+
+def test_columns_are_of_the_step_that_predicts_the_word() -> None:
+    network = palm().eval()
+    words = ["1", "4", "2", "4", "3"]
+    (score,) = network.score([words])
+    slow = [one.detach() for one in plain(network, [END, *map(int, words)]).weights]
+    expected = [float(weights @ torch.arange(1.0, len(weights) + 1).double()) for weights in slow]
+    np.testing.assert_allclose(score.columns["attended_length"], expected[:-1], atol=1e-9)
+    entropies = [float(-(weights * weights.log2()).nan_to_num().sum()) for weights in slow]
+    np.testing.assert_allclose(score.columns["attention_entropy_bits"], entropies[:-1], atol=1e-9)
+    again = score_text(network, [words, words])
+    assert again[0].columns["attended_length"].tolist() == score.columns["attended_length"].tolist()
+    assert again[1].columns["attended_length"][0] > 0  # the text goes on
 
 
 def test_saturated_gates_in_the_whole_network_give_finite_losses_and_gradients() -> None:

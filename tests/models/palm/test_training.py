@@ -130,7 +130,7 @@ def test_pretraining_of_the_attention_hands_its_weights_over(tmp_path: Path) -> 
     train(first, tmp_path / "first", on_terminal=False)
     dev = [line for line in metrics(tmp_path / "first") if line["kind"] == "dev"]
     assert dev[-1]["spans_nats_per_decision"] < dev[0]["spans_nats_per_decision"]
-    second = load_recipe(tmp_path / "my.toml", ["training.start_from=first", "model.span_weight=0.0"])
+    second = load_recipe(tmp_path / "my.toml", [f"training.start_from={tmp_path / 'first'}", "model.span_weight=0.0"])
     setup = set_up(second)
     for name, tensor in load_model(tmp_path / "first").state_dict().items():
         assert torch.equal(tensor, setup.model.state_dict()[name])
@@ -140,10 +140,34 @@ def test_pretraining_of_the_attention_hands_its_weights_over(tmp_path: Path) -> 
 @pytest.mark.parametrize("settings", [["model.span_weight=0.01"], ["model.attention=given", "model.span_weight=0.0"]])
 def test_training_without_the_trees_that_it_needs_is_a_user_error(tmp_path: Path, settings: list[str]) -> None:
     write_trees(tmp_path)
-    text = ["data.train=train.txt", "data.dev=dev.txt"]
+    text = [f"data.{split}={tmp_path / split}.txt" for split in ("train", "dev")]
     with pytest.raises(InputError, match=r"train\.txt:1: a sentence without a tree"):
         set_up(load_recipe(tmp_path / "my.toml", text + settings))
     assert set_up(load_recipe(tmp_path / "my.toml", [*text, "model.span_weight=0.0"])).model.system == "palm"
+
+
+@pytest.mark.parametrize("batches", ["stream", "sentences"])
+@pytest.mark.parametrize("settings", [["model.objective=spans"], ["model.attention=given", "model.span_weight=0.0"]])
+def test_a_dev_set_without_the_trees_that_judge_is_refused_before_training(
+    tmp_path: Path, settings: list[str], batches: str
+) -> None:
+    write_trees(tmp_path)
+    changes = [f"data.dev={tmp_path / 'dev.txt'}", f"training.batches={batches}", "training.bptt_random_length=false"]
+    with pytest.raises(InputError, match=r"dev\.txt:1: a sentence without a tree"):
+        set_up(load_recipe(tmp_path / "my.toml", [*changes, *settings]))
+    assert set_up(load_recipe(tmp_path / "my.toml", changes)).dev is not None  # a joint objective is judged by words
+
+
+def test_trees_that_teach_the_attention_nothing_are_refused(tmp_path: Path) -> None:
+    path = write_trees(tmp_path)
+    with pytest.raises(InputError, match=r"train\.ptb:1: no constituent of two words or more, and 1 symbols or less"):
+        set_up(load_recipe(path, ["model.max_span=1"]))
+    (tmp_path / "flat.ptb").write_text("(S (D a) (N c) (V v))\n" * 9)
+    for name in ("train", "dev"):
+        changes = [f"data.{name}={tmp_path / 'flat.ptb'}", "model.objective=spans"]
+        with pytest.raises(InputError, match=r"flat\.ptb:1: no constituent"):
+            set_up(load_recipe(path, changes))
+    assert set_up(load_recipe(path, [f"data.train={tmp_path / 'flat.ptb'}", "model.span_weight=0.0"]))
 
 
 def test_attention_from_given_trees_trains_on_both_kinds_of_batches(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ def test_gradients_with_masks(epsilon: float, with_factors: bool) -> None:
     masks = LayerMasks(
         last_hidden=torch.rand(shape).double(), keys=torch.rand(shape).double(), recurrent=torch.rand(SIZE).double()
     )
-    assert torch.autograd.gradcheck(lambda *values: ReadingSweep.apply(*values, epsilon, masks), tensors)
+    assert torch.autograd.gradcheck(lambda *values: ReadingSweep.apply(*values, epsilon, *masks), tensors)
 
 
 def test_gradients_without_attention() -> None:
     tensors = arguments(with_factors=False, attends=False)
     masks = LayerMasks(recurrent=torch.rand(SIZE).double())
-    assert torch.autograd.gradcheck(lambda *values: ReadingSweep.apply(*values, 0.0, masks), tensors)
+    assert torch.autograd.gradcheck(lambda *values: ReadingSweep.apply(*values, 0.0, *masks), tensors)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 from treelm.errors import InputError
 from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.sealed import json_hash, sealed, unsealed
 
 FOLDER = "measured"
 
@@ -22,25 +22,25 @@ class Kept:
 
     def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
         """What was kept of the same origin; None if there is nothing, or a file that is damaged."""
-        if self._folder is None or not self._path(part, origin).exists():
+        if self._folder is None or not self.path(part, origin).exists():
             return None
         try:
-            kept = read_json(self._path(part, origin), remedy="remove it")
+            kept = read_json(self.path(part, origin), remedy="remove it")
         except InputError:
             return None  # it is measured again, and replaced
-        figures = kept.get("figures")
+        figures = (unsealed(kept) or {}).get("figures")
         return figures if isinstance(figures, dict) else None
 
     def put(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
         """Keep figures, in one piece."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._path(part, origin), encode_json({"origin": origin, "figures": figures}))
+            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": figures})))
 
-    def _path(self, part: str, origin: dict[str, Any]) -> Path:
+    def path(self, part: str, origin: dict[str, Any]) -> Path:
+        """Where figures of an origin are, or would be."""
         assert self._folder is not None
-        text = json.dumps(origin, sort_keys=True)
-        return self._folder / f"{part}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
 
 
 def file_hash(path: Path) -> str:

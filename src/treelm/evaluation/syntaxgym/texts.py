@@ -13,6 +13,7 @@ from treelm.corpora.locations import cache_directory
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.inference.batching import batched
+from treelm.models.sealed import sealed_line, unsealed_line
 from treelm.models.surprisal import sentence_surprisal
 
 if TYPE_CHECKING:
@@ -107,13 +108,12 @@ class KeptScores:
         return cls(cache_directory() / "syntaxgym" / f"{digest.hexdigest()[:32]}.jsonl")
 
     def read(self) -> dict[str, ScoredText]:
-        """What is kept, by text; a line that was not written to its end is left out."""
+        """What is kept, by text; a line that is not as it was written is left out."""
         if not self.path.is_file():
             return {}
         found = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                values = json.loads(line)
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            if (values := unsealed_line(line)) is not None:
                 spans = tuple((start, end) for start, end in values["spans"])
                 found[values["text"]] = ScoredText(
                     text=values["text"],
@@ -122,16 +122,14 @@ class KeptScores:
                     is_unk=tuple(values["is_unk"]),
                     end_bits=values["end_bits"],
                 )
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue
         return found
 
     def add(self, scored: Iterable[ScoredText]) -> None:
         """Write down some more; quietly not, where nothing can be written."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write("".join(f"\n{json.dumps(asdict(one))}" for one in scored))
+            with self.path.open("ab") as stream:  # a line end first: the line before may not be whole
+                stream.write(b"\n" + b"".join(sealed_line(asdict(one)) for one in scored))
         except OSError:
             return
 

@@ -5,22 +5,25 @@ Off unless asked for (``cuda_graphs``), on GPUs only, and in training only.
 
 from __future__ import annotations
 
+import logging
+import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from treelm.models.layers.precision import operand
+from treelm.models.layers.precision import operand, product_settings
 
 Function = Callable[..., tuple[Tensor, ...]]
 
-MOST_FORMS = 64  # captured for one function; each holds its own memory, and others are computed step by step
+MOST_FORMS = 64  # captured for one function; others are computed step by step
 
 _wanted: ContextVar[bool] = ContextVar("cuda_graphs", default=False)
+_logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -36,54 +39,120 @@ def cuda_graphs(*, wanted: bool = True) -> Iterator[None]:
 class GraphedFunction:
     """A differentiable function of tensors, captured once for each form of its arguments.
 
-    A replay overwrites what the backward pass of the one before needs. So as long as that has not been computed, and
-    wherever else a graph does not fit, the function itself is called. One for every place that calls it.
+    What is no tensor is a constant of the form. Random numbers must be drawn outside, and nothing that needs a gradient
+    may be used that is not an argument. A replay overwrites what the backward pass of the one before needs. So as long
+    as that has not been computed, and wherever else a graph does not fit, the function itself is called. One for every
+    place that calls it.
     """
 
     def __init__(self, function: Function, *, capture: Callable[..., Any] | None = None, device: str = "cuda") -> None:
-        """``capture`` makes a replayed function of a function and samples of its arguments."""
+        """``capture`` makes a replayed function of a function and samples of its tensors."""
         self._function, self._device = function, device
-        self._capture = capture or torch.cuda.make_graphed_callables
-        self._captured: dict[Any, Any] = {}
-        self._awaits_backward = False
+        self._given_capture, self._capture = capture, capture or _Capture()
+        self._captured: dict[Any, _Graph] = {}
+        self._may_capture = True
+        self._in_flight: weakref.ref[_InFlight] | None = None
 
-    def __call__(self, *arguments: Tensor | Any) -> tuple[Tensor, ...]:
-        """The function of these arguments, tensors or None; results and gradients belong to the caller."""
-        tensors = [one for one in arguments if one is not None]
-        if not self._fits(tensors):
+    def __reduce__(self) -> Any:
+        """A copy, or another process, has no graphs: a graph's memory belongs to one function."""
+        return _rebuilt, (self._function, self._given_capture, self._device)
+
+    def __call__(self, *arguments: Any) -> tuple[Tensor, ...]:
+        """The function of these arguments, tensors and hashable constants; results and gradients are the caller's."""
+        graph = self._graph(arguments) if self._fits(arguments) else None
+        if graph is None:
             return self._function(*arguments)
-        form = (operand(tensors[0][:0]).dtype, *map(_form, arguments))
-        if form not in self._captured and len(self._captured) >= MOST_FORMS:
-            return self._function(*arguments)
-        with torch.autocast(self._device, enabled=False):  # whose cache cannot be captured
-            if form not in self._captured:
-                samples = tuple(one.detach().clone().requires_grad_(one.requires_grad) for one in tensors)
-                present = [one is not None for one in arguments]
-                self._captured[form] = self._capture(partial(_with_nones, self._function, present), samples)
-            outputs = self._captured[form](*(_OwnGradient.apply(one) for one in tensors))  # type: ignore[no-untyped-call]
-        own = tuple(one.clone() for one in outputs)
-        node = next((one.grad_fn for one in outputs if one.grad_fn is not None), None)
-        if node is not None:
-            self._awaits_backward = True
-            node.register_hook(self._after_backward)
-        return own
+        outputs = graph.replay(*map(_OwnGradient.apply, _tensors(arguments)))
+        self._watch(outputs)
+        kept = (one if trained else one.detach() for one, trained in zip(outputs, graph.is_trained, strict=True))
+        return tuple(one.clone() for one in kept)
 
     def _fits(self, arguments: Sequence[Any]) -> bool:
-        if not _wanted.get() or self._awaits_backward or not torch.is_grad_enabled():
+        if not _wanted.get() or not torch.is_grad_enabled() or self._awaits_backward():
             return False
-        return all(isinstance(one, Tensor) and one.device.type == self._device for one in arguments)
+        return all(one.device.type == self._device for one in _tensors(arguments))
 
-    def _after_backward(self, *_: Any) -> None:
-        self._awaits_backward = False
+    def _graph(self, arguments: Sequence[Any]) -> _Graph | None:
+        """That of the arguments' form, captured if need be; None if there is none."""
+        form = (operand(_tensors(arguments)[0][:0]).dtype, product_settings(), *map(_form, arguments))
+        if form not in self._captured and self._may_capture and len(self._captured) < MOST_FORMS:
+            try:
+                self._captured[form] = self._new_graph(arguments)
+            except torch.OutOfMemoryError:
+                _logger.warning("no memory for another CUDA graph: a loop is computed step by step from now on")
+                self._may_capture = False
+                self._captured.clear()
+        return self._captured.get(form)
+
+    def _new_graph(self, arguments: Sequence[Any]) -> _Graph:
+        samples = tuple(one.detach().clone().requires_grad_(one.requires_grad) for one in _tensors(arguments))
+        sampled = _Sampled(self._function, arguments)
+        with torch.autocast(self._device, enabled=False):  # whose cache cannot be captured
+            replay = self._capture(sampled, samples)
+        return _Graph(replay, sampled.is_trained)
+
+    def _watch(self, outputs: Sequence[Tensor]) -> None:
+        """Notice when the backward pass has been computed, or never will be."""
+        node = next((one.grad_fn for one in outputs if one.grad_fn is not None), None)
+        if node is not None:
+            in_flight = _InFlight()
+            node.register_hook(in_flight)
+            self._in_flight = weakref.ref(in_flight)
+
+    def _awaits_backward(self) -> bool:
+        in_flight = None if self._in_flight is None else self._in_flight()
+        return in_flight is not None and not in_flight.is_over
 
 
-def _form(argument: Tensor | None) -> Any:
-    return None if argument is None else (argument.shape, argument.dtype, argument.requires_grad)
+def has_graphs(network: nn.Module) -> bool:
+    """Whether some loop of the network can be captured."""
+    return any(isinstance(value, GraphedFunction) for module in network.modules() for value in vars(module).values())
 
 
-def _with_nones(function: Function, present: Sequence[bool], *tensors: Tensor) -> tuple[Tensor, ...]:
-    given = iter(tensors)
-    return function(*(next(given) if is_present else None for is_present in present))
+class _Graph(NamedTuple):
+    replay: Callable[..., tuple[Tensor, ...]]
+    is_trained: tuple[bool, ...]  # which outputs have a gradient; a replay gives all of them one
+
+
+class _Capture:
+    """``torch.cuda.make_graphed_callables``, with one pool of memory for all forms of a function.
+
+    That is safe because a form's forward and backward pass follow each other with no other form's between them, and
+    all that leaves a replay is copied at once.
+    """
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self, function: Callable[..., Any], samples: tuple[Tensor, ...]) -> Any:
+        self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
+        with warnings.catch_warnings():  # it warms up on one stream and captures on another, which is joined to it
+            warnings.filterwarnings("ignore", message="The AccumulateGrad node's stream does not match")
+            return torch.cuda.make_graphed_callables(function, samples, pool=self._pool)
+
+
+class _Sampled:
+    """A function of the tensors among its arguments, the others held fast."""
+
+    def __init__(self, function: Function, arguments: Sequence[Any]) -> None:
+        self._function = function
+        self._constants = [None if isinstance(one, Tensor) else (one,) for one in arguments]
+        self.is_trained: tuple[bool, ...] = ()
+
+    def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        given = iter(tensors)
+        outputs = self._function(*(next(given) if one is None else one[0] for one in self._constants))
+        self.is_trained = tuple(one.requires_grad for one in outputs)
+        return outputs
+
+
+class _InFlight:
+    """Called after a backward pass; lives only as long as there can be one, since nothing else holds it."""
+
+    is_over = False
+
+    def __call__(self, *_: Any) -> None:
+        self.is_over = True
 
 
 class _OwnGradient(torch.autograd.Function):
@@ -96,3 +165,17 @@ class _OwnGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         return gradients[0].clone()
+
+
+def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
+    return [one for one in arguments if isinstance(one, Tensor)]
+
+
+def _form(argument: Any) -> Any:
+    if isinstance(argument, Tensor):
+        return argument.shape, argument.dtype, argument.requires_grad, argument.device
+    return type(argument), argument
+
+
+def _rebuilt(function: Function, capture: Callable[..., Any] | None, device: str) -> GraphedFunction:
+    return GraphedFunction(function, capture=capture, device=device)

@@ -16,12 +16,16 @@ _precision: ContextVar[MatmulPrecision] = ContextVar("matmul_precision", default
 
 
 @contextmanager
-def small_products() -> Iterator[None]:
+def small_products(device: torch.device) -> Iterator[None]:
     """Within this context, products of a few rows, batched ones too, take the kernel that starts soonest.
 
     With ``torch.set_float32_matmul_precision("medium")`` a CPU multiplies by oneDNN. That is the faster way for large
-    matrices, and takes five times as long as the ordinary one where a matrix meets a vector.
+    matrices, and takes five times as long as the ordinary one where a matrix meets a vector. On a GPU, where it means
+    TF32, nothing changes.
     """
+    if device.type != "cpu":
+        yield
+        return
     try:
         before = torch.get_float32_matmul_precision()
     except RuntimeError:  # it was set for each backend by itself; then so it stays
@@ -35,10 +39,20 @@ def small_products() -> Iterator[None]:
 
 
 def column_sums(matrix: Tensor) -> Tensor:
-    """The sum over all dimensions but the last, (..., C) -> (C), by a product with ones: a third of the time of sum."""
+    """The sum over all dimensions but the last, (..., C) -> (C), by a product with ones: a third of the time of sum.
+
+    Has no gradient of its own.
+    """
     flat = matrix.flatten(0, -2)
-    with small_products():
-        return torch.mv(flat.T, flat.new_ones(len(flat)))
+    with small_products(flat.device):  # with ``out``, because autocast would round to bfloat16, on a GPU alone
+        return torch.mv(flat.T, flat.new_ones(len(flat)), out=flat.new_empty(flat.shape[1]))
+
+
+def product_settings() -> tuple[Any, ...]:
+    """What decides, besides types, how a GPU multiplies at the moment."""
+    backend: Any = torch.backends.cuda.matmul  # before torch 2.9 the first of these settings did not exist
+    precision = getattr(backend, "fp32_precision", None) or backend.allow_tf32
+    return precision, torch.are_deterministic_algorithms_enabled()
 
 
 @contextmanager

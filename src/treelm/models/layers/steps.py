@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ def running_sums(values: Tensor, out: Tensor | None = None) -> Tensor:
     return sums.to(values.dtype) if out is None else out.copy_(sums)
 
 
-@lru_cache
+@cache  # of any number: CUDA graphs go on using them
 def _triangle(size: int, device: torch.device) -> Tensor:
     """(n, n) float64: column j has ones in its first j + 1 rows."""
     return torch.ones(size, size, dtype=torch.float64, device=device).triu()

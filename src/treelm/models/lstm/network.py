@@ -18,7 +18,8 @@ from treelm.models.layers.recurrent import (
     locked_dropout,
 )
 from treelm.models.lstm.config import LSTMConfig
-from treelm.models.streams import Carried, Reading, StreamLM
+from treelm.models.readings import Carried, Reading
+from treelm.models.streams import StreamLM
 
 _INITIAL_RANGE = 0.1
 

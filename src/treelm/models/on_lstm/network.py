@@ -14,7 +14,8 @@ from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import activation_penalties, embed_with_dropout, locked_dropout
 from treelm.models.on_lstm.config import ONLSTMConfig
 from treelm.models.on_lstm.layer import ONLSTMLayer
-from treelm.models.streams import Carried, Reading, StreamLM
+from treelm.models.readings import Carried, Reading
+from treelm.models.streams import StreamLM
 
 _INITIAL_RANGE = 0.1
 

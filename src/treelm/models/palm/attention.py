@@ -102,7 +102,7 @@ class _Context(torch.autograd.Function):
     def forward(ctx: Any, weights: Tensor, spans: Tensor) -> Tensor:
         ctx.save_for_backward(weights, spans)
         flat = weights.flatten(0, 1)[:, None]
-        with small_products():
+        with small_products(flat.device):
             return torch.bmm(flat, spans.flatten(1, 2).transpose(0, 1)).view(*spans.shape[1:])
 
     @staticmethod
@@ -112,7 +112,7 @@ class _Context(torch.autograd.Function):
         d_weights = None
         if ctx.needs_input_grad[0]:
             flat = d_context.flatten(0, 1)[:, None]
-            with small_products():
+            with small_products(flat.device):
                 d_weights = torch.bmm(flat, spans.flatten(1, 2).permute(1, 2, 0)).view(weights.shape)
         d_spans = torch.empty_like(spans)  # in the order of the scorer's gradient, to which it is added
         return d_weights, torch.mul(d_context, weights.permute(2, 0, 1)[..., None], out=d_spans)

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.constituents import non_trivial_spans
-from treelm.corpora.encoding import encode_sentences
+from treelm.corpora.encoding import EncodedCorpus, encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 
 _ROWS = 64  # sentences that are read side by side
+_LOOKED_AT = 1000  # sentences that are searched for constituents together
 
 
 def encode_with_trees(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Iterator[SentenceBatch]:
@@ -27,6 +28,25 @@ def encode_with_trees(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> 
                 raise InputError("a sentence without a tree", where=one.where, remedy="give brackets or CoNLL-U")
             labels.update(constituent.label for constituent in one.tree.constituents())
         yield encode_sentences(chosen, vocabulary, sorted(labels))
+
+
+def require_trees(corpus: EncodedCorpus) -> None:
+    """Raise ``InputError`` for text."""
+    if not corpus.prepared.has_trees:
+        where = corpus.name(0) if len(corpus) else None
+        raise InputError("a sentence without a tree", where=where, remedy="give brackets or CoNLL-U")
+
+
+def require_constituents(corpus: EncodedCorpus, max_span: int) -> None:
+    """Raise ``InputError`` unless some constituent of a corpus with trees has at most ``max_span`` symbols."""
+    for start in range(0, len(corpus), _LOOKED_AT):
+        batch = corpus.batch(range(start, min(start + _LOOKED_AT, len(corpus))))
+        spans = non_trivial_spans(batch, corpus.vocabulary.ends_word)
+        if (spans[:, 2] - spans[:, 1] <= max_span).any():
+            return
+    found = f"no constituent of two words or more, and {max_span} symbols or less, that could teach the attention"
+    where = corpus.name(0) if len(corpus) else None
+    raise InputError(found, where=where, remedy="give trees with constituents, raise max_span, or set span_weight = 0")
 
 
 def before_inputs(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:

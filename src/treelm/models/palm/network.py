@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
@@ -27,11 +29,12 @@ from treelm.models.layers.transfer import to_device
 from treelm.models.palm import parser
 from treelm.models.palm.attention import SpanAttention
 from treelm.models.palm.config import PaLMConfig
-from treelm.models.palm.given import before_inputs, encode_with_trees
+from treelm.models.palm.given import before_inputs, encode_with_trees, require_constituents, require_trees
 from treelm.models.palm.reach import count_available
 from treelm.models.palm.supervision import given_weights, gold_spans, span_cross_entropy
+from treelm.models.readings import Carried, Reading, WordFigure, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
-from treelm.models.streams import Carried, Reading, StreamLM
+from treelm.models.streams import StreamLM
 from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.tree import Tree
 
@@ -73,6 +76,21 @@ class PaLM(StreamLM):
     def config(self) -> PaLMConfig:
         """Sizes, regularisers and variants."""
         return self._config
+
+    @property
+    def word_columns(self) -> tuple[str, ...]:
+        """What the attention sees as it foresees a word: how long spans are, and how undecided it is."""
+        return ("attended_length", "attention_entropy_bits")
+
+    def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
+        """Mean length in symbols of the spans that were attended to, and the entropy of their weights."""
+        weights = reading.structure["span_weights"]
+        lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
+        figures = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
+        return {
+            name: WordFigure(to_host(values), predicts=True)
+            for name, values in zip(self.word_columns, figures, strict=True)
+        }
 
     @property
     def decoder_weight(self) -> Tensor:
@@ -151,6 +169,15 @@ class PaLM(StreamLM):
         return attended.outputs, {"context": context, "reach": reach}, structure
 
     # With trees.
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Refuse text where trees are needed, and trees that teach the attention nothing."""
+        config = self.config
+        is_taught = config.is_supervised and (trains or config.objective == "spans")
+        if is_taught or self.needs_trees:
+            require_trees(corpus)
+        if is_taught and config.without_gold == "none":
+            require_constituents(corpus, config.max_span)
 
     @property
     def needs_trees(self) -> bool:

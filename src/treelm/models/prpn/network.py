@@ -17,7 +17,8 @@ from treelm.models.prpn.gates import OpenSlots
 from treelm.models.prpn.parser import ParsingNetwork
 from treelm.models.prpn.prediction import PredictNetwork
 from treelm.models.prpn.reading import ReadingLayer
-from treelm.models.streams import Carried, Reading, StreamLM
+from treelm.models.readings import Carried, Reading
+from treelm.models.streams import StreamLM
 
 
 class PRPN(StreamLM):

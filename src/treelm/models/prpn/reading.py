@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.models.layers.dropout import dropout, dropout_mask
+from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.precision import linear
 from treelm.models.prpn.cell import layer_norm
 from treelm.models.prpn.config import PRPNConfig
@@ -45,6 +46,7 @@ class ReadingLayer(nn.Module):
             self.key_input, self.key_hidden = nn.Linear(input_size, size), nn.Linear(size, size, bias=False)
             for parameter in (*self.key_input.parameters(), *self.key_hidden.parameters()):
                 nn.init.uniform_(parameter, -((input_size + size) ** -0.5), (input_size + size) ** -0.5)
+        self._sweep = GraphedFunction(ReadingSweep.apply)
 
     def forward(self, inputs: Tensor, memory: Tensor, slots: OpenSlots | None) -> Tensor:
         """inputs (T, B, I), the N states before (B, N, 2H) -> all states (B, N + T, 2H).
@@ -60,7 +62,7 @@ class ReadingLayer(nn.Module):
             key_inputs = self._key_inputs(inputs, self.key_input.weight, self.key_input.bias)
             key_weight, log_weights, factors = self.key_hidden.weight, slots.log_weights, slots.factors
         norms = self.recurrent_norm, self.cell_norm
-        states: Tensor = ReadingSweep.apply(  # type: ignore[no-untyped-call]
+        (states,) = self._sweep(
             gates,
             key_inputs,
             log_weights,
@@ -71,7 +73,7 @@ class ReadingLayer(nn.Module):
             self.recurrent.bias,
             *(parameter for norm in norms for parameter in (norm.gain, norm.shift)),
             0.0 if slots is None else slots.epsilon,
-            self._masks(gates),
+            *self._masks(gates),
         )
         return states
 

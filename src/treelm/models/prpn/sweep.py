@@ -8,8 +8,8 @@ weights are formed after the loop, one product each. Shapes: T steps, B rows, N 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +21,7 @@ from treelm.models.prpn.cell import apply_cell, cell_backward, normalise, normal
 from treelm.models.prpn.gates import OpenSlots
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LayerMasks:
+class LayerMasks(NamedTuple):
     """Dropout masks; None: no dropout."""
 
     last_hidden: Tensor | None = None  # (T, B, H), of h_{t-1} before it becomes a key
@@ -30,28 +29,44 @@ class LayerMasks:
     recurrent: Tensor | None = None  # (H,), of the attended hidden state
 
 
+_NUM_MASKS = len(LayerMasks._fields)
+
+
+@dataclass(slots=True)
 class _Tape:
-    """What the gradient needs of every step, allocated at once."""
+    """What the gradient needs of every step, (T, B, ...) each."""
 
-    def __init__(self, gates: Tensor, num_slots: int) -> None:
+    last_hidden: Tensor  # (H)
+    keys: Tensor  # (H)
+    hidden: Tensor  # (H)
+    logits: Tensor  # (N)
+    probabilities: Tensor  # (N)
+    attended: Tensor  # (2H)
+    gates: Tensor  # (4H)
+    normalised_gates: Tensor  # (4H)
+    gate_deviation: Tensor  # (1)
+    normalised_cell: Tensor  # (H)
+    cell_deviation: Tensor  # (1)
+    tanh_cell: Tensor  # (H)
+
+    @classmethod
+    def empty(cls, gates: Tensor, num_slots: int) -> _Tape:
+        """Room for as many steps and rows as ``gates`` (T, B, 4H) has, allocated at once."""
         num_steps, num_rows, width = gates.shape
-        size = width // 4
+        size, slots = width // 4, num_slots
+        sizes = (size, size, size, slots, slots, 2 * size, width, width, 1, size, 1, size)
+        return cls(*(gates.new_empty(num_steps, num_rows, each) for each in sizes))
 
-        def empty(*shape: int) -> Tensor:
-            return gates.new_empty(num_steps, num_rows, *shape)
-
-        self.last_hidden, self.keys, self.hidden = empty(size), empty(size), empty(size)
-        self.logits, self.probabilities = empty(num_slots), empty(num_slots)
-        self.attended = empty(2 * size)
-        self.gates, self.normalised_gates, self.gate_deviation = empty(4 * size), empty(4 * size), empty(1)
-        self.normalised_cell, self.cell_deviation, self.tanh_cell = empty(size), empty(1), empty(size)
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self))
 
 
 class ReadingSweep(torch.autograd.Function):
-    """(gates, key inputs, slot terms, memory, weights) -> the tape of states.
+    """(gates, key inputs, slot terms, memory, weights, dropout masks) -> the tape of states, alone in a tuple.
 
     ``inputs`` (T, B, 4H) is LN(W_x x + b), ``key_inputs`` (T, B, H) the input's part of the key; None when there is no
-    attention. Weights: key (H, H), recurrent (4H, H) and its bias, gain and bias of both norms.
+    attention. Weights: key (H, H), recurrent (4H, H) and its bias, gain and bias of both norms. ``masks`` are those of
+    ``LayerMasks``, ``epsilon`` that of ``OpenSlots``.
     """
 
     @staticmethod
@@ -70,39 +85,39 @@ class ReadingSweep(torch.autograd.Function):
         cell_gain: Tensor,
         cell_shift: Tensor,
         epsilon: float,
-        masks: LayerMasks,
-    ) -> Tensor:
+        *masks: Tensor | None,
+    ) -> tuple[Tensor]:
         """Step by step; keeps a tape of what the gradient needs."""
-        num_slots, num_rows = memory.shape[1], memory.shape[0]
+        num_slots, num_rows, dropped = memory.shape[1], memory.shape[0], LayerMasks(*masks)
         states = torch.cat([memory, memory.new_empty(num_rows, len(inputs), memory.shape[2])], 1)
-        tape = _Tape(inputs, num_slots)
+        tape = _Tape.empty(inputs, num_slots)
         recurrent = PackedWeight(operand(weight), num_rows)
         keys = None if key_weight is None else PackedWeight(operand(key_weight), num_rows)
         terms = None if log_weights is None else OpenSlots(log_weights=log_weights, factors=factors, epsilon=epsilon)
-        with small_products():
+        with small_products(weight.device):
             for step, (gates, normalised) in enumerate(zip(tape.gates, tape.normalised_gates, strict=True)):
                 window = states[:, step : step + num_slots]
                 if keys is None or key_inputs is None or terms is None:
                     tape.attended[step] = window[:, -1]
                 else:
-                    _attend(step, window, tape, keys, key_inputs, terms, masks)
-                _masked_into(tape.hidden[step], tape.attended[step, :, : weight.shape[1]], masks.recurrent)
+                    _attend(step, window, tape, keys, key_inputs, terms, dropped)
+                _masked_into(tape.hidden[step], tape.attended[step, :, : weight.shape[1]], dropped.recurrent)
                 recurrent.multiply_into(gates, tape.hidden[step], bias=bias)
                 normalise(gates, normalised, tape.gate_deviation[step])
                 torch.addcmul(gate_shift, gate_gain, normalised, out=gates)
                 gates += inputs[step]
                 apply_cell(states[:, step + num_slots], step, tape, cell_gain, cell_shift)
-        ctx.save_for_backward(states, key_weight, weight, gate_gain, cell_gain, factors)
-        ctx.tape, ctx.masks, ctx.epsilon, ctx.dtype = tape, masks, epsilon, operand(weight[:0]).dtype
-        return states
+        ctx.save_for_backward(states, key_weight, weight, gate_gain, cell_gain, factors, *dropped, *tape.tensors())
+        ctx.epsilon, ctx.dtype = epsilon, operand(weight[:0]).dtype
+        return (states,)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of all tensors that ``forward`` was given."""
-        _, key_weight, weight, _, _, factors = ctx.saved_tensors
-        tape: _Tape = ctx.tape
-        run = _Backward(ctx, gradients[0].clone())
-        with small_products():
+        _, key_weight, weight, _, _, factors, *saved = ctx.saved_tensors
+        tape = _Tape(*saved[_NUM_MASKS:])
+        run = _Backward(ctx, tape, gradients[0].clone())
+        with small_products(weight.device):
             for step in range(len(tape.gates) - 1, -1, -1):
                 run.step(step)
         d_gates, d_products = run.d_gates.flatten(0, 1), run.d_products.flatten(0, 1)
@@ -126,7 +141,7 @@ class ReadingSweep(torch.autograd.Function):
             column_sums(run.d_cell_norms * tape.normalised_cell),
             column_sums(run.d_cell_norms),
             None,
-            None,
+            *[None] * _NUM_MASKS,
         )
 
 
@@ -160,9 +175,14 @@ def _attend(
 class _Backward:
     """The gradient, step by step from the last one; all sums over steps are left for later."""
 
-    def __init__(self, ctx: Any, d_states: Tensor) -> None:
-        self.states, key_weight, weight, self.gate_gain, self.cell_gain, self.factors = ctx.saved_tensors
-        self.tape, self.masks, self.epsilon, self.d_states = ctx.tape, ctx.masks, ctx.epsilon, d_states
+    def __init__(self, ctx: Any, tape: _Tape, d_states: Tensor) -> None:
+        self.states, key_weight, weight, self.gate_gain, self.cell_gain, self.factors, *saved = ctx.saved_tensors
+        self.tape, self.masks, self.epsilon, self.d_states = (
+            tape,
+            LayerMasks(*saved[:_NUM_MASKS]),
+            ctx.epsilon,
+            d_states,
+        )
         self.num_slots, self.size = self.tape.logits.shape[2], weight.shape[1]
         num_rows = len(self.states)
         self.recurrent = PackedWeight(weight.to(ctx.dtype).T, num_rows)

@@ -1,0 +1,59 @@
+"""What a stream model makes of steps of a text: outputs, what goes on to the next segment, figures of words.
+
+Shapes: T steps, B rows, E size of what the decoder reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.models.layers.exact import DECIMALS
+
+Carried = dict[str, Tensor]
+"""What goes from one segment of a stream to the next, without gradient: (B, ...) each, under flat names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a network makes of T steps of B rows.
+
+    ``regularisers`` are terms of the training loss, weights included, each a mean over what was read, in nats a target;
+    none in evaluation. ``structure`` holds what the network found, (T, B, ...) each. ``distances`` (T, B) is the name
+    of the syntactic distance between the input of each step and the one before.
+    """
+
+    outputs: Tensor  # (T, B, E) after output dropout
+    carried: Carried
+    regularisers: Mapping[str, Tensor] = field(default_factory=dict)
+    structure: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class WordFigure(NamedTuple):
+    """A figure of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it."""
+
+    values: NDArray[np.float64]
+    predicts: bool  # a word's is that of the step that predicts its first symbol, else of the one that reads it
+
+    def of_words(self, words: NDArray[np.int64], row: int, start: int = 0) -> NDArray[np.float64]:
+        """One value a word; symbol i is of word ``words[i]``, and is predicted at step ``start`` + i of a row."""
+        first = start + np.flatnonzero(np.diff(words, prepend=-1))
+        found: NDArray[np.float64] = self.values[first if self.predicts else first + 1, row]
+        return found
+
+
+def to_host(values: Tensor) -> NDArray[np.float64]:
+    """Values in float64, rounded to ``DECIMALS``: the last bits depend on batch-mates."""
+    found: NDArray[np.float64] = values.double().cpu().numpy().round(DECIMALS)
+    return found
+
+
+def word_of_symbol(symbols: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The number of the word that each symbol of a sentence belongs to."""
+    ends_before = ends_word[symbols[:-1]]
+    return np.concatenate(([0], np.cumsum(ends_before)))[: len(symbols)].astype(np.int64)

@@ -1,0 +1,76 @@
+"""What treelm keeps for itself between two calls: never taken for something that it did not write."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.harness import Reader
+from treelm.evaluation.comparison.keeping import Kept
+from treelm.evaluation.syntaxgym.texts import KeptScores, ScoredText
+from treelm.inference.annotation_journal import Journal, Progress
+from treelm.models.files import encode_json
+from treelm.models.sealed import sealed, sealed_line, unsealed_line
+
+_SETTINGS = {"parser": "toy", "seed": 1}
+_STATES = (
+    Progress(num_read=2, digest="ab", num_bytes=40, num_sentences=2, num_words=9),
+    Progress(num_read=4, digest="cd", num_bytes=90, num_sentences=3, num_words=20, num_errors=1),
+    Progress(num_read=5, digest="ef", num_bytes=110, num_sentences=4, num_words=25, num_errors=1),
+)
+_ERRORS: tuple[list[str], ...] = ([], ["in.txt:3: too long"], [])
+_JOURNAL = b"".join(
+    sealed_line({"progress": asdict(state), "errors": errors}) for state, errors in zip(_STATES, _ERRORS, strict=True)
+)
+_SCORES = tuple(
+    ScoredText(text=text, spans=((0, 3), (4, 8)), surprisal_bits=(1.25, bits), is_unk=(False, True), end_bits=0.5)
+    for text, bits in (("The dogs", 3.5), ("The cats", 4.75))
+)
+_KEPT_SCORES = b"".join(b"\n" + sealed_line(asdict(one)) for one in _SCORES)
+_FIGURES: dict[str, Any] = {"perplexity": 101.5, "by_length": {"10": [1, 2.5]}}
+_ORIGIN: dict[str, Any] = {"weights": "abc", "beam": 10}
+
+
+def _begin(folder: Path) -> None:
+    (folder / "settings.json").write_bytes(encode_json(_SETTINGS))
+
+
+def read_journal(path: Path) -> None:
+    """It goes on from a state that was written, with the errors up to there, or refuses."""
+    journal = Journal(path.parent, _SETTINGS, packed=False)
+    assert journal.progress in (Progress(), *_STATES)
+    assert len(list(journal.errors())) == journal.progress.num_errors
+
+
+def read_scores(path: Path) -> None:
+    """Damaged lines are left out, and scored again."""
+    found = KeptScores(path).read()
+    assert set(found.values()) <= set(_SCORES)
+    whole = {line for line in path.read_bytes().splitlines(keepends=True) if unsealed_line(line) is not None}
+    assert len(found) == len({str(unsealed_line(line)) for line in whole})
+
+
+def read_figures(path: Path) -> None:
+    """Damaged figures are measured again."""
+    kept = Kept(path.parent)
+    path.replace(kept.path("part", _ORIGIN))
+    assert kept.get("part", _ORIGIN) in (None, _FIGURES)
+
+
+READERS = (
+    Reader(
+        name="annotation journal",
+        file="journal.jsonl",
+        company=_begin,
+        read=read_journal,
+        seeds=lambda: (_JOURNAL,),
+    ),
+    Reader(name="kept scores", file="kept.jsonl", read=read_scores, seeds=lambda: (_KEPT_SCORES,)),
+    Reader(
+        name="kept figures",
+        file="figures.json",
+        read=read_figures,
+        seeds=lambda: (encode_json(sealed({"origin": _ORIGIN, "figures": _FIGURES})),),
+    ),
+)
