@@ -19,10 +19,15 @@ def settings() -> tuple[object, ...]:
     )
 
 
-def test_settings_hold_inside_and_are_put_back_after_an_error() -> None:
-    before = settings()
-    config = TrainingConfig(threads=1, precision="fp32-fast", deterministic=True)
-    with pytest.raises(KeyError), numerics(config):
-        assert settings() == (1, "medium", True, False, False)
+def use_and_fail(config: TrainingConfig, found: list[tuple[object, ...]]) -> None:
+    with numerics(config):
+        found.append(settings())
         raise KeyError
+
+
+def test_settings_hold_inside_and_are_put_back_after_an_error() -> None:
+    before, found = settings(), list[tuple[object, ...]]()
+    with pytest.raises(KeyError):
+        use_and_fail(TrainingConfig(threads=1, precision="fp32-fast", deterministic=True), found)
+    assert found == [(1, "medium", True, False, False)]
     assert settings() == before
