@@ -86,26 +86,34 @@ def test_a_crash_loses_nothing(text: Path, tmp_path: Path, name: str, num_blocks
     assert not folder.exists()
 
 
-def test_killed_while_finishing_it_finishes(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(path: object) -> None:
-        raise Crash
+@pytest.mark.parametrize("last", ["trees", "settings.json"])
+def test_killed_while_finishing_it_finishes(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    unlink = Path.unlink
+
+    def crash(path: Path, missing_ok: bool = False) -> None:
+        if (tmp_path / "out.ptb").exists() and (last == "trees" or path.name == "journal.jsonl"):
+            raise Crash
+        unlink(path, missing_ok)
 
     with monkeypatch.context() as patch:
-        patch.setattr("treelm.inference.annotation_journal.shutil.rmtree", crash)
+        patch.setattr(Path, "unlink", crash)
         with pytest.raises(Crash):
             annotate(str(text), tmp_path / "out.ptb", settings())
+    assert (tmp_path / "out.ptb.annotating" / "settings.json").exists() is (last == "trees")
     before = (tmp_path / "out.ptb").read_bytes()
     assert annotate(str(text), tmp_path / "out.ptb", settings()).num_sentences == NUM_LINES
     assert (tmp_path / "out.ptb").read_bytes() == before
     assert not (tmp_path / "out.ptb.annotating").exists()
 
 
-def stop_after_one_block(text: Path, target: Path) -> None:
+def stop_after_one_block(text: Path, target: Path, **changes: object) -> None:
     def crash(progress: Progress) -> None:
         raise Crash
 
     with pytest.raises(Crash):
-        annotate(str(text), target, settings(), on_progress=crash)
+        annotate(str(text), target, settings(**changes), on_progress=crash)
 
 
 def test_other_settings_or_another_input_are_refused(text: Path, tmp_path: Path) -> None:
@@ -116,6 +124,19 @@ def test_other_settings_or_another_input_are_refused(text: Path, tmp_path: Path)
     text.write_text("other " + text.read_text())
     with pytest.raises(InputError, match=r"in\.txt is not the input that this was begun with"):
         annotate(str(text), target, settings())
+
+
+def test_what_to_do_with_errors_may_change_while_there_is_none(text: Path, tmp_path: Path) -> None:
+    text.write_text(text.read_text() + "a bad dog\n")
+    with pytest.raises(InputError, match="a bad word"):
+        annotate(str(text), tmp_path / "out.ptb", settings())
+    seen: list[Progress] = []
+    assert annotate(str(text), tmp_path / "out.ptb", settings(on_error="skip"), on_progress=seen.append).num_errors == 1
+    assert len(seen) == 1
+    text.write_text("a bad dog\n" + "a dog\n" * NUM_LINES)
+    stop_after_one_block(text, tmp_path / "other.ptb", on_error="skip")
+    with pytest.raises(InputError, match="begun with on_error = 'skip', now it is 'flat'"):
+        annotate(str(text), tmp_path / "other.ptb", settings(on_error="flat"))
 
 
 def test_a_parser_that_has_changed_meanwhile_is_refused(
@@ -142,6 +163,45 @@ def test_a_file_that_is_there_is_not_replaced(text: Path, tmp_path: Path) -> Non
     with pytest.raises(InputError, match=r"out\.ptb: this file is there already"):
         annotate(str(text), tmp_path / "out.ptb", settings())
     assert (tmp_path / "out.ptb").read_text() == "precious"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.ptb"}
+
+
+def test_nor_by_an_annotation_that_was_stopped_before_the_file_came(text: Path, tmp_path: Path) -> None:
+    stop_after_one_block(text, tmp_path / "out.ptb")
+    (tmp_path / "out.ptb").write_text("precious")
+    with pytest.raises(InputError, match=r"out\.ptb: this file is there already"):
+        annotate(str(text), tmp_path / "out.ptb", settings())
+    assert (tmp_path / "out.ptb").read_text() == "precious"
+
+
+def test_nor_by_a_call_that_waited_while_another_one_finished_it(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = annotation.parser_version
+
+    def finish_meanwhile(name: str) -> str:
+        monkeypatch.setattr(annotation, "parser_version", version)
+        annotate(str(text), tmp_path / "out.ptb", settings())
+        return version(name)
+
+    monkeypatch.setattr(annotation, "parser_version", finish_meanwhile)
+    done: list[Progress] = []
+    with pytest.raises(InputError, match=r"out\.ptb: this file is there already"):
+        annotate(str(text), tmp_path / "out.ptb", settings(), on_done=done.append)
+    assert not done
+
+
+def test_two_calls_cannot_work_on_one_output(text: Path, tmp_path: Path) -> None:
+    def again(progress: Progress) -> None:
+        with pytest.raises(InputError, match="another process is annotating here"):
+            annotate(str(text), tmp_path / "out.ptb", settings())
+
+    assert annotate(str(text), tmp_path / "out.ptb", settings(), on_progress=again).num_sentences == NUM_LINES
+
+
+def test_standard_output_is_refused(text: Path) -> None:
+    with pytest.raises(InputError, match="trees cannot go to standard output; give the name of a file"):
+        annotate(str(text), Path("-"), settings())
 
 
 BAD = b"a dog\n\na bad dog\nb\xff\nthe cat sleeps\n"
@@ -194,6 +254,26 @@ def test_running_text_is_cut_as_treebanks_do(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("Dogs don't bark.\n")
     annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", settings(tokenise=True))
     assert words_of(tmp_path / "out.ptb") == [("Dogs", "do", "n't", "bark", ".")]
+
+
+def test_lines_of_foreign_blanks_are_no_sentences_of_running_text(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("A dog.\n\u00a0\n\u2028\u3000\nA cat.\n")
+    progress = annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", settings(tokenise=True))
+    assert words_of(tmp_path / "out.ptb") == [("A", "dog", "."), ("A", "cat", ".")]
+    assert progress.num_errors == 0
+
+
+def test_a_block_is_kept_as_soon_as_it_is_parsed(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def parse_and_tell(task: annotation.Task) -> annotation.Answer:
+        calls.append("parsed")
+        return parse_task(task)
+
+    parse_task = annotation.parse_task
+    monkeypatch.setattr(annotation, "parse_task", parse_and_tell)
+    annotate(str(text), tmp_path / "out.ptb", settings(), on_progress=lambda progress: calls.append("kept"))
+    assert calls == ["parsed", "kept"] * 4
 
 
 def test_gzip_input_that_is_cut_off_is_an_error_and_goes_on_once_repaired(text: Path, tmp_path: Path) -> None:

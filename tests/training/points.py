@@ -46,9 +46,10 @@ def install(arguments: Sequence[str]) -> None:
         before_call(place, function, is_last.get(point, lambda *arguments: True), number)
 
 
-def is_at_exit() -> bool:
-    """Whether a signal waits for the interpreter's end in some process."""
-    return os.environ.get(VARIABLE, "").startswith("exit:")
+def is_at_exit(arguments: Sequence[str]) -> bool:
+    """Whether a signal waits for the end of this process' interpreter."""
+    point, _, who = os.environ.get(VARIABLE, "::").split(":")
+    return point == "exit" and who == own_name(arguments)
 
 
 def last_step(checkpoint: checkpoints.Checkpoint) -> int:

@@ -117,7 +117,7 @@ def become(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     try:
         treelm.cli.main()
     except SystemExit as end:
-        if points.is_at_exit():
+        if points.is_at_exit(arguments):
             raise
         os._exit(int(end.code or 0))
 

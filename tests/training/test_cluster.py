@@ -1,12 +1,13 @@
-"""Runs of several processes as clusters start them, stop them and lose them: by srun's variables, and by --devices."""
+"""Runs of several processes as clusters start them, stop them and lose them: torchrun, srun's variables, --devices."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,19 +52,14 @@ timeout_minutes = 2
 """
 
 
-@contextmanager
-def open_tasks(folder: Path) -> Iterator[Tasks]:
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tasks]:
     """Where processes are started, beside data, a recipe, and ``whole``: the run that one process made."""
+    folder = tmp_path_factory.mktemp("cluster")
     write_treebank(folder)
     (folder / "tiny.toml").write_text(RECIPE)
     with Tasks(folder) as tasks:
         assert tasks.run(train("whole")) == [Ended(0, "the model is in whole; next: treelm evaluate whole\n")]
-        yield tasks
-
-
-@pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tasks]:
-    with open_tasks(tmp_path_factory.mktemp("cluster")) as tasks:
         yield tasks
 
 
@@ -120,6 +116,21 @@ def test_a_killed_task_ends_the_others_and_another_number_of_tasks_goes_on(tasks
     assert ended[0].said.count("\n") == 1
     assert [one.code for one in tasks.run(train("killed"))] == [0]
     assert_same_run(tasks, "killed")
+
+
+def test_a_killed_worker_ends_torchrun_and_one_process_goes_on(tasks: Tasks) -> None:
+    """With real processes from the beginning; all but the last step are made under torchrun."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tests.training.points"]
+    environment = {**tasks.environment, VARIABLE: "6:SIGKILL:1"}
+    ended = subprocess.run(
+        [*command, *train("torchrun")], cwd=tasks.folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1  # torchrun's own
+    assert "treelm train: another process of the run has ended" in ended.stderr
+    assert "Signal 9 (SIGKILL)" in ended.stderr
+    assert max(path.name for path in (tasks.folder / "torchrun" / "checkpoints").iterdir()) == "step-00000005.0"
+    assert [one.code for one in tasks.run(train("torchrun"))] == [0]
+    assert_same_run(tasks, "torchrun")
 
 
 @pytest.mark.parametrize(

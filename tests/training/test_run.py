@@ -182,7 +182,7 @@ def test_changed_data_or_vocabulary_settings_are_refused_on_resume(tmp_path: Pat
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_plain_text_for_a_system_of_trees_is_named_before_a_run_begins(tmp_path: Path, split: str) -> None:
     (tmp_path / "plain.txt").write_text("no trees here\n")
-    recipe = load_recipe(write_treebank(tmp_path), [f"data.{split}=plain.txt"])
+    recipe = load_recipe(write_treebank(tmp_path), [f"data.{split}={tmp_path}/plain.txt"])
     with pytest.raises(InputError, match=r"plain\.txt:1: a sentence without a tree"):
         train(recipe, tmp_path / "run", on_terminal=False)
     assert not (tmp_path / "run").exists()

@@ -116,5 +116,8 @@ def answer_tasks(answer: Callable[[Any], Any]) -> None:
             found = error
         except Exception:
             found = _Traceback(traceback.format_exc())
-        pickle.dump(found, answers)
-        answers.flush()
+        try:
+            pickle.dump(found, answers)
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(1)  # whoever asked is gone: nobody is left to tell, and nothing to flush

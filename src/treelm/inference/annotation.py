@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, get_args
 from treelm.corpora.processes import Processes, answer_tasks
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import Format, Stretch, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, open_bytes
 from treelm.corpora.tokens import token_spans
 from treelm.errors import InputError
-from treelm.inference.annotation_journal import InputHash, Journal, Progress
+from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
 from treelm.inference.processes import compute_each, thread_environment
 from treelm.inference.tree_parsers import ParserSettings, Words, open_parser, parser_version
 from treelm.models.locks import hold_folder
@@ -112,11 +112,12 @@ def annotate(
     other settings or another input than it was begun with, and as ``settings.on_error`` says.
     """
     folder = target.with_name(f"{target.name}.annotating")
-    _check_target(target, folder)
+    _check_target(target)
     asked = settings.to_json()
     open_parser.cache_clear()  # a run may have been trained on since the last call
     busy = {"found": "another process is annotating here", "remedy": "wait for it or end it, or give another --out"}
     with hold_folder(folder, **busy):
+        _check_free(target, folder)
         journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
         try:
             if not target.exists():  # else it was killed while finishing
@@ -131,12 +132,21 @@ def annotate(
     return journal.progress
 
 
-def _check_target(target: Path, folder: Path) -> None:
+def _check_target(target: Path) -> None:
+    if target.name == STDIN:
+        remedy = "give the name of a file: work in progress stands beside it"
+        raise InputError("trees cannot go to standard output", remedy=remedy)
     if target.is_dir():
         raise InputError("a folder", where=str(target), remedy="give the name of a file")
     if not target.parent.is_dir():
         raise InputError(f"no folder {target.parent}", remedy="make it first")
-    if target.exists() and not (folder / "journal.jsonl").exists():
+
+
+def _check_free(target: Path, folder: Path) -> None:
+    """Raise ``InputError`` if the target is there; to be called when no other process can be about to finish it."""
+    if target.exists() and not is_finishing(folder):
+        with suppress(OSError):
+            folder.rmdir()  # if it was made for this call
         raise InputError("this file is there already", where=str(target), remedy="remove it, or give another --out")
 
 
@@ -152,7 +162,8 @@ def _work(
     journal.go_on()
     with _parsing(processes) as submit, open_bytes(source) as stream:
         blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=str(journal.folder))
-        for block, answers in _in_order(blocks, submit, settings.parser, batch_size, 1 + _QUEUED_BLOCKS * processes):
+        most_waiting = 1 if processes == 1 else 1 + _QUEUED_BLOCKS * processes
+        for block, answers in _in_order(blocks, submit, settings.parser, batch_size, most_waiting):
             lines, errors = _settle(block.items, answers, settings.on_error)
             before = journal.progress
             done = replace(
@@ -202,6 +213,8 @@ def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings
             yield Item((), found.where or "", found)
             continue
         words = _words(found, settings)
+        if not words:  # other blanks than those of ASCII, as running text is cut
+            continue
         error = None
         if settings.max_words is not None and len(words) > settings.max_words:
             error = InputError(f"{len(words)} words", where=found.where, remedy="raise --max-words to parse it")

@@ -38,6 +38,14 @@ class Progress:
     """Sentences without a tree of the parser's."""
 
 
+_TREES, _JOURNAL = "trees", "journal.jsonl"
+
+
+def is_finishing(folder: Path) -> bool:
+    """Whether an annotation was ended when its trees had been moved to their place, and only the folder was left."""
+    return (folder / _JOURNAL).exists() and not (folder / _TREES).exists()
+
+
 class Journal:
     """The working folder, for one process at a time."""
 
@@ -46,18 +54,23 @@ class Journal:
 
         Raises ``InputError`` when the work was begun with other settings.
         """
-        self.folder, self.trees = folder, folder / "trees"
-        self._lines = folder / "journal.jsonl"
+        self.folder, self.trees = folder, folder / _TREES
+        self._lines = folder / _JOURNAL
         self._packed = packed
         self.progress = self._last()
         self._check(dict(settings))
 
     def _check(self, settings: dict[str, Any]) -> None:
+        if is_finishing(self.folder):
+            return  # nothing is left to be done with them, and they may be gone
         path = self.folder / "settings.json"
         if not self.progress.num_read:
             write_atomically(path, encode_json(settings))
             return
         kept = read_json(path, remedy=f"remove {self.folder} and begin again")
+        if not self.progress.num_errors and kept.get("on_error") != settings["on_error"]:
+            kept["on_error"] = settings["on_error"]  # no sentence so far has had to do with it
+            write_atomically(path, encode_json(kept))
         for name in {**kept, **settings}:
             if kept.get(name) != settings.get(name):
                 found = f"begun with {name} = {kept.get(name)!r}, now it is {settings.get(name)!r}"
@@ -123,7 +136,11 @@ class Journal:
         if self.trees.exists():
             self.trees.replace(target)
             flush_directory(target.parent)
-        shutil.rmtree(self.folder)
+        for path in self.folder.iterdir():
+            if path != self._lines:
+                path.unlink()
+        self._lines.unlink()  # last: by it the next call knows that this one was finishing
+        self.folder.rmdir()
 
 
 class InputHash:

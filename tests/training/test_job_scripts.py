@@ -1,4 +1,4 @@
-"""A real torchrun, and the job scripts of docs/cluster.md."""
+"""The job scripts of docs/cluster.md, and what workers do without torchrun (``test_cluster`` trains under it)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.training.points import VARIABLE
-from tests.training.tasks import REPOSITORY, Tasks
-from tests.training.test_cluster import assert_same_run, open_tasks, train
+from tests.training.tasks import REPOSITORY
 from treelm.training import launch
 
 pytestmark = [
@@ -34,27 +31,6 @@ with open("begun", "w") as pipe:
 while True:
     signal.pause()
 """
-
-
-@pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tasks]:
-    with open_tasks(tmp_path_factory.mktemp("torchrun")) as tasks:
-        yield tasks
-
-
-def test_a_killed_worker_ends_torchrun_and_one_process_goes_on(tasks: Tasks) -> None:
-    command = [*TORCHRUN, "--nproc-per-node", "2", "-m", "tests.training.points", *train("killed")]
-    environment = {**tasks.environment, VARIABLE: "6:SIGKILL:1"}
-    ended = subprocess.run(command, cwd=tasks.folder, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1  # torchrun's own
-    assert "treelm train: another process of the run has ended" in ended.stderr
-    assert "Signal 9 (SIGKILL)" in ended.stderr
-    assert sorted(path.name for path in (tasks.folder / "killed" / "checkpoints").iterdir()) == [
-        "step-00000004.0",
-        "step-00000005.0",
-    ]
-    assert [one.code for one in tasks.run(train("killed"))] == [0]
-    assert_same_run(tasks, "killed")
 
 
 def test_workers_save_when_torchrun_is_gone(tmp_path: Path) -> None:
