@@ -97,9 +97,7 @@ def test_a_protocol_and_a_folder_for_trees_bring_them_where_the_recipe_wants_the
     assert written == {"dev.gold.ptb": 4, "dev.predicted.ptb": 4}
 
 
-def test_text_gives_predicted_trees_and_no_empty_file_of_gold_ones(
-    treelm: Treelm, runs: Path, tmp_path: Path
-) -> None:
+def test_text_gives_predicted_trees_and_no_empty_file_of_gold_ones(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\n")
     call = ("evaluate", with_stream(runs / "palm", "no"), "--data", tmp_path / "in.txt", "--trees", tmp_path / "trees")
     outcome = treelm(*call)

@@ -208,7 +208,9 @@ def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
         if getattr(options, name) is not None:
             option = f"--{name.replace('_', '-')}"
             remedy = "leave one of them out" if options.no_stream else "add --stream or --stream-only"
-            raise InputError(f"{option} {'with --no-stream' if options.no_stream else 'without a stream'}", remedy=remedy)
+            raise InputError(
+                f"{option} {'with --no-stream' if options.no_stream else 'without a stream'}", remedy=remedy
+            )
 
 
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:

@@ -157,7 +157,8 @@ def evaluate_run(
     """Judge a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
 
     ``format`` is that of the files. A text too short for the recipe's ``stream_rows`` is read in one row, with a note,
-    unless they are ``fixed_rows``. ``trees_for`` is an option that asks for trees: a run without any is refused. Several ``processes`` share the sentences; a stream, and figures that only one system has, are computed here.
+    unless they are ``fixed_rows``. ``trees_for`` is an option that asks for trees: a run without any is refused.
+    Several ``processes`` share the sentences; a stream, and figures that only one system has, are computed here.
     """
     config = recipe.evaluation
     lm = load(run, device=device)

@@ -145,8 +145,8 @@ def judge_stream(
 ) -> EvaluationResult:
     """The figures of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
-    Bad sentences go to ``skipped``. A text with fewer symbols than the recipe's rows is read in one row, and a note says
-    so; if they are ``fixed_rows``, it raises ``InputError``.
+    Bad sentences go to ``skipped``. A text with fewer symbols than the recipe's rows is read in one row, and a note
+    says so; if they are ``fixed_rows``, it raises ``InputError``.
     """
     data, limit = recipe.data, recipe.evaluation.max_sentences
     path, found = (Path(name), format) if format else locate_split(data, name)  # type: ignore[arg-type]

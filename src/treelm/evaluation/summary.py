@@ -23,8 +23,8 @@ SUFFIXES = (".tsv", ".json")
 def summary_row(result: EvaluationResult) -> dict[str, Value]:
     """The main figures of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column.
 
-    A perplexity that is not of each sentence by itself names its context: ``..., in a stream of 10 rows``. ``notes`` says
-    what else must be known to read the figures.
+    A perplexity that is not of each sentence by itself names its context: ``..., in a stream of 10 rows``. ``notes``
+    says what else must be known to read the figures.
     """
     row: dict[str, Value] = {
         "system": result.system,
@@ -101,8 +101,8 @@ def _headings(rows: Sequence[dict[str, str]]) -> dict[str, str]:
 
 
 LEGEND = (
-    "ppl: perplexity per word, ends included, each sentence by itself unless a stream is named. UF1: unlabelled corpus F1, against n-ary gold trees without punctuation "
-    "and against binarised ones. p, p': accuracy of the parsers with one word of look-ahead and without."
+    "ppl: perplexity per word, ends included, each sentence by itself unless a stream is named. UF1: unlabelled corpus "
+    "F1, against n-ary gold trees without punctuation and against binarised ones. p, p': accuracy of the parsers with one word of look-ahead and without."
 )
 _ACCURACIES = {"p_accuracy": "p", "p_prediction_accuracy": "p'"}
 _TABLES = {NO_PUNCTUATION.name: "UF1 n-ary", BINARISED.name: "UF1 binary"}

@@ -71,7 +71,9 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     def require_trees(self) -> None:
         """Raise ``InputError`` if it does not parse: asked before any work is done or any output written."""
         if not self.parses:
-            raise InputError(self.why_no_trees, remedy="take a run with structure, such as one of prpn, on-lstm or rnng")
+            raise InputError(
+                self.why_no_trees, remedy="take a run with structure, such as one of prpn, on-lstm or rnng"
+            )
 
     def require_words(self) -> None:
         """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""

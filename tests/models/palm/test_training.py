@@ -175,4 +175,4 @@ def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_
     assert row.perplexity.value == pytest.approx(alone.value)
     assert row.needs_trees
     assert row.syntaxgym is None
-    assert any("trees of the text given" in note for note in notes_on([row]))
+    assert any(note.startswith(GIVEN_TREES) for note in notes_on([row]))

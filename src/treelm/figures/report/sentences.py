@@ -75,7 +75,9 @@ def _surprisals(shown: list[Shown], given: Collection[str]) -> Markup | None:
 def _condition(by_words: list[str], by_trees: list[str]) -> str:
     """What the surprisals of a chart are conditional on."""
     lines = "in bits, a line for each system. "
-    with_trees = "the words before it and the constituents that end there in the file's tree, which has seen what follows"
+    with_trees = (
+        "the words before it and the constituents that end there in the file's tree, which has seen what follows"
+    )
     if not by_trees:
         return f"Surprisal of every word given the words before it, {lines}"
     if not by_words:
