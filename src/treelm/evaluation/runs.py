@@ -191,7 +191,7 @@ def _judge_input(
     judgement = by_sentence(islice(sentences, config.max_sentences), split=name)
     if config.stream == "no":
         return judgement
-    again = None if skipped is None else []  # those that were skipped above
+    again: list[InputError] | None = None if skipped is None else []  # those that were skipped above
     return replace(judgement, result=judgement.result.with_stream(in_a_row(name, skipped=again)))
 
 

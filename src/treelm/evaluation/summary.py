@@ -101,8 +101,9 @@ def _headings(rows: Sequence[dict[str, str]]) -> dict[str, str]:
 
 
 LEGEND = (
-    "ppl: perplexity per word, ends included, each sentence by itself unless a stream is named. UF1: unlabelled corpus "
-    "F1, against n-ary gold trees without punctuation and against binarised ones. p, p': accuracy of the parsers with one word of look-ahead and without."
+    "ppl: perplexity per word, ends included, each sentence by itself unless a stream is named. "
+    "UF1: unlabelled corpus F1, against n-ary gold trees without punctuation and against binarised ones. "
+    "p, p': accuracy of the parsers with one word of look-ahead and without."
 )
 _ACCURACIES = {"p_accuracy": "p", "p_prediction_accuracy": "p'"}
 _TABLES = {NO_PUNCTUATION.name: "UF1 n-ary", BINARISED.name: "UF1 binary"}
