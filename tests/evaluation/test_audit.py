@@ -119,7 +119,7 @@ def test_report_as_text_and_json() -> None:
     report: AuditReport = audit(toys.Peeks(), SENTENCES)
     text = report.as_text()
     assert "failed  causality: 2e-12 nats (allowed 0)" in text
-    assert "skipped enumeration" in text
+    assert "skipped enumeration: this model offers no enumeration" in text
     values = json.loads(json.dumps(report.to_json()))
     assert values["passed"] is False
     assert values["checks"][0]["name"] == "causality"

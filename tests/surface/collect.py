@@ -170,7 +170,8 @@ def columns(folder: Path) -> Iterator[str]:
         header = _call(folder, "surprisal", run, "in.ptb").split("\n")[0]
         yield from (f"surprisal {run} {name}" for name in header.split("\t"))
         yield from (f"surprisal {run} --columns {name}" for name in _further_columns(run))
-        _call(folder, "evaluate", run, "--data", "in.ptb", "--summary", "out.tsv", "--json")
+        stream = ("--stream", "--stream-rows", "1") if run == "lstm" else ()
+        _call(folder, "evaluate", run, "--data", "in.ptb", "--summary", "out.tsv", "--json", *stream)
         yield from (
             f"evaluate {run} --summary {name}" for name in (folder / "out.tsv").read_text().split("\n")[0].split("\t")
         )

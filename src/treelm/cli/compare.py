@@ -44,6 +44,8 @@ class Arguments(PairOptions):
     """Split of each run's own corpus."""
     data: str = ""
     """A treebank file instead, the same for all."""
+    data_format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    """What the file of --data holds. auto: by its name."""
     max_sentences: int | None = None
     """Only the first sentences; without it, as in each run's recipe (so also the beam)."""
     protocol: tuple[Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ("plain",)
@@ -80,6 +82,8 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.comparison.compare import compare
 
     out = Path(options.out) if options.out else None
+    if options.data_format != "auto" and not options.data:
+        raise InputError("--data-format without --data", remedy="add --data FILE, or leave it out")
     if options.sentences and not options.report:
         raise InputError("--sentences without --report", remedy="add --report FILE.html")
     if (options.good or options.bad or options.group_by) and not options.pairs:
@@ -139,6 +143,7 @@ def settings_of(options: Arguments) -> Settings:
     return Settings(
         split=options.split,
         data=options.data,
+        data_format=options.data_format,
         max_sentences=options.max_sentences,
         protocols=options.protocol,
         suites=_suites(options.syntaxgym),

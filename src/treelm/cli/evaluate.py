@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from treelm.evaluation.runs import Judgement
     from treelm.training.recipe import Recipe
 
+Stream = Literal["no", "beside", "only"]
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+"""A switch whose opposite, if it has one, is a switch of its own: the recipe decides where neither is given."""
 MOST_COLUMNS = 3  # splits or files that are shown with all their figures, each in a column; more get a row each
 
 
@@ -49,12 +52,20 @@ class Arguments:
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None
     """Only so many sentences of each split, the first ones."""
-    stream: bool = False
-    """Also the perplexity of the whole text in a row, the state carried over sentences: the field's figure for LMs."""
-    stream_only: bool = False
+    format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    """What the files of --data hold. auto: by their names."""
+    stream: Flag = False
+    """Also the perplexity of the whole text in a row, the state carried over sentences: the field's figure for LMs.
+    Without this and the next three, as in the recipe."""
+    stream_only: Flag = False
     """Nothing but that."""
+    no_stream: Flag = False
+    """Only the figures of sentences and trees."""
+    no_stream_only: Flag = False
+    """The figures of sentences and trees too; --protocol, --trees and --tree-builder imply it."""
     stream_rows: int | None = None
-    """Rows in which the stream is read, each from the zero state; without it, as in the recipe (the cache's too)."""
+    """Rows in which the stream is read, each from the zero state; without it, as in the recipe (the cache's too), and
+    one row for a text that is too short for them."""
     cache_weight: float | None = None
     """Put a continuous cache on the stream: its share, lambda (Grave et al. 2016)."""
     cache_theta: float | None = None
@@ -62,7 +73,7 @@ class Arguments:
     cache_window: int | None = None
     """Latest states that the cache holds."""
     protocol: tuple[Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ()
-    """Protocols of unlabelled F1; without it, those that are usual for the system."""
+    """Protocols of unlabelled F1, each beside trivial trees; without it, those that are usual for the system."""
     processes: int = 1
     """Processes that share the sentences; change no figure. A stream is read by one."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
@@ -117,6 +128,7 @@ def _evaluate_run(options: Arguments) -> int:
 
     if options.summary:
         check_suffix(Path(options.summary))
+    _check_choices(options)
     recipe = _with_settings(load_run_recipe(options.run), options)
     _check_stream_options(recipe, options)
     skipped: list[InputError] = []
@@ -124,8 +136,11 @@ def _evaluate_run(options: Arguments) -> int:
         Path(options.run),
         recipe,
         files=options.data,
+        format=options.format,
         skipped=skipped if options.on_error == "skip" else None,
         protocols=[find_protocol(name) for name in options.protocol] or None,
+        trees_for=next(iter(_asks_for_trees(options)), ""),
+        fixed_rows=options.stream_rows is not None,
         processes=options.processes,
         device=options.device,
     )
@@ -147,12 +162,42 @@ def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
     searched = ("action_beam", "word_beam", "fast_track", "max_sentences", "tree_builder")
     names = (*searched, "stream_rows", "cache_weight", "cache_theta", "cache_window")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) is not None}
-    if options.stream or options.stream_only:
-        given["stream"] = "only" if options.stream_only else "beside"
+    given["stream"] = _stream(options, recipe.evaluation.stream)
     if options.split:
         given["splits"] = options.split
     data = replace(recipe.data, preprocess=options.preprocess) if options.preprocess else recipe.data
     return replace(recipe, data=data, evaluation=replace(recipe.evaluation, **given))
+
+
+def _asks_for_trees(options: Arguments) -> list[str]:
+    """The given options that mean nothing without the trees of sentences."""
+    given = {"--protocol": options.protocol, "--trees": options.trees, "--tree-builder": options.tree_builder}
+    return [name for name, value in given.items() if value]
+
+
+def _stream(options: Arguments, usual: Stream) -> Stream:
+    """Whether the stream is judged: what was asked for, else as in the recipe."""
+    if options.no_stream:
+        return "no"
+    if options.stream_only:
+        return "only"
+    if options.stream or (usual == "only" and (options.no_stream_only or _asks_for_trees(options))):
+        return "beside"
+    return usual
+
+
+def _check_choices(options: Arguments) -> None:
+    """Refuse options that contradict one another, and a format of no files."""
+    against = {
+        "--no-stream": ("--stream" if options.stream else "", "--stream-only" if options.stream_only else ""),
+        "--stream-only": ("--no-stream-only" if options.no_stream_only else "", *_asks_for_trees(options)),
+    }
+    given = {"--no-stream": options.no_stream, "--stream-only": options.stream_only}
+    for name, others in against.items():
+        for other in filter(None, others if given[name] else ()):
+            raise InputError(f"{name} with {other}", remedy="leave one of them out")
+    if options.format != "auto" and not options.data:
+        raise InputError("--format without --data", remedy="add --data FILE, or leave it out")
 
 
 def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
@@ -162,7 +207,10 @@ def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
     for name in ("stream_rows", "cache_weight", "cache_theta", "cache_window"):
         if getattr(options, name) is not None:
             option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option} without a stream", remedy="add --stream or --stream-only")
+            remedy = "leave one of them out" if options.no_stream else "add --stream or --stream-only"
+            raise InputError(
+                f"{option} {'with --no-stream' if options.no_stream else 'without a stream'}", remedy=remedy
+            )
 
 
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
@@ -174,6 +222,8 @@ def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
         gold = [format_tree(one.tree, one.tags) for one in judgement.sentences if one.tree is not None]
         predicted = [format_tree(one.tree) for one in judgement.analyses if one.tree is not None]
         for kind, trees in (("gold", gold), ("predicted", predicted)):
+            if not trees:  # the notes say why
+                continue
             path = folder / f"{split}.{kind}.ptb"
             path.write_text("\n".join(trees) + "\n", encoding="utf-8")
             note(f"wrote {path}")

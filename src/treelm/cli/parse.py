@@ -68,6 +68,7 @@ def write_trees(arguments: Arguments) -> int:
     if arguments.figure and not arguments.figure.endswith(".svg"):
         raise InputError(f"cannot draw into {arguments.figure}", remedy="end its name in .svg")
     lm, _ = load_with_beam(arguments.run, arguments)
+    lm.require_trees()
     skipped: list[InputError] = []
     sentences = read_input(arguments.file, arguments, skipped, empty_lines=True)
     collect = skipped if arguments.on_error == "skip" else None

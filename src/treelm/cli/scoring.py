@@ -44,6 +44,7 @@ class PairOptions:
 def load_for_scoring(run: str, options: ScoringOptions) -> tuple[SyntacticLM, str]:
     """The model of a run with its beam, and both in words."""
     lm, beam = load_with_beam(run, options)
+    lm.require_words()
     return lm, in_words(lm, beam)
 
 

@@ -85,6 +85,7 @@ def write_table(arguments: Arguments) -> int:
     from treelm.inference.surprisal import COLUMNS, Totals, table_rows, tsv_row
 
     lm, beam = load_with_beam(arguments.run, arguments)
+    lm.require_words()
     check_columns(lm, arguments.columns)
     skipped: list[InputError] = []
     names, stimuli = _read(arguments, skipped)

@@ -84,6 +84,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
         check_complete(suites, tokens, where=options.surprisals)
         return [evaluate_suite(suite, tokens) for suite in suites], options.surprisals
     lm, widths = load_with_beam(options.run, options)
+    lm.require_words()
     kept = KeptScores.of(lm, widths, tokenisation=options.tokenisation)
     if options.fresh:
         kept.forget()

@@ -48,9 +48,8 @@ def format_of(path: str) -> Format:
     suffix = Path(name).suffix.lower()
     if path == STDIN or suffix not in SUFFIXES:
         found = "standard input tells no format" if path == STDIN else f"the name of {path} tells no format"
-        raise InputError(
-            found, remedy=f"say format: brackets, conllu or text (names that tell it end in {', '.join(SUFFIXES)})"
-        )
+        named = f"or give a file whose name ends in {', '.join(SUFFIXES)}"
+        raise InputError(found, remedy=f"say format: brackets, conllu or text; {named}")
     return SUFFIXES[suffix]
 
 

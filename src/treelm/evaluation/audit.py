@@ -54,8 +54,8 @@ class AuditReport:
         """A short paragraph for each check."""
         lines = [f"audit of {self.system}: {self.num_sentences} sentences, seed {self.seed}"]
         for check in self.checks:
-            figure = "" if check.figure is None else f" {check.figure:.3g} {check.unit} (allowed {check.tolerance:g})"
-            lines += [f"{check.outcome:7s} {check.name}:{figure}; {check.finding}", f"        {check.explanation}"]
+            figure = "" if check.figure is None else f"{check.figure:.3g} {check.unit} (allowed {check.tolerance:g}); "
+            lines += [f"{check.outcome:7s} {check.name}: {figure}{check.finding}", f"        {check.explanation}"]
         return "\n".join(lines) + "\n"
 
 

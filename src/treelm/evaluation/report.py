@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from treelm.evaluation.bracketing_report import as_json as bracketing_json
@@ -14,6 +14,13 @@ from treelm.evaluation.trivial_baselines import Baseline
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+
+GIVEN_TREES = (
+    "words are predicted with the trees of the file, which have seen what follows: "
+    "such a perplexity says what structure can do, and does not compare with others"
+)
+"""The note on every figure of a system that needs trees."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +44,11 @@ class EvaluationResult:
     baselines: tuple[Baseline, ...] = ()
     own: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # such as where the corpus's trees come from
+
+    def with_stream(self, stream: EvaluationResult) -> EvaluationResult:
+        """These figures, with the perplexities and the notes of the same text read in a row."""
+        notes = tuple(dict.fromkeys((*self.notes, *stream.notes)))
+        return replace(self, perplexities=(*self.perplexities, *stream.perplexities), notes=notes)
 
     def to_json(self) -> dict[str, Any]:
         """All figures, unrounded, as JSON values; F1 in 0..100."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -12,19 +13,20 @@ from typing import Literal
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.streams import Format
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import Bracketing, bracketing_of
 from treelm.evaluation.evaluate import evaluate_parses, evaluate_scores
-from treelm.evaluation.report import EvaluationResult
+from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.evaluation.span_protocols import BINARISED, NO_PUNCTUATION, PLAIN, WSJ10, WSJ40, SpanProtocol
-from treelm.evaluation.streams import judge_stream
+from treelm.evaluation.streams import judge_stream, require_stream
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.devices import DeviceName
 from treelm.models.streams import StreamLM
-from treelm.training.recipe import Recipe
+from treelm.training.recipe import EvaluationConfig, Recipe
 
 GUM_NOTES: dict[str, str] = {
     "brackets": "gum-open's constituency trees are the output of a parser run on gold tags, not hand-made: "
@@ -32,11 +34,6 @@ GUM_NOTES: dict[str, str] = {
     "conllu": "F1 is against the constituents of gum-open's gold dependency trees: a head with all its dependents",
 }
 
-
-GIVEN_TREES = (
-    "words are predicted with the trees of the file, which have seen what follows: "
-    "such a perplexity says what structure can do, and does not compare with others"
-)
 NO_GOLD = "these sentences have no gold trees, so no F1"
 
 
@@ -148,60 +145,54 @@ def evaluate_run(
     recipe: Recipe,
     *,
     files: Sequence[str] = (),
+    format: Format | Literal["auto"] = "auto",
     skipped: list[InputError] | None = None,
     protocols: Sequence[SpanProtocol] | None = None,
+    trees_for: str = "",
+    fixed_rows: bool = False,
     on_sentence: Callable[[], None] = lambda: None,
     processes: int = 1,
     device: DeviceName = "cpu",
 ) -> list[Judgement]:
     """Judge a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
 
+    ``format`` is that of the files. A text too short for the recipe's ``stream_rows`` is read in one row, with a note,
+    unless they are ``fixed_rows``. ``trees_for`` is an option that asks for trees: a run without any is refused.
     Several ``processes`` share the sentences; a stream, and figures that only one system has, are computed here.
     """
     config = recipe.evaluation
     lm = load(run, device=device)
     lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
+    if trees_for and not lm.parses:
+        raise InputError(f"{trees_for}, but {lm.why_no_trees}", remedy=f"leave {trees_for} out")
+    if config.stream != "no":
+        require_stream(lm)
     notes = _choose_builder(lm, config.tree_builder)
     if recipe.data.corpus == "gum-open" and not files and lm.parses:
         notes = (_gum_note(recipe.data), *notes)
+    inputs = _inputs(recipe.data, files or config.splits, format if files else None, skipped)
+    in_a_row = partial(judge_stream, lm, recipe, format=format if files else None, fixed_rows=fixed_rows)
+    by_sentence = partial(judge, lm, skipped=skipped, notes=notes, protocols=protocols, on_sentence=on_sentence)
     with computing(analyse, lm, run=str(run), processes=processes) as compute:
-        return _judge_inputs(lm, recipe, files, skipped, protocols, on_sentence, compute, notes)
+        by_sentence = partial(by_sentence, compute=compute)
+        return [_judge_input(config, by_sentence, in_a_row, one, skipped) for one in inputs]
 
 
-def _judge_inputs(
-    lm: SyntacticLM,
-    recipe: Recipe,
-    files: Sequence[str],
+def _judge_input(
+    config: EvaluationConfig,
+    by_sentence: Callable[..., Judgement],
+    in_a_row: Callable[..., EvaluationResult],
+    named: tuple[str, Iterator[Sentence]],
     skipped: list[InputError] | None,
-    protocols: Sequence[SpanProtocol] | None,
-    on_sentence: Callable[[], None],
-    compute: Compute[Analysis],
-    notes: Sequence[str],
-) -> list[Judgement]:
-    config = recipe.evaluation
-    judgements = []
-    for name, sentences in _inputs(recipe.data, files or config.splits, bool(files), skipped):
-        if config.stream == "only":
-            only = judge_stream(lm, recipe, name, is_file=bool(files), skipped=skipped)
-            judgements.append(Judgement(result=only, sentences=(), analyses=()))
-            continue
-        judgement = judge(
-            lm,
-            islice(sentences, config.max_sentences),
-            split=name,
-            skipped=skipped,
-            notes=notes,
-            protocols=protocols,
-            on_sentence=on_sentence,
-            compute=compute,
-        )
-        if config.stream == "beside":
-            again: list[InputError] | None = None if skipped is None else []  # those that were skipped above
-            stream = judge_stream(lm, recipe, name, is_file=bool(files), skipped=again)
-            perplexities = (*judgement.result.perplexities, *stream.perplexities)
-            judgement = replace(judgement, result=replace(judgement.result, perplexities=perplexities))
-        judgements.append(judgement)
-    return judgements
+) -> Judgement:
+    name, sentences = named
+    if config.stream == "only":
+        return Judgement(result=in_a_row(name, skipped=skipped), sentences=(), analyses=())
+    judgement = by_sentence(islice(sentences, config.max_sentences), split=name)
+    if config.stream == "no":
+        return judgement
+    again: list[InputError] | None = None if skipped is None else []  # those that were skipped above
+    return replace(judgement, result=judgement.result.with_stream(in_a_row(name, skipped=again)))
 
 
 def _choose_builder(lm: SyntacticLM, builder: Literal["unbiased", "biased"] | None) -> tuple[str, ...]:
@@ -220,16 +211,19 @@ def _gum_note(data: DataConfig) -> str:
 
 
 def _inputs(
-    data: DataConfig, names: Sequence[str], are_files: bool, skipped: list[InputError] | None
+    data: DataConfig,
+    names: Sequence[str],
+    of_files: Format | Literal["auto"] | None,
+    skipped: list[InputError] | None,
 ) -> Iterator[tuple[str, Iterator[Sentence]]]:
-    """Every input with its sentences."""
+    """Every input with its sentences: files in the given format, or splits."""
     for name in names:
-        path, format = (Path(name), data.format) if are_files else locate_split(data, name)  # type: ignore[arg-type]
+        path, format = (Path(name), of_files) if of_files else locate_split(data, name)  # type: ignore[arg-type]
         yield (
             name,
             read_sentences(
                 path,
-                format="auto" if are_files else format,
+                format=format,
                 tags=data.tags,
                 strip_functions=data.strip_functions,
                 empty_lines=data.empty_lines,

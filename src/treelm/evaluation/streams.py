@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,9 +16,10 @@ from treelm.corpora.data_config import locate_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.preparing import prepared
 from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
+from treelm.corpora.streams import Format
 from treelm.errors import InputError
 from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity
-from treelm.evaluation.report import EvaluationResult
+from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.inference.continuous_cache import CacheConfig, ContinuousCache
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.softmax import target_log_probs
@@ -63,8 +65,7 @@ def stream_perplexities(lm: SyntacticLM, corpus: PreparedCorpus, protocol: Strea
 @torch.no_grad()
 def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol) -> LikelihoodSums:
     """The sums behind ``stream_perplexities``, in the precision of the model's weights; the model is left as it was."""
-    if not isinstance(lm, StreamLM):
-        raise InputError(f"{lm.system} reads whole sentences, not streams", remedy="evaluate it without --stream")
+    lm = require_stream(lm)
     encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
     batches = BPTTBatches(
         encoded,
@@ -89,6 +90,13 @@ def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamP
         num_symbols=len(batches.stream) - ends,
         num_characters=num_characters(corpus),
     )
+
+
+def require_stream(lm: SyntacticLM) -> StreamLM:
+    """The same model; raises ``InputError`` for a system that reads whole sentences only."""
+    if not isinstance(lm, StreamLM):
+        raise InputError(f"{lm.system} reads whole sentences, not streams", remedy="evaluate it without --stream")
+    return lm
 
 
 def _read(lm: StreamLM, batches: BPTTBatches, protocol: StreamProtocol) -> tuple[float, float]:
@@ -127,27 +135,54 @@ def stream_protocol(recipe: Recipe) -> StreamProtocol:
 
 
 def judge_stream(
-    lm: SyntacticLM, recipe: Recipe, name: str, *, is_file: bool, skipped: list[InputError] | None = None
+    lm: SyntacticLM,
+    recipe: Recipe,
+    name: str,
+    *,
+    format: Format | Literal["auto"] | None = None,
+    fixed_rows: bool = False,
+    skipped: list[InputError] | None = None,
 ) -> EvaluationResult:
-    """The figures of a split of the recipe's corpus, or of a file, read in a row; bad sentences go to ``skipped``."""
+    """The figures of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
+
+    Bad sentences go to ``skipped``. A text with fewer symbols than the recipe's rows is read in one row, and a note
+    says so; if they are ``fixed_rows``, it raises ``InputError``.
+    """
     data, limit = recipe.data, recipe.evaluation.max_sentences
-    if is_file:
-        path, options = Path(name), data.read_options("auto")
-    else:
-        path, format = locate_split(data, name)  # type: ignore[arg-type]
-        options = data.read_options(format)
+    path, found = (Path(name), format) if format else locate_split(data, name)  # type: ignore[arg-type]
     on_error = data.on_error if skipped is None else "skip"
-    corpus = prepared([path], options=options, on_error=on_error, max_sentences=limit)
+    corpus = prepared([path], options=data.read_options(found), on_error=on_error, max_sentences=limit)
     if skipped is not None:
         skipped += corpus.skipped
+    protocol, notes = _fitting(lm, corpus, stream_protocol(recipe), name, fixed_rows=fixed_rows)
     return EvaluationResult(
         system=lm.system,
         split=name,
         num_sentences=len(corpus),
         num_words=corpus.num_tokens,
         num_skipped=len(corpus.skipped),
-        perplexities=stream_perplexities(lm, corpus, stream_protocol(recipe)),
+        perplexities=stream_perplexities(lm, corpus, protocol),
+        notes=(*((GIVEN_TREES,) if lm.needs_trees else ()), *notes),
     )
+
+
+def _fitting(
+    lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol, name: str, *, fixed_rows: bool
+) -> tuple[StreamProtocol, tuple[str, ...]]:
+    """The protocol, or that of one row with a note if there are not as many symbols as rows.
+
+    Short text pays nothing for a single row, and has all its context there.
+    """
+    ends = len(corpus) if protocol.sentence_ends else 0
+    if corpus.num_tokens + ends >= protocol.rows:  # a word has one symbol or more
+        return protocol, ()
+    num_symbols = int(EncodedCorpus(corpus, lm.vocabulary, corpus.labels).num_tokens.sum()) + ends
+    if num_symbols >= protocol.rows:
+        return protocol, ()
+    found = f"a stream of {num_symbols} symbols for {protocol.rows} rows"
+    if fixed_rows:
+        raise InputError(found, where=name, remedy="lower --stream-rows, or give more data")
+    return replace(protocol, rows=1), (f"{name}: {found}, so it was read in 1 row",)
 
 
 def num_characters(corpus: PreparedCorpus) -> int:

@@ -21,7 +21,11 @@ SUFFIXES = (".tsv", ".json")
 
 
 def summary_row(result: EvaluationResult) -> dict[str, Value]:
-    """The main figures of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column."""
+    """The main figures of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column.
+
+    A perplexity that is not of each sentence by itself names its context: ``..., in a stream of 10 rows``. ``notes``
+    says what else must be known to read the figures.
+    """
     row: dict[str, Value] = {
         "system": result.system,
         "data": result.split,
@@ -30,13 +34,19 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
         "skipped": result.num_skipped,
     }
     for one in result.perplexities:
-        row[f"perplexity_per_{one.unit}_{one.policy}"] = one.value
+        row[f"perplexity_per_{one.unit}_{one.policy}{f', {one.context}' if one.context else ''}"] = one.value
     for bracketing in result.bracketing:
         row[f"f1, {bracketing.protocol}"] = bracketing.total.f1
     for spans in result.spans:
         row[f"unlabeled_f1_corpus, {spans.name}"] = spans.corpus_f1
         row[f"unlabeled_f1_sentence, {spans.name}"] = spans.sentence_f1
-    return row | dict(result.own)
+    return row | dict(result.own) | {"notes": _notes(result)}
+
+
+def _notes(result: EvaluationResult) -> str:
+    """Notes in one cell, without those on single sentences."""
+    notes = (*result.notes, *(note for bracketing in result.bracketing for note in bracketing.notes))
+    return " | ".join(" ".join(note.split()) for note in dict.fromkeys(notes))
 
 
 def write_summary(results: Sequence[EvaluationResult], path: Path) -> None:
@@ -82,15 +92,18 @@ def _headings(rows: Sequence[dict[str, str]]) -> dict[str, str]:
     shown = {"data": "data", "sentences": "sentences"}
     if any(row["skipped"] != "0" for row in rows):
         shown["skipped"] = "skipped"
-    shown |= {name: "ppl" for name in names if name.startswith("perplexity_per_word")}
+    for name in names:
+        if name.startswith("perplexity_per_word"):
+            shown[name] = name.replace(name.partition(", ")[0], "ppl").replace(" in a stream", " stream")
     own = {name: heading for name in corpus_f1 for key, heading in _TABLES.items() if key in name}
     shown |= own or {name: f"UF1 {name.partition(', ')[2]}" for name in corpus_f1[-1:]}
     return shown | {name: heading for name, heading in _ACCURACIES.items() if name in names}
 
 
 LEGEND = (
-    "ppl: perplexity per word, ends included. UF1: unlabelled corpus F1, against n-ary gold trees without punctuation "
-    "and against binarised ones. p, p': accuracy of the parsers with one word of look-ahead and without."
+    "ppl: perplexity per word, ends included, each sentence by itself unless a stream is named. "
+    "UF1: unlabelled corpus F1, against n-ary gold trees without punctuation and against binarised ones. "
+    "p, p': accuracy of the parsers with one word of look-ahead and without."
 )
 _ACCURACIES = {"p_accuracy": "p", "p_prediction_accuracy": "p'"}
 _TABLES = {NO_PUNCTUATION.name: "UF1 n-ary", BINARISED.name: "UF1 binary"}

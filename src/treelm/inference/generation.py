@@ -52,6 +52,7 @@ def generate(
     A symbol is drawn at a time, whatever the vocabulary: words end where a symbol ends a word. A word of
     ``MAX_SYMBOLS_PER_WORD`` symbols without an end is left out, and its sentence ends before it.
     """
+    lm.require_words()
     if num_sentences < 0:
         raise InputError(f"num_sentences = {num_sentences}", remedy="give 0 or more")
     if not 0 <= seed < 2**63:

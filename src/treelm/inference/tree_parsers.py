@@ -68,8 +68,7 @@ class _Run:
     """A trained model of this package. Its trees have no tags, so the tag is X."""
 
     def __init__(self, lm: SyntacticLM, beam: Mapping[str, int]) -> None:
-        if not lm.parses:
-            raise InputError(f"{lm.system} is a language model without trees", remedy="take a run that parses")
+        lm.require_trees()
         if beam:
             lm.set_beam(**beam)
         self._lm = lm

@@ -66,6 +66,21 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         return False
 
     @property
+    def why_no_trees(self) -> str:
+        """Of one that does not parse (``parses``): the reason, for messages."""
+        return f"{self.system} is a language model without trees"
+
+    def require_trees(self) -> None:
+        """Raise ``InputError`` if it does not parse: asked before any work is done or any output written."""
+        if not self.parses:
+            raise InputError(
+                self.why_no_trees, remedy="take a run with structure, such as one of prpn, on-lstm or rnng"
+            )
+
+    def require_words(self) -> None:
+        """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""
+
+    @property
     def word_columns(self) -> tuple[str, ...]:
         """Names of the ``columns`` that its scores have: further figures of every word."""
         return ()

@@ -221,7 +221,7 @@ class StreamLM(SyntacticLM):
 
         Raises ``InputError`` for a system without structure.
         """
-        self._must_parse()
+        self.require_trees()
         found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
         for numbers, batch, reading, _ in self._read_sentences(sentences):
             values = reading.structure["distances"].double().cpu().numpy()
@@ -246,11 +246,6 @@ class StreamLM(SyntacticLM):
     def _first_symbols(self, words: Sequence[str]) -> NDArray[np.int64]:
         symbols = encode_words([words], self.vocabulary).tokens
         return np.flatnonzero(np.append(True, self.vocabulary.ends_word[symbols[:-1]]))
-
-    def _must_parse(self) -> None:
-        if not self.parses:
-            remedy = "take a system with structure, such as prpn, on-lstm or rnng"
-            raise InputError(f"{self.system} is a language model without trees", remedy=remedy)
 
     # Word by word.
 
@@ -278,7 +273,7 @@ class StreamLM(SyntacticLM):
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The trees over the words read so far. Raises ``InputError`` before the first word."""
-        self._must_parse()
+        self.require_trees()
         if any(not words for words in incremental.own(state).words):
             raise InputError("no words have been read", remedy="extend the state first")
         return self.parse(incremental.own(state).words)

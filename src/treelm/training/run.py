@@ -184,7 +184,7 @@ def _dev_trees(recipe: Recipe, model: SyntacticLM) -> DevTrees | None:
     if recipe.training.select_by != "unlabeled_f1" or not recipe.data.has_split("dev"):
         return None
     if not model.parses:
-        found = f'select_by = "unlabeled_f1" with {model.system!r}, which has no trees'
+        found = f'select_by = "unlabeled_f1", but {model.why_no_trees}'
         raise InputError(found, where="[training]", remedy='set select_by = "loss"')
     return DevTrees.read(recipe.data)
 

@@ -15,6 +15,7 @@ from treelm.evaluation.comparison.figures import Comparison, RunFigures
 from treelm.evaluation.comparison.keeping import Kept
 from treelm.evaluation.comparison.measure import Settings
 from treelm.evaluation.comparison.training_records import training_figures
+from treelm.evaluation.report import GIVEN_TREES
 
 ONE = replace(FULL, name="one", vocabulary="v", text="t", notes=())
 
@@ -40,6 +41,13 @@ def test_a_bare_parser_s_vocabulary_hurts_no_perplexity() -> None:
 def test_f1_against_other_gold_trees_is_named() -> None:
     other = replace(ONE, name="other", gold_trees="dependencies")
     assert "F1 does not compare" in notes(ONE, other)
+
+
+def test_given_trees_are_one_note_that_names_the_rows() -> None:
+    given = replace(ONE, name="given", needs_trees=True, notes=(GIVEN_TREES, "something else"))
+    assert list(notes_on([ONE, given])).count(f"{GIVEN_TREES}: given") == 1
+    assert notes(ONE, given).count("trees of the") == 1
+    assert "something else" in notes(ONE, given)
 
 
 def test_rows_are_named_by_as_many_folders_as_tell_them_apart(tmp_path: Path) -> None:

@@ -184,6 +184,19 @@ def test_systems_without_trees_or_words_are_left_out_of_those_pictures() -> None
     assert "other, think: 8.2" in page.text_of("title")
 
 
+def test_surprisals_under_given_trees_are_not_called_those_given_the_words_before() -> None:
+    row, other = full().runs[:2]
+    by_words = "Surprisal of every word given the words before it, in bits"
+    for rows, caption in (
+        ((row, other), by_words),
+        ((replace(row, needs_trees=True),), "Surprisal of every word given the words before it and the constituents"),
+        ((row, replace(other, needs_trees=True)), f"(of {other.name}: given the words before it and the constituents"),
+    ):
+        (found,) = (one for one in Page(report_page(Comparison(runs=rows))).text_of("figcaption") if "Surprisal" in one)
+        assert caption in found
+        assert (by_words in found) == (caption == by_words)
+
+
 def test_every_figure_and_table_says_what_it_is(page: Page) -> None:
     tags = [tag for tag, _ in page.elements]
     assert tags.count("figure") == tags.count("figcaption") >= 8

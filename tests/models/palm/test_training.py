@@ -17,7 +17,8 @@ import torch
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import compare, notes_on
 from treelm.evaluation.comparison.measure import Settings
-from treelm.evaluation.runs import GIVEN_TREES, evaluate_run
+from treelm.evaluation.report import GIVEN_TREES
+from treelm.evaluation.runs import evaluate_run
 from treelm.models.palm.network import PaLM
 from treelm.models.storage import load_model
 from treelm.training.loop import Step, fit
@@ -198,4 +199,4 @@ def test_a_run_with_given_trees_is_evaluated_and_compared_with_the_trees_of_the_
     assert row.perplexity.value == pytest.approx(alone.value)
     assert row.needs_trees
     assert row.syntaxgym is None
-    assert any("trees of the text given" in note for note in notes_on([row]))
+    assert any(note.startswith(GIVEN_TREES) for note in notes_on([row]))

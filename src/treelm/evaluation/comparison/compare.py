@@ -11,6 +11,7 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import Comparison, RunFigures
 from treelm.evaluation.comparison.keeping import FOLDER, Kept
 from treelm.evaluation.comparison.measure import Settings, ShowProgress, measure
+from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import shipped
 from treelm.models.storage import WEIGHTS
 
@@ -98,7 +99,7 @@ def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
             yield f"perplexities do not compare between groups of rows with {what}: {_listed(groups)}"
     given = [row.name for row in scored if row.needs_trees]
     if given:
-        yield f"perplexities with the trees of the text given, which compare with no others: {', '.join(given)}"
+        yield f"{GIVEN_TREES}: {', '.join(given)}"
     gold = _groups([row for row in rows if row.gold_trees is not None], lambda row: row.gold_trees)
     if len(gold) > 1:
         yield f"F1 does not compare between rows with other gold trees: {_listed(gold)}"
@@ -109,7 +110,7 @@ def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
     threads = {row.scoring_threads for row in rows if row.scoring_threads is not None}
     if threads:
         yield f"words a second of scoring: on the processor, with {' or '.join(map(str, sorted(threads)))} thread(s)"
-    yield from dict.fromkeys(note for row in rows for note in row.notes)
+    yield from dict.fromkeys(note for row in rows for note in row.notes if note != GIVEN_TREES)
 
 
 def _vocabulary(row: RunFigures) -> str:

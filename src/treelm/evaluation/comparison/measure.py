@@ -16,6 +16,7 @@ import torch
 from treelm import __version__
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.streams import Format
 from treelm.corpora.tokens import Tokenisation
 from treelm.evaluation.comparison.figures import (
     FORMAT_VERSION,
@@ -58,6 +59,8 @@ class Settings:
     """Split of the run's own corpus."""
     data: str = ""
     """A file instead of it."""
+    data_format: Format | Literal["auto"] = "auto"
+    """What that file holds; by default its name tells."""
     max_sentences: int | None = None
     """The first ones only; None: as the run's recipe says."""
     protocols: tuple[str, ...] = ("plain",)
@@ -149,6 +152,8 @@ class _Measuring:
             "reading": to_plain(self._recipe.data),
             "evaluation": to_plain(self._recipe.evaluation),
         }
+        if self._settings.data_format != "auto":
+            origin["data_format"] = self._settings.data_format
         kept = self._kept.get("evaluation", origin)
         if kept is None:
             gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
@@ -159,7 +164,7 @@ class _Measuring:
     def _data(self) -> tuple[Path, str]:
         """The file that is evaluated, and its format."""
         if self._settings.data:
-            path, format = Path(self._settings.data), self._recipe.data.read_options("auto").format
+            path, format = Path(self._settings.data), self._settings.data_format
         else:
             path, format = locate_split(self._recipe.data, self._settings.split)
         return path, self._recipe.data.read_options(format).format_for(str(path))
@@ -172,6 +177,7 @@ class _Measuring:
                 self._run,
                 self._recipe,
                 files=files,
+                format=self._settings.data_format,
                 protocols=protocols,
                 on_sentence=advance,
                 device=self._settings.device,

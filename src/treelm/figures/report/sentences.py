@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from treelm.evaluation.comparison.figures import Comparison
 from treelm.evaluation.comparison.sentences import Distances, SentenceAnalysis, SlotSpans, SpanWeights, WordBits
@@ -25,13 +25,14 @@ Shown = tuple[str, int, SentenceAnalysis]
 def sentence_sections(comparison: Comparison) -> Iterator[Section]:
     """A section for each sentence."""
     looks = looks_of(comparison)
+    given = {row.name for row in comparison.runs if row.needs_trees}
     count = max((len(row.sentences) for row in comparison.runs), default=0)
     for number in range(count):
         shown = [
             (row.name, looks[row.name], row.sentences[number]) for row in comparison.runs if len(row.sentences) > number
         ]
         sentence = " ".join(shown[0][2].words)
-        parts = (_surprisals(shown), _trees(shown), _distances(shown), _attention(shown), _memory(shown))
+        parts = (_surprisals(shown, given), _trees(shown), _distances(shown), _attention(shown), _memory(shown))
         yield Section(
             identifier=f"sentence-{number + 1}",
             title=f"Sentence {number + 1}",
@@ -39,7 +40,8 @@ def sentence_sections(comparison: Comparison) -> Iterator[Section]:
         )
 
 
-def _surprisals(shown: list[Shown]) -> Markup | None:
+def _surprisals(shown: list[Shown], given: Collection[str]) -> Markup | None:
+    """``given`` are the runs that predict words with their trees."""
     scored = [(name, look, one.bits) for name, look, one in shown if one.bits is not None]
     if not scored:
         return None
@@ -56,7 +58,8 @@ def _surprisals(shown: list[Shown]) -> Markup | None:
     chart = surprisal_chart(words, series, f"surprisal in bits of: {' '.join(words)}")
     content = join(key({look: name for name, look, _ in scored}), scrolled(chart, "surprisal over words"))
     bounds = [name for name, _, bits in scored if bits.is_upper_bound]
-    caption = "Surprisal of every word given the words before it, in bits, a line for each system. "
+    names = [name for name, _, _ in scored]
+    caption = _condition([one for one in names if one not in given], [one for one in names if one in given])
     if bounds:
         caption += f"Upper bounds, by a search that finds part of the probability: {', '.join(bounds)}. "
     caption += (
@@ -67,6 +70,19 @@ def _surprisals(shown: list[Shown]) -> Markup | None:
     ]
     table = plain_table("Surprisal in bits", ("run", *words, "(end)", "sum"), rows)
     return join(figure(content, caption), details("The numbers", scrolled(table, "surprisals")))
+
+
+def _condition(by_words: list[str], by_trees: list[str]) -> str:
+    """What the surprisals of a chart are conditional on."""
+    lines = "in bits, a line for each system. "
+    with_trees = (
+        "the words before it and the constituents that end there in the file's tree, which has seen what follows"
+    )
+    if not by_trees:
+        return f"Surprisal of every word given the words before it, {lines}"
+    if not by_words:
+        return f"Surprisal of every word given {with_trees}, {lines}"
+    return f"Surprisal of every word given the words before it (of {', '.join(by_trees)}: given {with_trees}), {lines}"
 
 
 def _texts(bits: WordBits) -> list[str]:

@@ -120,9 +120,7 @@ class PaLM(StreamLM):
         ``structure`` has ``span_weights`` (T, B, m), of the spans of 1 to m symbols that end just before the input of
         each step. Raises ``InputError`` with ``attention = "given"``: only ``losses`` and ``score_given`` know trees.
         """
-        if self.needs_trees:
-            remedy = "give trees (`treelm evaluate` and `treelm compare` read them), or take another run"
-            raise InputError('a system with attention = "given" without trees', remedy=remedy)
+        self.require_words()
         return self._read(inputs, carried, mask, None)
 
     def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None, gold: Tensor | None) -> Reading:
@@ -188,6 +186,17 @@ class PaLM(StreamLM):
     def needs_trees(self) -> bool:
         """Whether the weights of spans are those of given trees."""
         return self.config.attention == "given"
+
+    @property
+    def why_no_trees(self) -> str:
+        """With ``attention = "given"``: who is given trees finds none."""
+        return 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
+
+    def require_words(self) -> None:
+        """Raise ``InputError`` if the trees of the words must be given."""
+        if self.needs_trees:
+            remedy = "give trees (`treelm evaluate` and `treelm compare` read them), or take another run"
+            raise InputError('a system with attention = "given" without trees', remedy=remedy)
 
     @torch.no_grad()
     def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
@@ -268,7 +277,7 @@ class PaLM(StreamLM):
         A span's score is that at the step after it, where the last word is followed by the end symbol; spans may be
         longer than in training. Raises ``InputError`` if the attention is given by trees.
         """
-        self._must_parse()
+        self.require_trees()
         return parser.span_scores(self.exact(), sentences)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:

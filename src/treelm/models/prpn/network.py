@@ -57,6 +57,11 @@ class PRPN(StreamLM):
         return ("distance",) if self.parser is not None else ()
 
     @property
+    def why_no_trees(self) -> str:
+        """With ``parsing_network = false``."""
+        return "this run has no parsing network (parsing_network = false), so it is a language model without trees"
+
+    @property
     def couples_sentences(self) -> bool:
         """Batch normalisation does; layer normalisation does not."""
         return self.config.norm == "batch"

@@ -1,0 +1,223 @@
+"""What ``treelm evaluate`` judges: the command line before the recipe, and every figure with what it is of."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import TREES, Treelm
+from treelm.cli import run as run_treelm
+
+RECIPE = """\
+[data]
+train = "train.ptb"
+dev = "train.ptb"
+[vocabulary]
+min_count = 1
+[model]
+embedding_size = 4
+hidden_size = 4
+num_layers = 2
+SYSTEM
+[training]
+batches = "stream"
+batch_size = 2
+max_steps = 1
+[evaluation]
+splits = ["dev"]
+stream_rows = 5
+"""
+PALM = 'system = "palm"\nrational_size = 2\nscorer_size = 2\nresidual_size = 2\nmax_span = 3'
+SYSTEMS = {"palm": PALM, "given": f'{PALM}\nattention = "given"', "lstm": 'system = "lstm"'}
+ALONE, IN_A_ROW = "each sentence by itself", "in a stream of 5 rows"
+GIVEN = "words are predicted with the trees of the file"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of each of ``SYSTEMS``, whose recipes say nothing of streams."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "train.ptb").write_text(TREES, encoding="utf-8")
+    for name, system in SYSTEMS.items():
+        (folder / "recipe.toml").write_text(RECIPE.replace("SYSTEM", system), encoding="utf-8")
+        assert run_treelm(["train", str(folder / "recipe.toml"), "--out", str(folder / name), "--quiet"]) == 0
+    return folder
+
+
+def with_stream(run: Path, stream: str) -> Path:
+    """The same run, in whose recipe the stream is judged in this way."""
+    path = run / "recipe.toml"
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("stream = ")]
+    at = lines.index("[evaluation]") + 1
+    path.write_text("\n".join([*lines[:at], f'stream = "{stream}"', *lines[at:]]), encoding="utf-8")
+    return run
+
+
+def contexts(treelm: Treelm, run: Path, *options: str) -> list[str]:
+    outcome = treelm("evaluate", run, "--json", *options)
+    assert outcome.code == 0, outcome.err
+    (result,) = json.loads(outcome.out)
+    return [one["context"] for one in result["perplexities"]]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "judged"),
+    [
+        ("only", (), [IN_A_ROW]),
+        ("only", ("--stream",), [ALONE, IN_A_ROW]),
+        ("only", ("--no-stream",), [ALONE]),
+        ("only", ("--no-stream-only",), [ALONE, IN_A_ROW]),
+        ("only", ("--protocol", "plain"), [ALONE, IN_A_ROW]),
+        ("only", ("--protocol", "plain", "--no-stream"), [ALONE]),
+        ("beside", ("--no-stream",), [ALONE]),
+        ("beside", ("--stream-only",), [IN_A_ROW]),
+        ("no", ("--stream",), [ALONE, IN_A_ROW]),
+        ("no", ("--no-stream-only",), [ALONE]),
+    ],
+)
+def test_the_command_line_wins_over_the_recipe(
+    treelm: Treelm, runs: Path, recipe: str, options: tuple[str, ...], judged: list[str]
+) -> None:
+    assert contexts(treelm, with_stream(runs / "palm", recipe), *options) == judged
+
+
+def test_a_protocol_and_a_folder_for_trees_bring_them_where_the_recipe_wants_the_stream_alone(
+    treelm: Treelm, runs: Path, tmp_path: Path
+) -> None:
+    run = with_stream(runs / "palm", "only")
+    call = ("evaluate", run, "--data", runs / "train.ptb", "--preprocess", "prpn", "--protocol", "wsj40")
+    (result,) = json.loads(treelm(*call, "--json").out)
+    assert [one["protocol"] for one in result["unlabeled_f1"]] == ["wsj40"]
+    assert {"left-branching", "right-branching", "random"} <= {one["name"] for one in result["baselines"]}
+    assert treelm("evaluate", run, "--trees", tmp_path / "trees").code == 0
+    written = {path.name: len(path.read_text().splitlines()) for path in (tmp_path / "trees").iterdir()}
+    assert written == {"dev.gold.ptb": 4, "dev.predicted.ptb": 4}
+
+
+def test_text_gives_predicted_trees_and_no_empty_file_of_gold_ones(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\n")
+    call = ("evaluate", with_stream(runs / "palm", "no"), "--data", tmp_path / "in.txt", "--trees", tmp_path / "trees")
+    outcome = treelm(*call)
+    assert [path.name for path in (tmp_path / "trees").iterdir()] == ["in.txt.predicted.ptb"]
+    assert "gold.ptb" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("palm", ("--stream-only", "--protocol", "wsj40"), "--stream-only with --protocol; leave one of them out"),
+        ("palm", ("--stream-only", "--trees", "x"), "--stream-only with --trees"),
+        ("palm", ("--stream-only", "--no-stream-only"), "--stream-only with --no-stream-only"),
+        ("palm", ("--no-stream", "--stream"), "--no-stream with --stream;"),
+        ("palm", ("--no-stream", "--stream-rows", "1"), "--stream-rows with --no-stream; leave one of them out"),
+        ("palm", ("--format", "brackets"), "--format without --data"),
+        ("lstm", ("--protocol", "wsj40"), "--protocol, but lstm is a language model without trees"),
+        ("given", ("--trees", "x"), "--trees, but the attention of this run is set by given trees"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(
+    treelm: Treelm, runs: Path, name: str, options: tuple[str, ...], message: str
+) -> None:
+    outcome = treelm("evaluate", with_stream(runs / name, "beside"), *options)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+
+
+def test_a_system_of_sentences_is_refused_a_stream_before_it_is_judged(treelm: Treelm, project: Path) -> None:
+    outcome = treelm("evaluate", project / "run", "--stream", "--data", "no-such-file.ptb")
+    assert "rnng reads whole sentences, not streams" in outcome.err
+
+
+def test_a_summary_has_the_perplexity_of_sentences_and_that_of_the_stream(
+    treelm: Treelm, runs: Path, tmp_path: Path
+) -> None:
+    run, summary = with_stream(runs / "palm", "beside"), tmp_path / "rows.tsv"
+    (result,) = json.loads(treelm("evaluate", run, "--json", "--summary", summary).out)
+    with summary.open() as file:
+        (row,) = csv.DictReader(file, delimiter="\t")
+    alone, in_a_row = (one["perplexity"] for one in result["perplexities"])
+    assert alone != in_a_row
+    assert float(row["perplexity_per_word_with_end"]) == alone
+    assert float(row["perplexity_per_word_with_end, in a stream of 5 rows"]) == in_a_row
+
+
+@pytest.mark.parametrize(
+    "options", [("--stream-only",), ("--stream-only", "--cache-weight", "0.1"), ("--stream",), ("--no-stream",)]
+)
+def test_given_trees_are_named_beside_every_figure_that_they_made(
+    treelm: Treelm, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    run, summary = with_stream(runs / "given", "beside"), tmp_path / "rows.tsv"
+    assert treelm("evaluate", run, *options, "--summary", summary).out.count(GIVEN) == 1
+    (result,) = json.loads(treelm("evaluate", run, *options, "--json").out)
+    assert sum(GIVEN in one for one in result["notes"]) == 1
+    with summary.open() as file:
+        (row,) = csv.DictReader(file, delimiter="\t")
+    assert row["notes"].count(GIVEN) == 1
+
+
+def test_a_text_shorter_than_its_rows_is_read_in_one_and_the_rest_is_judged_too(
+    treelm: Treelm, runs: Path, tmp_path: Path
+) -> None:
+    run = with_stream(runs / "palm", "beside")
+    (tmp_path / "short.ptb").write_text("(S (NP (D the) (N dog)) (V barks))\n")
+    files = ("--data", tmp_path / "short.ptb", runs / "train.ptb")
+    outcome = treelm("evaluate", run, "--json", *files)
+    assert outcome.code == 0, outcome.err
+    found = [[one["context"] for one in result["perplexities"]] for result in json.loads(outcome.out)]
+    assert found == [[ALONE, "in a stream of 1 row"], [ALONE, IN_A_ROW]]
+    notes = json.loads(outcome.out)[0]["notes"]
+    assert f"{tmp_path}/short.ptb: a stream of 4 symbols for 5 rows, so it was read in 1 row" in notes
+    refused = treelm("evaluate", run, "--stream-rows", "5", *files)
+    assert refused.code == 2
+    assert f"{tmp_path}/short.ptb: a stream of 4 symbols for 5 rows; lower --stream-rows" in refused.err
+    assert contexts(treelm, run, "--stream-rows", "4", *map(str, files[:2]))[1] == "in a stream of 4 rows"
+
+
+def test_a_file_whose_name_tells_no_format_is_read_as_one_says(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
+    nameless, run = tmp_path / "trees", with_stream(runs / "palm", "beside")
+    nameless.write_text(TREES)
+    outcome = treelm("evaluate", run, "--data", nameless)
+    assert "say format" in outcome.err
+    (named,) = json.loads(treelm("evaluate", run, "--data", runs / "train.ptb", "--json").out)
+    (found,) = json.loads(treelm("evaluate", run, "--data", nameless, "--format", "brackets", "--json").out)
+    assert {**found, "split": ""} == {**named, "split": ""}
+    compared = treelm("compare", run, "--data", nameless, "--data-format", "brackets", "--format", "json")
+    (row,) = json.loads(compared.out)["runs"]
+    assert row["unlabeled_f1"]
+    assert "--data-format without --data" in treelm("compare", run, "--data-format", "brackets").err
+
+
+CANNOT_PARSE = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
+
+
+def test_a_run_with_given_trees_says_why_it_does_not_parse(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
+    text = tmp_path / "in.txt"
+    text.write_text("the dog barks .\n")
+    for call in (
+        ("parse", runs / "given", text),
+        ("data", "annotate", text, "--parser", runs / "given", "--out", tmp_path / "out.ptb"),
+        ("train", runs / "given/recipe.toml", "--out", tmp_path / "x", "--set", "training.select_by=unlabeled_f1"),
+    ):
+        outcome = treelm(*call)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert CANNOT_PARSE in outcome.err
+        assert "in.txt" not in outcome.err
+    assert not (tmp_path / "out.ptb").exists()
+
+
+@pytest.mark.parametrize("verb", ["surprisal", "generate", "parse"])
+def test_what_a_run_cannot_do_is_refused_before_any_output(
+    treelm: Treelm, runs: Path, tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\n")
+    files = () if verb == "generate" else (tmp_path / "in.txt",)
+    outcome = treelm(verb, runs / "given", *files)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "given" in outcome.err
+    assert treelm(verb, runs / "given", *files, "--output", tmp_path / "out").code == 2
+    assert not (tmp_path / "out").exists()
