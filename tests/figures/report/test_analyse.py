@@ -65,6 +65,7 @@ def test_distances_weights_and_slots_are_the_system_s() -> None:
     assert attention is not None
     weights = span_attention_of(second, WORDS).weights
     assert [len(row) for row in attention.weights] == [0, 1, 2, 3, 4]
+    assert attention.reach == tuple(min(row, second.config.max_span) for row in range(5))
     np.testing.assert_allclose(attention.weights[3], weights[3, :3], atol=1e-4)
     memory, grid = analyses_of(third, [sentence()])[0].memory, grid_of_sentence(third, WORDS)
     assert memory is not None

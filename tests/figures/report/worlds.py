@@ -107,7 +107,7 @@ def analysis(words: tuple[str, ...] = WORDS, shift: float = 0.0) -> SentenceAnal
         distances=Distances(
             symbols=words, values=tuple(float(position % 3) for position in range(count)), begins_word=(True,) * count
         ),
-        attention=SpanWeights(symbols=("<s>", *words, "<s>"), weights=weights),
+        attention=SpanWeights(symbols=("<s>", *words, "<s>"), weights=weights, reach=(3,) * (count + 2)),
         memory=SlotSpans(symbols=grid.words, decisions=grid.decisions, spans=grid.spans),
     )
 

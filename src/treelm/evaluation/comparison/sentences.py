@@ -35,6 +35,7 @@ class SpanWeights:
 
     symbols: tuple[str, ...]  # with the boundary before and after the sentence
     weights: tuple[tuple[float, ...], ...]  # row t has t values
+    reach: tuple[int, ...]  # the longest span that row t may attend to
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,7 +130,7 @@ def _distances(lm: StreamLM, words: Sequence[str]) -> Distances:
 def _attention(lm: PaLM, words: Sequence[str]) -> SpanWeights:
     figure = span_attention_of(lm, words)
     rows = (figure.weights[row, :row].round(DECIMALS).tolist() for row in range(len(figure.symbols)))
-    return SpanWeights(symbols=figure.symbols, weights=tuple(map(tuple, rows)))
+    return SpanWeights(symbols=figure.symbols, weights=tuple(map(tuple, rows)), reach=tuple(figure.reach))
 
 
 def _memory(lm: SOM, words: Sequence[str]) -> SlotSpans:

@@ -147,12 +147,12 @@ def _attention(shown: list[Shown]) -> Markup | None:
         lambda one: None if one.attention is None else _grid(one.attention),
         "attention over spans",
         "Attention over spans: when a row's symbol is read, how much weight the span has that begins at the column's "
-        "symbol and ends just before the row's. The darker, the more.",
+        "symbol and ends just before the row's. The darker, the more; dashed spans are out of reach.",
     )
 
 
 def _grid(attention: SpanWeights) -> Markup:
-    grid, width, height = span_grid(attention.symbols, attention.weights)
+    grid, width, height = span_grid(attention.symbols, attention.weights, attention.reach)
     title = f"attention over spans of: {' '.join(attention.symbols[1:-1])}"
     return drawing("attention", title, width, height, Markup(grid))
 
