@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import tomllib
 from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import one_line
 import tyro
 
 from treelm.corpora.data_config import DataConfig, prepared_split
@@ -158,4 +160,4 @@ def print_table(options: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+    sys.exit(one_line.run(main, tyro.cli(Arguments)))

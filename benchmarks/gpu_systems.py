@@ -187,6 +187,8 @@ def stream_work(system: str, name: str, settings: Settings, *, graphs: bool = Fa
 
     def step() -> int:
         nonlocal carried
+        if graphs and settings.device == "cpu":
+            raise RuntimeError("not measured: CUDA graphs need a GPU")
         batch = next(batches)
         with precision(name, settings), cuda_graphs(wanted=graphs):
             losses, carried = model.stream_losses(batch, carried)

@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
+import one_line
 import torch
 import tyro
 
@@ -55,17 +56,8 @@ class Arguments:
     """Draw word vectors from N(0, this squared) instead of U(-0.1, 0.1)."""
 
 
-def main(options: Arguments) -> int:
-    """Print the table; the exit code."""
-    try:
-        _table(options)
-    except InputError as error:
-        print(f"palm_splits: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def _table(options: Arguments) -> None:
+def main(options: Arguments) -> None:
+    """Print the table."""
     _check(options)
     models = {run: _with_binary_trees(run) for run in options.runs}
     trees = _read(options)
@@ -135,4 +127,4 @@ def _builder(trees: Sequence[Tree], options: Arguments) -> Callable[[int], PaLM]
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))

@@ -20,6 +20,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import one_line
 import tyro
 
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
@@ -169,4 +170,4 @@ def write_results(options: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+    sys.exit(one_line.run(main, tyro.cli(Arguments)))

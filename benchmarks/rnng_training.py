@@ -9,6 +9,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 
+import one_line
 import tyro
 
 from treelm.corpora.data_config import DataConfig
@@ -47,4 +48,4 @@ def main(options: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+    sys.exit(one_line.run(main, tyro.cli(Arguments)))

@@ -9,12 +9,14 @@ at the end, or at any time with --rows and --max-runs 0.
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import one_line
 import tyro
 
 from treelm.corpora.batches import SentenceBatches
@@ -103,4 +105,4 @@ def print_table(options: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+    sys.exit(one_line.run(main, tyro.cli(Arguments)))

@@ -16,6 +16,7 @@ from treelm.models.palm.network import PaLM
 from treelm.models.storage import save_model
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import one_line
 import palm_splits
 
 TREES = "(S (NP (DT The) (NN Dog)) (, ,) (VP (VBD saw) (NP (CD 12) (NNS cats))) (. .))\n(S (UH Yes) (. !))\n"
@@ -24,7 +25,7 @@ TREES = "(S (NP (DT The) (NN Dog)) (, ,) (VP (VBD saw) (NP (CD 12) (NNS cats))) 
 def table(folder: Path, **options: Any) -> int:
     trees = folder / "trees.ptb"
     trees.write_text(TREES)
-    return palm_splits.main(palm_splits.Arguments(**({"trees": trees, "seeds": 0} | options)))
+    return one_line.run(palm_splits.main, palm_splits.Arguments(**({"trees": trees, "seeds": 0} | options)))
 
 
 def save_run(folder: Path, **config: Any) -> str:

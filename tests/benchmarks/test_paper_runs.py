@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import one_line
 import paper_runs
 
 SMALL = ("model.embedding_size=8", "model.hidden_size=8", "model.num_slots=4", "training.batch_size=2")
@@ -44,3 +45,10 @@ def test_a_run_goes_on_and_ends(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert last["epoch"] == second["epoch"] + 1
     assert any(name.startswith("perplexity") for name in last["test"][0])
     assert "61.98" in capsys.readouterr().out
+
+
+def test_data_that_are_not_there_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = paper_runs.Arguments(ptb=tmp_path / "nowhere", out=tmp_path / "runs", only=("prpn-ptb",))
+    assert one_line.run(paper_runs.main, options) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no corpus" in line

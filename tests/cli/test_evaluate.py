@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -221,3 +222,18 @@ def test_what_a_run_cannot_do_is_refused_before_any_output(
     assert "given" in outcome.err
     assert treelm(verb, runs / "given", *files, "--output", tmp_path / "out").code == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_splits_that_nobody_named_and_that_are_not_there_are_a_note(treelm: Treelm, runs: Path, tmp_path: Path) -> None:
+    """What training says to do next works, whatever the recipe has."""
+    run = tmp_path / "run"
+    shutil.copytree(runs / "lstm", run)
+    recipe = (run / "recipe.toml").read_text(encoding="utf-8")
+    assert '    "dev",\n]' in recipe
+    (run / "recipe.toml").write_text(recipe.replace('    "dev",\n]', '    "dev",\n    "test",\n]'), encoding="utf-8")
+    outcome = treelm("evaluate", run, "--json")
+    assert outcome.code == 0, outcome.err
+    (result,) = json.loads(outcome.out)
+    assert result["split"] == "dev"
+    assert "the recipe has no test data" in result["notes"]
+    assert "no test data" in treelm("evaluate", run, "--split", "test").err

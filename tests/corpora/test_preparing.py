@@ -178,6 +178,16 @@ def test_the_cache_is_found_by_the_environment(tmp_path: Path, monkeypatch: pyte
     assert directory.parent == tmp_path / "here" / "prepared"
 
 
+def test_a_cache_that_cannot_be_written_is_one_line_that_names_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("a b\n")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"cannot be kept \(Not a directory\); set TREELM_CACHE"):
+        prepared([tmp_path / "a.txt"])
+
+
 def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ptb", GOOD + BAD)
     for _ in range(2):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +143,16 @@ def test_damage_is_one_line_that_names_file_and_remedy(saved: Path, damage: str)
     assert caught.value.where is not None
     assert caught.value.where.startswith(str(saved))
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocabulary.json", "model.safetensors"])
+def test_a_pipe_or_a_device_in_place_of_a_file_is_refused(saved: Path, name: str) -> None:
+    """A pipe would be waited for, and a device without end fill the memory."""
+    (saved / name).unlink()
+    os.mkfifo(saved / name)
+    with pytest.raises(InputError, match="no regular file") as error:
+        load_model(saved)
+    assert name in str(error.value)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def _unknown_label(prepared: PreparedCorpus, unknown: list[int]) -> InputError:
     return InputError(
         f"constituent label {label!r}, which the model does not have",
         where=prepared.where(sentence),
-        remedy="correct the tree, leave such sentences out (unknown_labels = drop), or train with this label",
+        remedy="correct the tree, leave such sentences out (data.unknown_labels = drop), or train with this label",
     )
 
 

@@ -15,7 +15,7 @@ from typing import get_args
 
 from treelm.corpora.building import Builder
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
-from treelm.corpora.locations import cache_directory
+from treelm.corpora.locations import CACHE_VARIABLE, cache_directory
 from treelm.corpora.readers import OnError, ReadOptions, no_sentences
 from treelm.corpora.storage import FileSink
 from treelm.corpora.streams import STDIN, Stretch, cut, name_of, numbered_lines, open_bytes
@@ -100,6 +100,10 @@ def prepared(
         if not directory.exists():
             raise
         return PreparedCorpus.open(directory)  # another process was faster and prepared the same
+    except OSError as error:
+        found = f"prepared data cannot be kept ({error.strerror or error})"
+        remedy = f"set {CACHE_VARIABLE} to a folder that can be written"
+        raise InputError(found, where=str(directory.parent), remedy=remedy) from None
 
 
 def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:

@@ -124,6 +124,8 @@ def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
 def load_vocabulary(path: Path) -> Vocabulary:
     """Read what ``save_vocabulary`` wrote; raises InputError for a missing, truncated, changed or foreign file."""
     where, remedy = str(path), "restore the file from its run, or build the vocabulary again"
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError("no regular file", where=where, remedy=remedy)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from treelm.corpora.catalog import Split
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -170,7 +171,9 @@ def evaluate_run(
     notes = _choose_builder(lm, config.tree_builder)
     if recipe.data.corpus == "gum-open" and not files and lm.parses:
         notes = (_gum_note(recipe.data), *notes)
-    inputs = _inputs(recipe.data, files or config.splits, format if files else None, skipped)
+    names, missing = (files, ()) if files else _splits(recipe)
+    notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
+    inputs = _inputs(recipe.data, names, format if files else None, skipped)
     in_a_row = partial(judge_stream, lm, recipe, format=format if files else None, fixed_rows=fixed_rows)
     by_sentence = partial(judge, lm, skipped=skipped, notes=notes, protocols=protocols, on_sentence=on_sentence)
     with computing(analyse, lm, run=str(run), processes=processes) as compute:
@@ -208,6 +211,15 @@ def _choose_builder(lm: SyntacticLM, builder: Literal["unbiased", "biased"] | No
 
 def _gum_note(data: DataConfig) -> str:
     return GUM_NOTES["conllu" if data.format == "conllu" else "brackets"]
+
+
+def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:
+    """The splits to judge, and of those that nobody has named the ones that the recipe has no data for."""
+    wanted = recipe.evaluation.splits
+    if wanted != EvaluationConfig().splits:
+        return wanted, ()
+    found = [split for split in wanted if recipe.data.has_split(split)]
+    return (found, [split for split in wanted if split not in found]) if found else (wanted, ())
 
 
 def _inputs(

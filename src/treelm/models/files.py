@@ -69,8 +69,15 @@ def read_bytes(path: Path, *, remedy: str) -> bytes:
         raise InputError(f"not a path ({error})", where=repr(str(path)), remedy=remedy) from None
 
 
+def require_regular(path: Path, *, remedy: str) -> None:
+    """Raise ``InputError`` for a pipe or a device: one never ends, the other may fill the memory."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError("no regular file", where=str(path), remedy=remedy)
+
+
 def read_json(path: Path, *, remedy: str) -> dict[str, Any]:
     """A JSON object from a file, or ``InputError`` with the remedy when it is missing or damaged."""
+    require_regular(path, remedy=remedy)
     content = read_bytes(path, remedy=remedy)
     try:
         values = json.loads(content)

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.files import read_bytes
+from treelm.models.files import read_bytes, require_regular
 
 _KEY, _HASH = "treelm", "sha256"
 _PICKLES = (b"PK\x03\x04", b"\x80")  # how files of torch.save begin: a zip archive, or a pickle itself
@@ -32,6 +32,7 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
     """Tensors and metadata of a file; raises ``InputError`` when it is missing, truncated or altered."""
     if path.is_dir() or not path.exists():
         read_bytes(path, remedy=remedy)  # raises with the reason
+    require_regular(path, remedy=remedy)
     try:
         _check_path(path)
         _refuse_pickles(path)

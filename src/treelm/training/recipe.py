@@ -46,7 +46,7 @@ class EvaluationConfig:
     """How a finished run is judged."""
 
     splits: tuple[Literal["train", "dev", "test"], ...] = ("dev", "test")
-    """What to evaluate."""
+    """What to evaluate; left out, those of dev and test that there are data for."""
     action_beam: int = 100
     """Hypotheses kept between actions (k)."""
     word_beam: int = 10
