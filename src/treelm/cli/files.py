@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -108,6 +109,27 @@ def open_output(path: str) -> Iterator[IO[str]]:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Raise ``InputError`` if a file to write is one to read, under whatever name or link; ``-`` may be a file as well.
+
+    To be called before any work: an output takes the place of what is there.
+    """
+    read = [status for path in inputs if (status := _file_status(path, sys.stdin)) is not None]
+    for path in outputs:
+        status = _file_status(path, sys.stdout)
+        if status is not None and any(os.path.samestat(status, one) for one in read):
+            raise InputError("the output is the input", where=str(path), remedy="give another file to write")
+
+
+def _file_status(path: str | Path, stream: IO[str] | None) -> os.stat_result | None:
+    """Of a file that is there; none of folders, devices and pipes, of which nothing is lost by writing."""
+    try:
+        status = os.stat(path) if str(path) != "-" or stream is None else os.fstat(stream.fileno())
+    except (OSError, ValueError):  # what is wrong with it is told where it is opened; a stream may be no file
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def write_metadata(path: str, metadata: dict[str, Any]) -> None:

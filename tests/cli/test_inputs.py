@@ -1,0 +1,69 @@
+"""What the verbs make of their input before they work: none is written over, none is taken for what it is not."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome, Treelm
+from tests.legacy.make import HERE as RUNS
+
+TREE = "(S (NP (D The) (N city)) (VP (V was) (ADJP (J old))) (. .))\n"
+
+
+def assert_refused(outcome: Outcome, expected: str) -> None:
+    assert outcome.code == 2, outcome
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert expected in outcome.err
+    assert outcome.out == ""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a treebank under several names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "in.ptb").write_text(TREE)
+    (tmp_path / "link.ptb").symlink_to("in.ptb")
+    os.link(tmp_path / "in.ptb", tmp_path / "hard.ptb")
+    os.link(tmp_path / "in.ptb", tmp_path / "drawn.svg")
+    os.link(tmp_path / "in.ptb", tmp_path / "out.tsv.json")
+    os.link(tmp_path / "in.ptb", tmp_path / "in.ptb.gold.ptb")
+    (tmp_path / "train.txt").write_text("one two")
+    return tmp_path
+
+
+OWN_INPUT = {
+    "surprisal": "surprisal no-run in.ptb --output ./in.ptb",
+    "surprisal, a link": "surprisal no-run in.ptb --output link.ptb",
+    "surprisal, its metadata": "surprisal no-run in.ptb --output out.tsv",
+    "parse, another name": "parse no-run link.ptb --output hard.ptb",
+    "parse, its figure": "parse no-run in.ptb --figure drawn.svg",
+    "evaluate, its summary": "evaluate {lstm} --data in.tsv --format brackets --summary in.tsv",
+    "evaluate, its trees": "evaluate {rnng} --data in.ptb --trees .",
+    "compare, its page": "compare no-run --data in.html --report in.html",
+    "compare, its folder": "compare no-run --pairs comparison.csv --out .",
+    "data text8": "data text8 train.txt --out .",
+}
+
+
+@pytest.mark.parametrize("name", OWN_INPUT)
+def test_no_verb_writes_over_its_input(name: str, folder: Path, treelm: Treelm) -> None:
+    for other in ("in.tsv", "in.html", "comparison.csv"):
+        (folder / other).write_text(TREE)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    line = OWN_INPUT[name].replace("{lstm}", str(RUNS / "lstm")).replace("{rnng}", str(RUNS / "rnng"))
+    assert_refused(treelm(*line.split()), "the output is the input")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_standard_input_may_be_the_file_that_would_be_written(
+    folder: Path, treelm: Treelm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (folder / "in.ptb").open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        assert_refused(treelm("parse", "no-run", "-", "--output", "in.ptb"), "the output is the input")
+
+
+def test_a_device_may_be_read_and_written(treelm: Treelm) -> None:
+    assert "no such run folder" in treelm("parse", "no-run", "/dev/null", "--output", "/dev/null").err
