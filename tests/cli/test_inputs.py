@@ -1,5 +1,6 @@
 """What the verbs make of their input before they work: none is written over, none is taken for what it is not."""
 
+import io
 import os
 from pathlib import Path
 
@@ -67,3 +68,37 @@ def test_standard_input_may_be_the_file_that_would_be_written(
 
 def test_a_device_may_be_read_and_written(treelm: Treelm) -> None:
     assert "no such run folder" in treelm("parse", "no-run", "/dev/null", "--output", "/dev/null").err
+
+
+CONLLU = "# text = The city\n1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcity\tcity\tNOUN\t_\t_\t0\troot\t_\t_\n"
+
+
+@pytest.fixture
+def piped(treelm: Treelm, monkeypatch: pytest.MonkeyPatch) -> Treelm:
+    """Call the command line with this standard input: ``piped(content, verb, ...)``."""
+
+    def call(content: str | Path, *arguments: str | Path) -> Outcome:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(str(content).encode())))
+        return treelm(*arguments)
+
+    return call
+
+
+@pytest.mark.parametrize(("content", "format", "num_words"), [(TREE, "brackets", 5), (CONLLU, "conllu", 2)])
+def test_trees_on_standard_input_are_not_taken_for_text(
+    content: str, format: str, num_words: int, piped: Treelm
+) -> None:
+    refused = piped(content, "surprisal", RUNS / "ngram", "-")
+    assert_refused(refused._replace(out=""), f"say --format {format}")
+    told = piped(content, "surprisal", RUNS / "ngram", "-", "--format", format)
+    assert (told.code, told.out.count("\n")) == (0, 1 + num_words)
+    as_text = piped(content, "surprisal", RUNS / "ngram", "-", "--format", "text")
+    assert as_text.code == 0, as_text.err
+    assert as_text.out.count("\n") > 1 + num_words
+
+
+@pytest.mark.parametrize("verb", ["parse", "data annotate"])
+def test_no_verb_takes_trees_on_standard_input_for_text(verb: str, piped: Treelm, folder: Path) -> None:
+    run = ["--parser", RUNS / "rnng", "--out", "out.ptb"] if " " in verb else []
+    arguments = [*verb.split(), "-", *run] if " " in verb else [verb, RUNS / "rnng", "-"]
+    assert_refused(piped(TREE, *arguments), "<stdin>:1: looks like brackets")

@@ -33,7 +33,7 @@ class InputOptions:
     """How the input is read."""
 
     format: Literal["auto", "text", "brackets", "conllu"] = "auto"
-    """What the file holds. auto: by its name; standard input is text."""
+    """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
     tags: Literal["present", "absent"] = "present"
     """Whether brackets hold a part-of-speech tag over each word."""
     on_error: Literal["raise", "skip"] = "raise"
@@ -70,12 +70,14 @@ def read_input(
     path: str, options: InputOptions, skipped: list[InputError], *, empty_lines: bool = False
 ) -> Iterator[Sentence]:
     """The sentences of a file or of standard input; bad ones go to ``skipped`` if the options say so."""
-    format: Any = "text" if path == "-" and options.format == "auto" else options.format
+    is_guess = path == "-" and options.format == "auto"
+    format: Any = "text" if is_guess else options.format
     return read_sentences(
         path,
         format=format,
         tags=options.tags,
         empty_lines=empty_lines,
+        is_guess=is_guess,
         on_error=options.on_error,
         skipped=skipped if options.on_error == "skip" else None,
     )

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Literal, NamedTuple, cast
 
@@ -33,6 +35,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
 _SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
 _MAX_LINES_OF_FIRST_TREE = 10_000
+_MAX_LINES_OF_COMMENTS = 1000
+# A bracket, and a label in capitals right behind it, in another one or alone on its line: not "(see (Smith 1990)".
+_TREE = re.compile(rb"\(\s*(?:[A-Z][!-'*-`{-~]*\s*)?(?:\([!-'*-`{-~]+(?:[\s(]|$)|$)")
+_TOKEN = re.compile(rb"\d+([-.]\d+)?(\t[^\t]+){9}$")  # of CoNLL-U
 
 
 class Stretch(NamedTuple):
@@ -146,6 +152,26 @@ def numbered_lines(
         damage.append(broken)
     except OSError as error:
         raise _unreadable(error, name) from error
+
+
+def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tuple[int, bytes]]:
+    """The same lines, of input that nobody has said to be text.
+
+    Raises ``InputError`` if the first line that is neither blank nor a comment is that of a tree or of CoNLL-U: its
+    brackets and columns would be taken for words. Trees whose labels are not in capitals are not known as such.
+    """
+    held: list[tuple[int, bytes]] = []
+    for number, line in islice(lines, _MAX_LINES_OF_COMMENTS):
+        held.append((number, line))
+        content = line.strip()
+        if content and not content.startswith(b"#"):
+            for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
+                if pattern.match(content):
+                    remedy = f"say --format {format}, or --format text if it is meant so"
+                    raise InputError(f"looks like {format}, not like text", where=f"{name}:{number}", remedy=remedy)
+            break
+    yield from held
+    yield from lines
 
 
 def cut(lines: Iterable[tuple[int, bytes]], format: Format) -> Iterator[Stretch]:
