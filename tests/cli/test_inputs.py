@@ -102,3 +102,21 @@ def test_no_verb_takes_trees_on_standard_input_for_text(verb: str, piped: Treelm
     run = ["--parser", RUNS / "rnng", "--out", "out.ptb"] if " " in verb else []
     arguments = [*verb.split(), "-", *run] if " " in verb else [verb, RUNS / "rnng", "-"]
     assert_refused(piped(TREE, *arguments), "<stdin>:1: looks like brackets")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("adir", "adir: a folder"), ("loop", "levels of symbolic links"), ("loop.ptb", "levels of symbolic links")],
+)
+def test_what_is_no_file_is_called_what_it_is(name: str, expected: str, folder: Path, treelm: Treelm) -> None:
+    (folder / "adir").mkdir()
+    for loop in ("loop", "loop.ptb"):
+        (folder / loop).symlink_to(loop)
+    assert_refused(treelm("surprisal", RUNS / "ngram", name)._replace(out=""), expected)
+    (folder / "r.toml").write_text(f'[data]\ntrain = "{name}"\n[model]\nsystem = "ngram"\n')
+    assert_refused(treelm("train", "r.toml", "--out", "run"), expected)
+
+
+def test_a_path_with_a_nul_character_in_a_recipe_is_told(folder: Path, treelm: Treelm) -> None:
+    (folder / "r.toml").write_text('[data]\ntrain = "tr.ptb\\u0000"\n[model]\nsystem = "ngram"\n')
+    assert_refused(treelm("train", "r.toml", "--out", "run"), "train = 'tr.ptb\\x00' holds a NUL character; remove it")

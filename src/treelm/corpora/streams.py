@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -49,14 +51,29 @@ class Stretch(NamedTuple):
 
 
 def format_of(path: str) -> Format:
-    """The format that the name of a file tells; raises InputError when it tells none."""
+    """The format that the name of a file tells; raises InputError when it tells none, or is that of no file."""
     name = path.removesuffix(".gz")
     suffix = Path(name).suffix.lower()
     if path == STDIN or suffix not in SUFFIXES:
+        check_is_file(path)
         found = "standard input tells no format" if path == STDIN else f"the name of {path} tells no format"
         named = f"or give a file whose name ends in {', '.join(SUFFIXES)}"
         raise InputError(found, remedy=f"say format: brackets, conllu or text; {named}")
     return SUFFIXES[suffix]
+
+
+def check_is_file(path: str) -> None:
+    """Raise InputError for a path that leads to no file: a folder, links in a circle, no path at all."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:  # told where it is opened
+        return
+    except OSError as error:
+        raise _unreadable(error, path) from error
+    except ValueError as error:  # a NUL character
+        raise _no_path(error, path) from error
+    if is_folder:
+        raise InputError("a folder", where=path, remedy="give a file")
 
 
 def name_of(source: str | Path | IO[bytes]) -> str:
@@ -81,13 +98,17 @@ def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         except OSError as error:
             raise _unreadable(error, str(source)) from error
         except ValueError as error:  # a NUL character
-            raise InputError(f"not a path ({error})", where=repr(str(source)), remedy="check the path") from error
+            raise _no_path(error, str(source)) from error
         with stream:
             yield _unpacked(stream)
 
 
 def _unreadable(error: OSError, name: str) -> InputError:
     return InputError(f"cannot read it ({error.strerror or error})", where=name, remedy="check the path")
+
+
+def _no_path(error: ValueError, name: str) -> InputError:
+    return InputError(f"not a path ({error})", where=repr(name), remedy="check the path")
 
 
 def _unpacked(stream: IO[bytes]) -> IO[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -202,7 +203,7 @@ def _resolve_files(data: DataConfig, folder: Path) -> DataConfig:
     """Paths as absolute ones, so that the run's own recipe finds them."""
 
     def resolve(path: str | None) -> str | None:
-        return None if path is None else str((folder / path).resolve())
+        return None if path is None else os.path.realpath(folder / path)  # links in a circle are told later
 
     is_name = data.corpus is None or data.corpus in corpus_names()
     corpus = data.corpus if is_name else resolve(data.corpus)
@@ -219,7 +220,7 @@ def _resolve_start(training: TrainingConfig, folder: Path) -> TrainingConfig:
     path = folder / training.start_from
     if not path.is_dir() and training.start_from in shipped_names():
         return training
-    return replace(training, start_from=str(path.resolve()))
+    return replace(training, start_from=os.path.realpath(path))
 
 
 def _find(name_or_path: str | Path) -> tuple[str, str, Path]:
