@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,23 @@ def test_what_is_no_file_is_called_what_it_is(name: str, expected: str, folder: 
 def test_a_path_with_a_nul_character_in_a_recipe_is_told(folder: Path, treelm: Treelm) -> None:
     (folder / "r.toml").write_text('[data]\ntrain = "tr.ptb\\u0000"\n[model]\nsystem = "ngram"\n')
     assert_refused(treelm("train", "r.toml", "--out", "run"), "train = 'tr.ptb\\x00' holds a NUL character; remove it")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["surprisal", "", "in.ptb"],
+        ["parse", "", "in.ptb"],
+        ["generate", ""],
+        ["audit", ""],
+        ["pairs", "", "pairs.tsv"],
+        ["compare", ""],
+        ["data", "annotate", "in.ptb", "--parser", "", "--out", "out.ptb"],
+        ["train", "demo", "--out", "run", "--set", "training.start_from=''"],
+    ],
+)
+def test_an_empty_run_is_not_the_current_folder(arguments: list[str], folder: Path, treelm: Treelm) -> None:
+    shutil.copytree(RUNS / "rnng", folder, dirs_exist_ok=True)
+    (folder / "pairs.tsv").write_text("good\tbad\na\tb\n")
+    more = ["--good", "good", "--bad", "bad"] if arguments[0] == "pairs" else []
+    assert_refused(treelm(*arguments, *more), "no run given")

@@ -81,6 +81,7 @@ def main(arguments: list[str]) -> int:
     """Run the verb."""
     options = parse(Arguments, "compare", arguments)
     from treelm.evaluation.comparison.compare import compare
+    from treelm.models.shipped import check_given
 
     out = Path(options.out) if options.out else None
     if options.data_format != "auto" and not options.data:
@@ -94,6 +95,8 @@ def main(arguments: list[str]) -> int:
 
         check_path(Path(options.report))
     check_not_input(_outputs(options), (options.data, options.sentences, *options.pairs, *options.syntaxgym))
+    for run in options.runs:
+        check_given(run)
     comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
     if options.report:
         comparison = write_page(comparison, Path(options.report), options.sentences)

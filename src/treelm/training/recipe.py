@@ -20,7 +20,7 @@ from treelm.errors import InputError
 from treelm.models import config_class, system_class
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.files import read_bytes, write_atomically
-from treelm.models.shipped import shipped_names
+from treelm.models.shipped import check_given, shipped_names
 from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"
@@ -193,8 +193,8 @@ _PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {("tr
 
 
 def _from_here(value: Any) -> Any:
-    """A path of the working directory as an absolute one; names and "none" stay."""
-    if not isinstance(value, str) or value in ("none", *corpus_names()):
+    """A path of the working directory as an absolute one; names, "none" and nothing stay."""
+    if not isinstance(value, str) or value in ("", "none", *corpus_names()):
         return value
     return value if value in shipped_names() and not Path(value).is_dir() else str(Path(value).absolute())
 
@@ -217,6 +217,7 @@ def _resolve_start(training: TrainingConfig, folder: Path) -> TrainingConfig:
     """
     if training.start_from is None:
         return training
+    check_given(training.start_from)
     path = folder / training.start_from
     if not path.is_dir() and training.start_from in shipped_names():
         return training
