@@ -169,6 +169,22 @@ def test_standard_input_is_read_in_a_given_format(monkeypatch: pytest.MonkeyPatc
         list(read_sentences("-"))
 
 
+@pytest.mark.parametrize("first", ["(ROOT", "(", "(NP-SBJ (NN dog))", "( (S (NP the dog) barks) )", "(S(NP(NN a)))"])
+def test_text_that_nobody_called_text_must_not_begin_like_a_tree(first: str) -> None:
+    with pytest.raises(InputError, match=":2: looks like brackets"):
+        list(read_sentences(io.BytesIO(f"\n{first}\n".encode()), format="text", is_guess=True))
+
+
+PLAIN = ["(Laughter)", "( Laughter ( 1990 ) )", "(see (Smith 1990) for more)", "(A) (B) c", "(1", "(:", "# a", "1\ta"]
+
+
+@pytest.mark.parametrize("first", PLAIN)
+def test_text_may_begin_with_a_bracket(first: str) -> None:
+    content = f"{first}\n{first}\n".encode()
+    kept = read_sentences(io.BytesIO(content), format="text", is_guess=True)
+    assert [one.text for one in kept] == [first, first]
+
+
 def test_a_name_that_tells_no_format_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="tells no format"):
         list(read_sentences(tmp_path / "a.dat"))

@@ -68,6 +68,7 @@ def test_lists_become_tuples_and_whole_numbers_floats() -> None:
         ({"size": True}, "size = True is not a whole number; give a whole number"),
         ({"flag": 1}, "flag = 1 is not true or false; give true or false"),
         ({"kind": "c"}, "kind = 'c' is not one of 'a', 'b'; give one of 'a', 'b'"),
+        ({"limit": 2**70}, f"limit is a number of 18 hexadecimal digits; give a number of at most {2**63 - 1}"),
         ({"limit": "x"}, "limit = 'x' is not a whole number; give a whole number, or \"none\""),
         ({"betas": [0.9]}, "betas = [0.9] has 1 values; give exactly 2"),
         ({"names": [3]}, "names = 3 is not a string; give a string"),

@@ -36,7 +36,7 @@ class Arguments(ModelOptions):
     out: str
     """Bracket file to make, such as silver.ptb; .gz is packed."""
     format: Literal["auto", "text", "brackets", "conllu"] = "auto"
-    """What the file holds. auto: by its name; standard input is text."""
+    """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
     tokenise: bool = False
     """Cut text into words as treebanks do; else at blanks."""
     on_error: Literal["raise", "skip", "blank", "flat"] = "raise"
@@ -61,11 +61,13 @@ def main(arguments: list[str]) -> int:
 
     if options.batch_size < 1:
         raise InputError(f"batch_size = {options.batch_size}", remedy="give 1 or more")
-    by_name = "text" if options.file == STDIN else None
+    is_guess = options.file == STDIN and options.format == "auto"
+    by_name = "text" if is_guess else None
     found: Any = (by_name or format_of(options.file)) if options.format == "auto" else options.format
     settings = AnnotationSettings(
         parser=ParserSettings(name=options.parser, beam=_beam(options), device=options.device),
         format=found,
+        is_guess=is_guess,
         tokenise=options.tokenise,
         max_words=options.max_words,
         on_error=options.on_error,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
+from treelm.cli.files import check_not_input
 from treelm.cli.scoring import PairOptions
 from treelm.errors import InputError
 
@@ -80,6 +81,7 @@ def main(arguments: list[str]) -> int:
     """Run the verb."""
     options = parse(Arguments, "compare", arguments)
     from treelm.evaluation.comparison.compare import compare
+    from treelm.models.shipped import check_given
 
     out = Path(options.out) if options.out else None
     if options.data_format != "auto" and not options.data:
@@ -92,6 +94,9 @@ def main(arguments: list[str]) -> int:
         from treelm.figures.report.page import check_path
 
         check_path(Path(options.report))
+    check_not_input(_outputs(options), (options.data, options.sentences, *options.pairs, *options.syntaxgym))
+    for run in options.runs:
+        check_given(run)
     comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
     if options.report:
         comparison = write_page(comparison, Path(options.report), options.sentences)
@@ -99,6 +104,15 @@ def main(arguments: list[str]) -> int:
         write_files(comparison, out)
     _print(comparison, options.format)
     return 0
+
+
+def _outputs(options: Arguments) -> list[Path]:
+    """All that will be written."""
+    from treelm.evaluation.comparison.figures import FILE_NAME
+
+    pages = [Path(options.report), Path(options.report).with_suffix(".json")] if options.report else []
+    names = [FILE_NAME, *FILES.values()] if options.out else []
+    return [*pages, *(Path(options.out) / name for name in names)]
 
 
 def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Comparison:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
+from treelm.cli.files import check_not_input
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,10 +115,11 @@ def _prepare(options: Arguments) -> int:
 
 
 def _text8(options: Arguments) -> int:
-    from treelm.corpora.text8 import split_text8
+    from treelm.corpora.text8 import PARTS, split_text8
 
     if not options.out or len(options.names) != 1:
         raise InputError("no folder for the parts", remedy="give treelm data text8 FILE --out FOLDER")
+    check_not_input([Path(options.out) / f"{part}.txt" for part in PARTS], options.names)
     for name, number in split_text8(Path(options.names[0]), Path(options.out)).items():
         note(f"{number:,} characters in {Path(options.out) / f'{name}.txt'}")
     return 0

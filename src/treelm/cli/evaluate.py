@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import report_skipped
+from treelm.cli.files import check_not_input, report_skipped
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def _evaluate_run(options: Arguments) -> int:
     _check_choices(options)
     recipe = _with_settings(load_run_recipe(options.run), options)
     _check_stream_options(recipe, options)
+    _check_outputs(recipe, options)
     skipped: list[InputError] = []
     judgements = evaluate_run(
         Path(options.run),
@@ -213,17 +214,32 @@ def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
             )
 
 
+def _check_outputs(recipe: Recipe, options: Arguments) -> None:
+    """Refuse to write over what is to be judged."""
+    trees = [
+        path
+        for name in (options.data or recipe.evaluation.splits if options.trees else ())
+        for path in _tree_files(Path(options.trees), name).values()
+    ]
+    own = (recipe.data.train, recipe.data.dev, recipe.data.test)
+    check_not_input([options.summary, *trees], options.data or filter(None, own))
+
+
+def _tree_files(folder: Path, split: str) -> dict[str, Path]:
+    """Where the trees of a split or file go."""
+    return {kind: folder / f"{Path(split).name}.{kind}.ptb" for kind in ("gold", "predicted")}
+
+
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
     from treelm.trees.brackets import format_tree
 
     folder.mkdir(parents=True, exist_ok=True)
     for judgement in judgements:
-        split = Path(judgement.result.split).name
+        paths = _tree_files(folder, judgement.result.split)
         gold = [format_tree(one.tree, one.tags) for one in judgement.sentences if one.tree is not None]
         predicted = [format_tree(one.tree) for one in judgement.analyses if one.tree is not None]
         for kind, trees in (("gold", gold), ("predicted", predicted)):
             if not trees:  # the notes say why
                 continue
-            path = folder / f"{split}.{kind}.ptb"
-            path.write_text("\n".join(trees) + "\n", encoding="utf-8")
-            note(f"wrote {path}")
+            paths[kind].write_text("\n".join(trees) + "\n", encoding="utf-8")
+            note(f"wrote {paths[kind]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ class InputOptions:
     """How the input is read."""
 
     format: Literal["auto", "text", "brackets", "conllu"] = "auto"
-    """What the file holds. auto: by its name; standard input is text."""
+    """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
     tags: Literal["present", "absent"] = "present"
     """Whether brackets hold a part-of-speech tag over each word."""
     on_error: Literal["raise", "skip"] = "raise"
@@ -69,12 +70,14 @@ def read_input(
     path: str, options: InputOptions, skipped: list[InputError], *, empty_lines: bool = False
 ) -> Iterator[Sentence]:
     """The sentences of a file or of standard input; bad ones go to ``skipped`` if the options say so."""
-    format: Any = "text" if path == "-" and options.format == "auto" else options.format
+    is_guess = path == "-" and options.format == "auto"
+    format: Any = "text" if is_guess else options.format
     return read_sentences(
         path,
         format=format,
         tags=options.tags,
         empty_lines=empty_lines,
+        is_guess=is_guess,
         on_error=options.on_error,
         skipped=skipped if options.on_error == "skip" else None,
     )
@@ -108,6 +111,27 @@ def open_output(path: str) -> Iterator[IO[str]]:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
+    """Raise ``InputError`` if a file to write is one to read, under whatever name or link; ``-`` may be a file as well.
+
+    To be called before any work: an output takes the place of what is there.
+    """
+    read = [status for path in inputs if (status := _file_status(path, sys.stdin)) is not None]
+    for path in outputs:
+        status = _file_status(path, sys.stdout)
+        if status is not None and any(os.path.samestat(status, one) for one in read):
+            raise InputError("the output is the input", where=str(path), remedy="give another file to write")
+
+
+def _file_status(path: str | Path, stream: IO[str] | None) -> os.stat_result | None:
+    """Of a file that is there; none of folders, devices and pipes, of which nothing is lost by writing."""
+    try:
+        status = os.stat(path) if str(path) != "-" or stream is None else os.fstat(stream.fileno())
+    except (OSError, ValueError):  # what is wrong with it is told where it is opened; a stream may be no file
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def write_metadata(path: str, metadata: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from treelm.cli.files import (
     InputOptions,
     ModelOptions,
     RunFolder,
+    check_not_input,
     load_with_beam,
     open_output,
     read_input,
@@ -67,6 +68,7 @@ def write_trees(arguments: Arguments) -> int:
 
     if arguments.figure and not arguments.figure.endswith(".svg"):
         raise InputError(f"cannot draw into {arguments.figure}", remedy="end its name in .svg")
+    check_not_input((arguments.output, arguments.figure), [arguments.file])
     lm, _ = load_with_beam(arguments.run, arguments)
     lm.require_trees()
     skipped: list[InputError] = []

@@ -12,6 +12,7 @@ from treelm.cli.files import (
     InputOptions,
     ModelOptions,
     RunFolder,
+    check_not_input,
     load_with_beam,
     open_output,
     read_input,
@@ -84,6 +85,7 @@ def write_table(arguments: Arguments) -> int:
     from treelm.inference.reading import ENTROPY, check_columns, score_stimuli, score_with_entropies
     from treelm.inference.surprisal import COLUMNS, Totals, table_rows, tsv_row
 
+    check_not_input((arguments.output, f"{arguments.output}.json"), [arguments.file])
     lm, beam = load_with_beam(arguments.run, arguments)
     lm.require_words()
     check_columns(lm, arguments.columns)

@@ -107,7 +107,8 @@ def prepared(
 
 
 def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
-    files = [(str(source), str(Path(source).resolve()), *_size_and_time(Path(source))) for source in sources]
+    found = [(source, _size_and_time(Path(source))) for source in sources]
+    files = [(str(source), os.path.realpath(source), *status) for source, status in found]
     text = json.dumps([FORMAT_VERSION, files, asdict(options), rest])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -9,7 +9,7 @@ from typing import IO, Literal, get_args
 
 from treelm.corpora.preprocessing import Preprocessing, preprocess_for_parsing
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import Format, Stretch, cut, format_of, name_of, numbered_lines, open_bytes
+from treelm.corpora.streams import Format, Stretch, cut, format_of, name_of, numbered_lines, only_text, open_bytes
 from treelm.errors import InputError
 from treelm.trees.bracket_reader import BracketedTree, BracketReader
 from treelm.trees.dependencies import iter_dependencies, to_constituency
@@ -63,6 +63,7 @@ def read_sentences(
     dependency_labels: DependencyLabels = "plain",
     empty_lines: bool = False,
     preprocess: Preprocessing = "none",
+    is_guess: bool = False,
     on_error: OnError = "raise",
     skipped: list[InputError] | None = None,
 ) -> Iterator[Sentence]:
@@ -70,7 +71,8 @@ def read_sentences(
 
     Words are UTF-8, split at ASCII whitespace only: a no-break space is part of a word. A byte order mark, CRLF and
     gzip are accepted. A bad sentence raises InputError with ``file:line``; with ``on_error="skip"`` it is left out and
-    its error appended to ``skipped``, and no other sentence suffers. A file without sentences raises InputError.
+    its error appended to ``skipped``, and no other sentence suffers. A file without sentences raises InputError, and so
+    does, with ``is_guess``, one that is to be read as text and begins like trees.
     """
     if on_error not in get_args(OnError):
         raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
@@ -84,11 +86,11 @@ def read_sentences(
         empty_lines=empty_lines,
         preprocess=preprocess,
     )
-    return _sentences(source, options, skipped if on_error == "skip" else None)
+    return _sentences(source, options, skipped if on_error == "skip" else None, is_guess=is_guess)
 
 
 def _sentences(
-    source: str | Path | IO[bytes], options: ReadOptions, skipped: list[InputError] | None
+    source: str | Path | IO[bytes], options: ReadOptions, skipped: list[InputError] | None, *, is_guess: bool
 ) -> Iterator[Sentence]:
     name = name_of(source)
     format = options.format_for(str(source) if isinstance(source, str | Path) else name)
@@ -97,7 +99,7 @@ def _sentences(
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=None if skipped is None else damage)
-        for stretch in cut(lines, format):
+        for stretch in cut(only_text(lines, name=name) if is_guess and format == "text" else lines, format):
             for item in parser.parse(stretch):
                 if isinstance(item, Sentence):
                     found_any = True

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import re
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO, Literal, NamedTuple, cast
 
@@ -33,6 +37,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
 _SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
 _MAX_LINES_OF_FIRST_TREE = 10_000
+_MAX_LINES_OF_COMMENTS = 1000
+# A bracket, and a label in capitals right behind it, in another one or alone on its line: not "(see (Smith 1990)".
+_TREE = re.compile(rb"\(\s*(?:[A-Z][!-'*-`{-~]*\s*)?(?:\([!-'*-`{-~]+(?:[\s(]|$)|$)")
+_TOKEN = re.compile(rb"\d+([-.]\d+)?(\t[^\t]+){9}$")  # of CoNLL-U
 
 
 class Stretch(NamedTuple):
@@ -43,14 +51,29 @@ class Stretch(NamedTuple):
 
 
 def format_of(path: str) -> Format:
-    """The format that the name of a file tells; raises InputError when it tells none."""
+    """The format that the name of a file tells; raises InputError when it tells none, or is that of no file."""
     name = path.removesuffix(".gz")
     suffix = Path(name).suffix.lower()
     if path == STDIN or suffix not in SUFFIXES:
+        check_is_file(path)
         found = "standard input tells no format" if path == STDIN else f"the name of {path} tells no format"
         named = f"or give a file whose name ends in {', '.join(SUFFIXES)}"
         raise InputError(found, remedy=f"say format: brackets, conllu or text; {named}")
     return SUFFIXES[suffix]
+
+
+def check_is_file(path: str) -> None:
+    """Raise InputError for a path that leads to no file: a folder, links in a circle, no path at all."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:  # told where it is opened
+        return
+    except OSError as error:
+        raise _unreadable(error, path) from error
+    except ValueError as error:  # a NUL character
+        raise _no_path(error, path) from error
+    if is_folder:
+        raise InputError("a folder", where=path, remedy="give a file")
 
 
 def name_of(source: str | Path | IO[bytes]) -> str:
@@ -75,13 +98,17 @@ def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
         except OSError as error:
             raise _unreadable(error, str(source)) from error
         except ValueError as error:  # a NUL character
-            raise InputError(f"not a path ({error})", where=repr(str(source)), remedy="check the path") from error
+            raise _no_path(error, str(source)) from error
         with stream:
             yield _unpacked(stream)
 
 
 def _unreadable(error: OSError, name: str) -> InputError:
     return InputError(f"cannot read it ({error.strerror or error})", where=name, remedy="check the path")
+
+
+def _no_path(error: ValueError, name: str) -> InputError:
+    return InputError(f"not a path ({error})", where=repr(name), remedy="check the path")
 
 
 def _unpacked(stream: IO[bytes]) -> IO[bytes]:
@@ -146,6 +173,26 @@ def numbered_lines(
         damage.append(broken)
     except OSError as error:
         raise _unreadable(error, name) from error
+
+
+def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tuple[int, bytes]]:
+    """The same lines, of input that nobody has said to be text.
+
+    Raises ``InputError`` if the first line that is neither blank nor a comment is that of a tree or of CoNLL-U: its
+    brackets and columns would be taken for words. Trees whose labels are not in capitals are not known as such.
+    """
+    held: list[tuple[int, bytes]] = []
+    for number, line in islice(lines, _MAX_LINES_OF_COMMENTS):
+        held.append((number, line))
+        content = line.strip()
+        if content and not content.startswith(b"#"):
+            for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
+                if pattern.match(content):
+                    remedy = f"say --format {format}, or --format text if it is meant so"
+                    raise InputError(f"looks like {format}, not like text", where=f"{name}:{number}", remedy=remedy)
+            break
+    yield from held
+    yield from lines
 
 
 def cut(lines: Iterable[tuple[int, bytes]], format: Format) -> Iterator[Stretch]:

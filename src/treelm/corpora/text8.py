@@ -11,7 +11,7 @@ from treelm.corpora.replacing import create_beside
 from treelm.corpora.streams import open_bytes, read_whole
 from treelm.errors import InputError
 
-_PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}  # percent; of 10^8 characters 90M, 5M and 5M
+PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}  # percent; of 10^8 characters 90M, 5M and 5M
 _WORDS_A_LINE = 1000
 
 
@@ -33,7 +33,7 @@ def split_text8(file: Path, folder: Path) -> dict[str, int]:
         raise InputError("empty", where=str(file), remedy="give the unpacked file text8")
     folder.mkdir(parents=True, exist_ok=True)
     counts = {}
-    for name, (first, last) in _PARTS.items():
+    for name, (first, last) in PARTS.items():
         part = text[len(text) * first // 100 : len(text) * last // 100]
         partial, descriptor = create_beside(folder / f"{name}.txt")
         try:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from treelm.corpora.processes import Processes, answer_tasks
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, only_text, open_bytes
 from treelm.corpora.tokens import token_spans
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
@@ -41,6 +41,8 @@ class AnnotationSettings:
     """Who parses."""
     format: Format = "text"
     """What the input holds; of trees, only the words are read."""
+    is_guess: bool = False
+    """Whether nobody has said that it is text: then one that begins like trees is refused."""
     tokenise: bool = False
     """Cut text into words as treebanks do; else at blanks."""
     max_words: int | None = None
@@ -187,7 +189,8 @@ def read_blocks(
     stream: Any, name: str, settings: AnnotationSettings, progress: Progress, *, where: str = ""
 ) -> Iterator[Block]:
     """The rest of the input in blocks. Raises ``InputError`` if what comes before is not what it was."""
-    stretches = cut(numbered_lines(stream, name=name), settings.format)
+    lines = numbered_lines(stream, name=name)
+    stretches = cut(only_text(lines, name=name) if settings.is_guess else lines, settings.format)
     num_read, digest = progress.num_read, InputHash()
     for stretch in islice(stretches, num_read):
         digest.add(stretch.content)

@@ -117,7 +117,8 @@ def _convert_union(annotation: Any, value: Any, name: str, where: str) -> Any:
         try:
             return None if member is type(None) and value is None else _convert(member, value, name, where)
         except InputError:
-            continue
+            if _fits(member, get_origin(member), value):  # it is of that type: something else is wrong with it
+                raise
     raise InputError(f"{name} = {value!r} is not {describe(annotation)}", where=where, remedy=_remedy(annotation))
 
 

@@ -24,11 +24,18 @@ def shipped_folder(name: str) -> Path:
     return FOLDER / name
 
 
+def check_given(run: str | Path) -> None:
+    """Raise ``InputError`` for the empty text, such as an unset variable of a shell: as a path, it is this folder."""
+    if not str(run):
+        raise InputError("no run given", remedy="give the folder of a run, or the name of a model (treelm models)")
+
+
 def find_run(run: str | Path) -> Path:
     """The folder that is meant by a path or by the name of a shipped model; a folder of that name comes first.
 
-    Raises ``InputError`` that lists the shipped models when there is neither.
+    Raises ``InputError`` that lists the shipped models when there is neither, and for the empty text.
     """
+    check_given(run)
     path = Path(run)
     if path.is_dir():
         return path

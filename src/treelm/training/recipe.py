@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ from treelm.errors import InputError
 from treelm.models import config_class, system_class
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.files import read_bytes, write_atomically
-from treelm.models.shipped import shipped_names
+from treelm.models.shipped import check_given, shipped_names
 from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"
@@ -192,8 +193,8 @@ _PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {("tr
 
 
 def _from_here(value: Any) -> Any:
-    """A path of the working directory as an absolute one; names and "none" stay."""
-    if not isinstance(value, str) or value in ("none", *corpus_names()):
+    """A path of the working directory as an absolute one; names, "none" and nothing stay."""
+    if not isinstance(value, str) or value in ("", "none", *corpus_names()):
         return value
     return value if value in shipped_names() and not Path(value).is_dir() else str(Path(value).absolute())
 
@@ -202,7 +203,7 @@ def _resolve_files(data: DataConfig, folder: Path) -> DataConfig:
     """Paths as absolute ones, so that the run's own recipe finds them."""
 
     def resolve(path: str | None) -> str | None:
-        return None if path is None else str((folder / path).resolve())
+        return None if path is None else os.path.realpath(folder / path)  # links in a circle are told later
 
     is_name = data.corpus is None or data.corpus in corpus_names()
     corpus = data.corpus if is_name else resolve(data.corpus)
@@ -216,10 +217,11 @@ def _resolve_start(training: TrainingConfig, folder: Path) -> TrainingConfig:
     """
     if training.start_from is None:
         return training
+    check_given(training.start_from)
     path = folder / training.start_from
     if not path.is_dir() and training.start_from in shipped_names():
         return training
-    return replace(training, start_from=str(path.resolve()))
+    return replace(training, start_from=os.path.realpath(path))
 
 
 def _find(name_or_path: str | Path) -> tuple[str, str, Path]:
