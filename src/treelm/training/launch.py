@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from treelm.corpora.processes import end_with_pipe
 from treelm.errors import InputError
 from treelm.training.signals import restore_at_end
 
@@ -41,7 +42,7 @@ def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
     this is done on each of them, with ``NODE_RANK``, ``MASTER_ADDR`` and ``MASTER_PORT`` in the environment; raises
     ``InputError`` without them.
     """
-    read, write = os.pipe()  # a process reads its end when this one is gone, however it went
+    read, write = os.pipe()  # its writing end is gone with this process, however that went
     try:
         environment = _environment(devices, nodes) | {_PIPE: str(read)}
         children = [
@@ -67,14 +68,9 @@ def end_with_launcher() -> None:
     Torchrun is gone before its workers when it gets a signal that it does not know, such as SIGUSR1. They save.
     """
     if is_launched():
-        threading.Thread(target=_end_with_pipe, args=(int(os.environ[_PIPE]),), daemon=True).start()
+        end_with_pipe(int(os.environ[_PIPE]), EXIT_LOST)
     elif _TORCHRUN in os.environ:
         threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with_pipe(pipe: int) -> None:
-    os.read(pipe, 1)
-    os._exit(EXIT_LOST)
 
 
 def _end_with_parent(parent: int) -> None:
