@@ -160,6 +160,18 @@ def test_a_signal_to_a_run_that_is_not_finished_gives_75(tasks: Tasks, point: st
     assert_same_run(tasks, run)
 
 
+@pytest.mark.parametrize("options", [(), ("--devices", "2")], ids=["one", "two"])
+def test_another_interrupt_ends_at_once_and_says_which_checkpoint_stays(
+    tasks: Tasks, request: pytest.FixtureRequest, options: tuple[str, ...]
+) -> None:
+    run = f"twice {request.node.callspec.id}"
+    (ended,) = tasks.run(train(run, *options), [{VARIABLE: "4:SIGINT+SIGINT:0"}])
+    stays = f"{run}/checkpoints/step-00000003.0 stays; resume to continue from it"
+    assert ended == Ended(130, f"treelm train: another SIGINT has ended this at once: {stays}\n")
+    assert [one.code for one in tasks.run(train(run))] == [0]
+    assert_same_run(tasks, run)
+
+
 def nodes() -> list[dict[str, str]]:
     """The environments of two launchers."""
     with socket.socket() as probe:
