@@ -91,7 +91,7 @@ def fit(
         stop = stack.enter_context(stop_on_signals(partial(_say_what_stays, run, ranks)))
         session = Session(model, batches, config, run, resume=resume, dev_trees=dev_trees, ranks=ranks)
         reason = session.state.reason_to_stop(config)
-        if reason is not None:
+        if reason is not None and ranks.is_main:
             _logger.warning("nothing left to do in %s: %s", run, reason)
         while reason is None:
             for reading in read_epoch(batches):
