@@ -160,6 +160,27 @@ def test_a_signal_to_a_run_that_is_not_finished_gives_75(tasks: Tasks, point: st
     assert_same_run(tasks, run)
 
 
+def test_one_process_says_that_nothing_is_left_to_do(tasks: Tasks) -> None:
+    first, second = tasks.run(train("whole"), srun(tasks=2))
+    assert first.said.splitlines()[-2:] == [
+        "nothing left to do in whole: max_steps = 6 are done",
+        "the model is in whole; next: treelm evaluate whole",
+    ]
+    assert (first.code, second) == (0, Ended(0, ""))
+
+
+@pytest.mark.parametrize("options", [(), ("--devices", "2")], ids=["one", "two"])
+def test_another_interrupt_ends_at_once_and_says_which_checkpoint_stays(
+    tasks: Tasks, request: pytest.FixtureRequest, options: tuple[str, ...]
+) -> None:
+    run = f"twice {request.node.callspec.id}"
+    (ended,) = tasks.run(train(run, *options), [{VARIABLE: "4:SIGINT+SIGINT:0"}])
+    stays = f"{run}/checkpoints/step-00000003.0 stays; resume to continue from it"
+    assert ended == Ended(130, f"treelm train: another SIGINT has ended this at once: {stays}\n")
+    assert [one.code for one in tasks.run(train(run))] == [0]
+    assert_same_run(tasks, run)
+
+
 def nodes() -> list[dict[str, str]]:
     """The environments of two launchers."""
     with socket.socket() as probe:

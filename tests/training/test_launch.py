@@ -67,6 +67,10 @@ def test_a_process_that_is_killed_ends_the_run_with_one_line(
         ([-15, -15], [15], 75),  # not begun
         ([75, 71], [15], 75),
         ([-10, 71], [10], 75),
+        ([75, 130], [2, 2], 75),  # saved; the second signal met one at its end
+        ([130, 130], [2, 2], 130),
+        ([71, 130], [2, 2], 130),
+        ([-2, -2], [2], 130),  # not begun
         ([75, 75], [], 75),  # the signal went to another node
         ([-9, 71], [15], 71),
         ([71, 71], [], 71),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 
@@ -27,17 +28,33 @@ def test_a_second_sigterm_is_taken_for_the_same_request() -> None:
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 def test_sigint_after_a_signal_ends_the_process_at_once(first: signal.Signals) -> None:
+    read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            with stop_on_signals():
+            with stop_on_signals(lambda: os.write(write, b"last words")):
                 signal.raise_signal(first)
                 signal.raise_signal(signal.SIGINT)
+                threading.Event().wait()  # as within a long operation
         finally:
             os._exit(0)  # not reached
+    os.close(write)
     _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status)
-    assert os.WTERMSIG(status) == signal.SIGINT
+    assert os.waitstatus_to_exitcode(status) == 130
+    with os.fdopen(read, "rb") as said:
+        assert said.read() == b"last words"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_signals_of_a_forked_process_are_its_own() -> None:
+    with stop_on_signals() as request:
+        child = os.fork()
+        if child == 0:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            os._exit(0)
+        os.waitpid(child, 0)
+    assert request.signal_name is None
 
 
 def test_a_signal_before_training_ends_the_process_at_once() -> None:

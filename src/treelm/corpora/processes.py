@@ -2,7 +2,7 @@
 
 They are fresh interpreters that import this package alone. The standard library's process pools would import the user's
 main script in each of them, which fails for scripts without an ``if __name__ == "__main__"`` and in notebooks, or fork,
-which copies the locks of whatever threads are running.
+which copies the locks of whatever threads are running. They end with the process that started them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import select
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +22,8 @@ from typing import Any
 
 import treelm
 from treelm.errors import InputError
+
+_LIFELINE = "from treelm.corpora.processes import end_with_pipe; end_with_pipe(0)"  # before anything that takes long
 
 
 class Processes:
@@ -92,12 +96,28 @@ class _Traceback(str):
 def _start(command: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     paths = [str(Path(treelm.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", command],
+        [sys.executable, "-P", "-c", f"{_LIFELINE}; {command}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
         start_new_session=True,  # an interrupt from the keyboard is for the process that the user sees
     )
+
+
+def end_with_pipe(pipe: int, exit_code: int = 1) -> None:
+    """End this process at once when a pipe that it reads has no other end any more, whatever it computes then.
+
+    The system closes that end when the process that holds it is gone, however it went. What is in the pipe is left
+    there. A thread watches: it needs the computation to release the interpreter now and then, as torch does.
+    """
+    threading.Thread(target=_wait_and_end, args=(pipe, exit_code), daemon=True).start()
+
+
+def _wait_and_end(pipe: int, exit_code: int) -> None:
+    poll = select.poll()
+    poll.register(pipe, 0)  # a closed end is always told
+    poll.poll()
+    os._exit(exit_code)
 
 
 def answer_tasks(answer: Callable[[Any], Any]) -> None:

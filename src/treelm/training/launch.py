@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from treelm.corpora.processes import end_with_pipe
 from treelm.errors import InputError
-from treelm.training.signals import restore_at_end
+from treelm.training.signals import EXIT_INTERRUPTED, restore_at_end
 
 EXIT_LOST, EXIT_AGAIN = 71, 75  # see outcomes.ProcessLost and outcomes.TrainingInterrupted
 _COMMAND = ("-m", "treelm")
@@ -41,7 +42,7 @@ def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
     this is done on each of them, with ``NODE_RANK``, ``MASTER_ADDR`` and ``MASTER_PORT`` in the environment; raises
     ``InputError`` without them.
     """
-    read, write = os.pipe()  # a process reads its end when this one is gone, however it went
+    read, write = os.pipe()  # its writing end is gone with this process, however that went
     try:
         environment = _environment(devices, nodes) | {_PIPE: str(read)}
         children = [
@@ -67,14 +68,9 @@ def end_with_launcher() -> None:
     Torchrun is gone before its workers when it gets a signal that it does not know, such as SIGUSR1. They save.
     """
     if is_launched():
-        threading.Thread(target=_end_with_pipe, args=(int(os.environ[_PIPE]),), daemon=True).start()
+        end_with_pipe(int(os.environ[_PIPE]), EXIT_LOST)
     elif _TORCHRUN in os.environ:
         threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with_pipe(pipe: int) -> None:
-    os.read(pipe, 1)
-    os._exit(EXIT_LOST)
 
 
 def _end_with_parent(parent: int) -> None:
@@ -144,10 +140,14 @@ def _outcome(codes: Sequence[int], signals: Sequence[int]) -> int:
     A process ends with 0 when the last checkpoint and model are written, so that one of them shows that the run is
     finished, wherever in their own end a signal has met the others.
     """
-    if all(code in (0, EXIT_LOST, EXIT_AGAIN, *(-number for number in signals)) for code in codes):
-        if 0 in codes:
-            return 0
-        if signals or EXIT_AGAIN in codes:
+    if all(code in (0, EXIT_LOST, EXIT_AGAIN, EXIT_INTERRUPTED, *(-number for number in signals)) for code in codes):
+        if 0 in codes or EXIT_AGAIN in codes:  # a process ends with EXIT_AGAIN when the first one has saved
+            return 0 if 0 in codes else EXIT_AGAIN
+        if EXIT_INTERRUPTED in codes or -signal.SIGINT in codes:
+            if codes[0] != EXIT_INTERRUPTED:  # else it has said so
+                _say("another SIGINT has ended this at once")
+            return EXIT_INTERRUPTED
+        if signals:
             return EXIT_AGAIN
         _say("another process of the run has ended, or has not answered in time, so the run has stopped")
         return EXIT_LOST

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
+from treelm.training.checkpoints import Checkpoints
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, read_epoch
 from treelm.training.locks import lock_folder
@@ -21,6 +24,8 @@ from treelm.training.session import Session
 from treelm.training.signals import stop_on_signals
 from treelm.training.updates import LossSum
 
+_STDERR = 2
+_AFTER_BAR = "\n\x1b[?25h"  # a progress bar has hidden the cursor
 _logger = logging.getLogger(__name__)
 
 
@@ -70,7 +75,7 @@ def fit(
 
     Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update,
     ``TrainingInterrupted`` after SIGINT, SIGTERM or SIGUSR1, when the step is finished and saved, and ``ProcessLost``
-    when another process is gone.
+    when another process is gone. Another SIGINT ends the process at once, with a line that says which checkpoint stays.
     """
     if dev is None:
         _check_without_dev(config)
@@ -83,10 +88,10 @@ def fit(
         stack.enter_context(numerics(config))
         ranks = ranks or Ranks.connect(config)
         ranks.on_main(lambda: stack.enter_context(lock_folder(run)))
-        stop = stack.enter_context(stop_on_signals())
+        stop = stack.enter_context(stop_on_signals(partial(_say_what_stays, run, ranks)))
         session = Session(model, batches, config, run, resume=resume, dev_trees=dev_trees, ranks=ranks)
         reason = session.state.reason_to_stop(config)
-        if reason is not None:
+        if reason is not None and ranks.is_main:
             _logger.warning("nothing left to do in %s: %s", run, reason)
         while reason is None:
             for reading in read_epoch(batches):
@@ -118,6 +123,16 @@ def fit(
                     break
                 if interrupted_by:
                     raise TrainingInterrupted(interrupted_by, session.state.step)
+
+
+def _say_what_stays(run: Path, ranks: Ranks) -> None:
+    """One line for all processes, when another signal ends them at once."""
+    if not ranks.is_main:
+        return
+    saved = Checkpoints(run / "checkpoints", keep=1).paths()
+    stays = f"{saved[-1]} stays; resume to continue from it" if saved else "there is no checkpoint yet"
+    line = f"treelm train: another SIGINT has ended this at once: {stays}\n"
+    os.write(_STDERR, (_AFTER_BAR * os.isatty(_STDERR) + line).encode())  # the main thread may hold sys.stderr
 
 
 def _check_without_dev(config: TrainingConfig) -> None:

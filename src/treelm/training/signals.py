@@ -7,6 +7,7 @@ change nothing any more, so that the exit code says how it went.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,8 @@ from typing import NoReturn
 
 # SIGUSR1 is what batch jobs ask schedulers to send some minutes before time is up; Windows has none.
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
-
+EXIT_INTERRUPTED = 130  # as shells say it of a process that SIGINT has ended
+_pipes: list[int] = []  # where the numbers of signals come, while this process trains
 
 Handlers = Mapping[int, "Callable[[int, FrameType | None], object] | int | None"]
 
@@ -28,25 +30,66 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[StopRequest]:
+def stop_on_signals(last_words: Callable[[], object] = lambda: None) -> Iterator[StopRequest]:
     """Watch for signals while the block runs. Outside the main thread Python allows no handlers: nothing is watched.
 
-    A second SIGTERM changes nothing: job schedulers often send it to a process and again to its group.
+    SIGINT after another signal calls ``last_words`` and ends the process with ``EXIT_INTERRUPTED``. A second SIGTERM
+    changes nothing: job schedulers often send it to a process and again to its group.
     """
     request = StopRequest()
 
     def remember(number: int, frame: FrameType | None) -> None:
         request.signal_name = request.signal_name or signal.Signals(number).name
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the next one kills even within a long operation
 
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.signal(number, remember) for number in _SIGNALS}
+    with _ending_at_another_sigint(last_words):
+        before = {number: signal.signal(number, remember) for number in _SIGNALS}
+        try:
+            yield request
+        finally:
+            restore_at_end(before)
+
+
+@contextmanager
+def _ending_at_another_sigint(last_words: Callable[[], object]) -> Iterator[None]:
+    """Watch from a thread: handlers would wait for the operation that the main thread is in, which may be long."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    thread = threading.Thread(target=_end_at_another_sigint, args=(read, last_words), daemon=True)
+    thread.start()
+    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # the number of every signal comes there at once
+    _pipes.append(write)
     try:
-        yield request
+        yield
     finally:
-        restore_at_end(before)
+        signal.set_wakeup_fd(before)
+        _pipes.remove(write)
+        os.close(write)  # ends the thread
+        thread.join()
+        os.close(read)
+
+
+def _end_at_another_sigint(pipe: int, last_words: Callable[[], object]) -> None:
+    is_first = True
+    while number := os.read(pipe, 1):
+        if number[0] == signal.SIGINT and not is_first:
+            try:
+                last_words()
+            finally:
+                os._exit(EXIT_INTERRUPTED)
+        is_first = is_first and number[0] not in _SIGNALS
+
+
+def _leave_it_to_the_parent() -> None:
+    """In a process that was forked while training: its signals are not those of the one that trains."""
+    if _pipes:
+        signal.set_wakeup_fd(-1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_it_to_the_parent)
 
 
 class Quit:
