@@ -42,6 +42,17 @@ def test_figures_do_not_depend_on_the_number_of_processes(project: Path, treelm:
     assert two.out == one.out
 
 
+def test_a_table_ends_at_a_bad_tree_where_that_of_one_process_does(
+    project: Path, treelm: Treelm, tmp_path: Path
+) -> None:
+    good = "(S (X the) (X dog))\n"
+    (tmp_path / "bad.ptb").write_text(f"{good * 9}(S (X a\n\n{good}", encoding="utf-8")
+    extra = ("--batch-size", "2", "--processes")
+    one, two = (treelm("surprisal", project / "run", tmp_path / "bad.ptb", *extra, number) for number in ("1", "2"))
+    assert two == one
+    assert (one.code, len(one.out.splitlines())) == (2, 1 + 9 * 2)
+
+
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_a_bad_sentence_is_named_as_in_one_process(
     project: Path, treelm: Treelm, tmp_path: Path, on_error: str

@@ -1,10 +1,13 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from itertools import islice
 
 import pytest
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
+from treelm.inference.processes import Compute, Elsewhere, Words, compute_each
 
 
 def sentences(*texts: str) -> list[Sentence]:
@@ -18,6 +21,24 @@ def lengths(batch: Sequence[Sequence[str]]) -> list[int]:
     if any("bad" in words for words in batch):
         raise InputError("a bad word", remedy="write a good one")
     return [len(words) for words in batch]
+
+
+class SomewhereElse(Elsewhere[int]):
+    """Three processes, which are none."""
+
+    def __init__(self) -> None:
+        """Nothing is started."""
+
+    @property
+    def num_processes(self) -> int:
+        """More than one group is read before the first is waited for."""
+        return 3
+
+    def submit(self, sentences: Words) -> Future[list[int | InputError]]:
+        """Done at once."""
+        future: Future[list[int | InputError]] = Future()
+        future.set_result(compute_each(lengths, sentences))
+        return future
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
@@ -38,6 +59,24 @@ def test_a_bad_sentence_is_named_and_nothing_else_is_lost() -> None:
 def test_without_a_list_for_errors_the_bad_sentence_is_raised_by_place() -> None:
     with pytest.raises(InputError, match=r"in\.txt:2: a bad word; write a good one"):
         list(in_batches(sentences("a", "bad", "a b"), lengths, batch_size=3))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
+@pytest.mark.parametrize("compute", [lengths, SomewhereElse()], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_all_results_before_an_error_come_before_it(batch_size: int, compute: Compute[int], is_readable: bool) -> None:
+    def stream() -> Iterator[Sentence]:
+        yield from sentences("a b c", "a", "a b", "a b c d", "", "a b")
+        if not is_readable:
+            raise InputError("cannot be read", where="in.txt:7", remedy="write it again")
+        yield Sentence(words=("bad",), identifier="7", source="in.txt", line=7)
+        yield from sentences("a", "a")
+
+    pairs = in_batches(stream(), compute, batch_size=batch_size)
+    lines = [sentence.line for sentence, _ in islice(pairs, 6)]
+    with pytest.raises(InputError, match=r"in\.txt:7"):
+        next(pairs)
+    assert lines == [1, 2, 3, 4, 5, 6]
 
 
 def test_reads_one_batch_ahead_then_more_but_no_more_than_a_window() -> None:

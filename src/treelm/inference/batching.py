@@ -36,7 +36,8 @@ def in_batches(
     Up to ``window`` batches are read ahead (more, if more processes compute) and sorted by length, so that batch-mates
     are alike; the first results come after one batch, and then the number of batches read ahead doubles. An
     ``InputError`` about a batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected
-    and paired with None, without it the error is raised, naming the sentence.
+    and paired with None, without it the error is raised, naming the sentence. An error, also one of ``sentences``, is
+    raised in its place: after all results before it, however batches are cut and whoever computes them.
     """
     if batch_size < 1:
         raise InputError(f"batch_size = {batch_size}", remedy="give 1 or more")
@@ -44,19 +45,39 @@ def in_batches(
     num_ahead = 0  # groups that are computed elsewhere while the one before is waited for
     if isinstance(compute, Elsewhere):
         window, num_ahead = max(window, 2 * compute.num_processes), 1
+    unreadable: InputError | None = None
     for group in _growing_groups(sentences, batch_size, window):
+        if isinstance(group, InputError):
+            unreadable = group
+            break
         waiting.append(_begin(group, compute, batch_size))
         if len(waiting) > num_ahead:
             yield from _finish(waiting.popleft(), skipped)
     for begun in waiting:
         yield from _finish(begun, skipped)
+    if unreadable is not None:
+        raise unreadable
 
 
-def _growing_groups(sentences: Iterable[Sentence], batch_size: int, window: int) -> Iterator[tuple[Sentence, ...]]:
-    iterator, num_batches = iter(sentences), 1
-    while group := tuple(islice(iterator, batch_size * num_batches)):
-        yield group
-        num_batches = min(2 * num_batches, window)
+def _growing_groups(
+    sentences: Iterable[Sentence], batch_size: int, window: int
+) -> Iterator[tuple[Sentence, ...] | InputError]:
+    """Groups, and behind the last one the error of a sentence that cannot be read."""
+    num_batches = 1
+    group: list[Sentence] = []
+    error: InputError | None = None
+    try:
+        for sentence in sentences:
+            group.append(sentence)
+            if len(group) == batch_size * num_batches:
+                yield tuple(group)
+                group, num_batches = [], min(2 * num_batches, window)
+    except InputError as met:
+        error = met
+    if group:
+        yield tuple(group)
+    if error is not None:
+        yield error
 
 
 class _Group(NamedTuple, Generic[Result]):
@@ -81,15 +102,16 @@ def _begin(group: tuple[Sentence, ...], compute: Compute[Result], batch_size: in
 
 
 def _finish(group: _Group[Result], skipped: list[InputError] | None) -> Iterator[tuple[Sentence, Result | None]]:
-    found: dict[int, Result | None] = {}
+    found: dict[int, Result | InputError] = {}
     for indices, results in zip(group.batches, group.results, strict=True):
-        for i, result in zip(indices, results(), strict=True):
-            if isinstance(result, InputError):
-                _accept(result, group.sentences[i], skipped)
-                found[i] = None
-            else:
-                found[i] = result
-    yield from ((sentence, found[i]) for i, sentence in enumerate(group.sentences))
+        found.update(zip(indices, results(), strict=True))
+    for i, sentence in enumerate(group.sentences):
+        result = found[i]
+        if isinstance(result, InputError):
+            _accept(result, sentence, skipped)
+            yield sentence, None
+        else:
+            yield sentence, result
 
 
 def _accept(error: InputError, sentence: Sentence, skipped: list[InputError] | None) -> None:
