@@ -18,6 +18,7 @@ from treelm.cli.arguments import note
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.replacing import create_beside
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.streams import REST_LOST
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,12 +144,16 @@ def write_metadata(path: str, metadata: dict[str, Any]) -> None:
 
 
 def report_skipped(skipped: Iterable[InputError]) -> int:
-    """Name every sentence that was left out; the exit code that says whether there was one."""
+    """Name every sentence that was left out, and what damage took; the exit code that says whether there was any."""
     errors = list(skipped)
     for error in errors:
         note(f"skipped: {error}")
-    if errors:
-        note(f"{len(errors)} sentence{'s' * (len(errors) > 1)} left out")
+    damage = [error for error in errors if error.found == REST_LOST]
+    num_sentences = len(errors) - len(damage)
+    if num_sentences:
+        note(f"{num_sentences} sentence{'s' * (num_sentences > 1)} left out")
+    for error in damage:
+        note(f"lost: the rest of the file from {error.where} on, any number of sentences")
     return EXIT_SKIPPED if errors else EXIT_OK
 
 
