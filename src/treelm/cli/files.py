@@ -16,7 +16,7 @@ import tyro
 
 from treelm.cli.arguments import note
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.replacing import create_beside
+from treelm.corpora.replacing import create_beside, naming
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import REST_LOST
 from treelm.errors import InputError
@@ -92,8 +92,9 @@ def open_output(path: str) -> Iterator[IO[str]]:
             raise InputError("standard output is closed", remedy="open it, or give --output FILE")
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        yield sys.stdout
-        sys.stdout.flush()
+        with naming("standard output"):
+            yield sys.stdout
+            sys.stdout.flush()
         return
     target = Path(path)
     if not target.parent.is_dir():
@@ -101,13 +102,16 @@ def open_output(path: str) -> Iterator[IO[str]]:
     if target.is_dir():
         raise InputError("a folder", where=path, remedy="give the name of a file, or write to -")
     if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would end it
-        with target.open("w", encoding="utf-8", newline="\n") as stream:
+        with naming(path), target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     partial, descriptor = create_beside(target)
     try:
         # Only the name of a file can hold what UTF-8 cannot write.
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+        with (
+            naming(path),
+            os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream,
+        ):
             yield stream
         partial.replace(target)
     finally:
