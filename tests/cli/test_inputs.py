@@ -1,7 +1,9 @@
 """What the verbs make of their input before they work: none is written over, none is taken for what it is not."""
 
+import gzip
 import io
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -141,3 +143,12 @@ def test_an_empty_run_is_not_the_current_folder(arguments: list[str], folder: Pa
     (folder / "pairs.tsv").write_text("good\tbad\na\tb\n")
     more = ["--good", "good", "--bad", "bad"] if arguments[0] == "pairs" else []
     assert_refused(treelm(*arguments, *more), "no run given")
+
+
+def test_the_lost_rest_of_a_damaged_file_is_not_called_one_sentence(folder: Path, treelm: Treelm) -> None:
+    lines = "".join(f"word{number * 7919 % 10007} b\n" for number in range(500))
+    (folder / "cut.txt.gz").write_bytes(gzip.compress(lines.encode())[:-300])
+    outcome = treelm("surprisal", RUNS / "ngram", "cut.txt.gz", "--on-error", "skip")
+    assert outcome.code == 3
+    assert re.search(r"\nlost: the rest of the file from cut.txt.gz:\d+ on, any number of sentences\n$", outcome.err)
+    assert "left out" not in outcome.err

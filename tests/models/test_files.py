@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from treelm.errors import InputError
-from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.files import encode_json, read_json, write_atomically, write_durably
 
 
 def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +47,16 @@ def test_what_is_no_json_object_is_an_input_error(tmp_path: Path, content: bytes
     (tmp_path / "file.json").write_bytes(content)
     with pytest.raises(InputError, match=r"file\.json: not "):
         read_json(tmp_path / "file.json", remedy="write it again")
+
+
+@pytest.mark.parametrize("write", [write_atomically, write_durably])
+def test_a_disk_that_is_full_is_told_with_the_name_of_the_file(
+    write: Callable[[Path, bytes], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write(tmp_path / "file", b"new")
+    assert caught.value.filename == str(tmp_path / "file")

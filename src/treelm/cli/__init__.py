@@ -84,6 +84,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> int:
+    from treelm.corpora.replacing import naming
     from treelm.errors import InputError
 
     if hasattr(sys.stdout, "reconfigure"):
@@ -93,7 +94,8 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
             raise InputError(f"no verb {verb!r}", remedy=f"choose from: {', '.join(VERBS)}")
         code = int(import_module(f"treelm.cli.{verb}").main(arguments) or 0)
         if sys.stdout is not None:
-            sys.stdout.flush()  # here, where a full disk or a closed pipe still gets an answer
+            with naming("standard output"):
+                sys.stdout.flush()  # here, where a full disk or a closed pipe still gets an answer
         return code
     except InputError as error:
         print(f"treelm {verb}: {error}", file=sys.stderr)

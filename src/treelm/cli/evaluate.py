@@ -231,6 +231,7 @@ def _tree_files(folder: Path, split: str) -> dict[str, Path]:
 
 
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
+    from treelm.corpora.replacing import naming
     from treelm.trees.brackets import format_tree
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -241,5 +242,6 @@ def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
         for kind, trees in (("gold", gold), ("predicted", predicted)):
             if not trees:  # the notes say why
                 continue
-            paths[kind].write_text("\n".join(trees) + "\n", encoding="utf-8")
+            with naming(paths[kind]):
+                paths[kind].write_text("\n".join(trees) + "\n", encoding="utf-8")
             note(f"wrote {paths[kind]}")

@@ -16,8 +16,9 @@ import tyro
 
 from treelm.cli.arguments import note
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.replacing import create_beside
+from treelm.corpora.replacing import create_beside, naming
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.streams import REST_LOST
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -91,8 +92,9 @@ def open_output(path: str) -> Iterator[IO[str]]:
             raise InputError("standard output is closed", remedy="open it, or give --output FILE")
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        yield sys.stdout
-        sys.stdout.flush()
+        with naming("standard output"):
+            yield sys.stdout
+            sys.stdout.flush()
         return
     target = Path(path)
     if not target.parent.is_dir():
@@ -100,13 +102,16 @@ def open_output(path: str) -> Iterator[IO[str]]:
     if target.is_dir():
         raise InputError("a folder", where=path, remedy="give the name of a file, or write to -")
     if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would end it
-        with target.open("w", encoding="utf-8", newline="\n") as stream:
+        with naming(path), target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
     partial, descriptor = create_beside(target)
     try:
         # Only the name of a file can hold what UTF-8 cannot write.
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+        with (
+            naming(path),
+            os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream,
+        ):
             yield stream
         partial.replace(target)
     finally:
@@ -143,12 +148,16 @@ def write_metadata(path: str, metadata: dict[str, Any]) -> None:
 
 
 def report_skipped(skipped: Iterable[InputError]) -> int:
-    """Name every sentence that was left out; the exit code that says whether there was one."""
+    """Name every sentence that was left out, and what damage took; the exit code that says whether there was any."""
     errors = list(skipped)
     for error in errors:
         note(f"skipped: {error}")
-    if errors:
-        note(f"{len(errors)} sentence{'s' * (len(errors) > 1)} left out")
+    damage = [error for error in errors if error.found == REST_LOST]
+    num_sentences = len(errors) - len(damage)
+    if num_sentences:
+        note(f"{num_sentences} sentence{'s' * (num_sentences > 1)} left out")
+    for error in damage:
+        note(f"lost: the rest of the file from {error.where} on, any number of sentences")
     return EXIT_SKIPPED if errors else EXIT_OK
 
 

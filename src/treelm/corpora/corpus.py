@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.bounds import Bounds
 from treelm.corpora.building import DTYPES, Block, Builder
+from treelm.corpora.replacing import naming
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.vocabulary import FormCounts
@@ -204,7 +205,8 @@ def _write_meta(corpus: PreparedCorpus, builder: Builder, directory: Path) -> No
         "skipped": [(error.found, error.remedy, error.where) for error in corpus.skipped],
         "arrays": {name: sink.describe() for name, sink in builder.sinks.items() if isinstance(sink, FileSink)},
     }
-    (directory / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+    with naming(directory / META):
+        (directory / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
 
 
 def _read_meta(directory: Path) -> dict[str, Any]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+_OF_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def name_beside(path: Path) -> Path:
@@ -19,3 +24,14 @@ def create_beside(path: Path) -> tuple[Path, int]:
     """
     new = name_beside(path)
     return new, os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+
+
+@contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Name the file in errors of writing it: the system does so in opening it, but not when the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _OF_WRITING:
+            error.filename = str(path)
+        raise

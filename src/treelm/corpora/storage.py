@@ -14,6 +14,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import DTypeLike, NDArray
 
+from treelm.corpora.replacing import naming
+
 _HEADER_SIZE = 128  # what NumPy writes for one dimension of any length: it leaves room to grow
 
 
@@ -66,20 +68,22 @@ class FileSink:
         data = np.ascontiguousarray(values, dtype=self._dtype).tobytes()
         self._length += len(values)
         self._hash.update(data)
-        self._stream.write(data)
+        with naming(self._path):
+            self._stream.write(data)
 
     def abandon(self) -> None:
         """Close the file of an array that will not be finished."""
-        self._stream.close()
+        with naming(self._path):
+            self._stream.close()
 
     def close(self) -> NDArray[Any]:
         """The whole array, memory-mapped."""
-        self._stream.seek(0)
-        npy_format.write_array_header_1_0(
-            self._stream, {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)}
-        )
-        assert self._stream.tell() == _HEADER_SIZE, "the header does not fit its place"
-        self._stream.close()
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)}
+        with naming(self._path):
+            self._stream.seek(0)
+            npy_format.write_array_header_1_0(self._stream, header)
+            assert self._stream.tell() == _HEADER_SIZE, "the header does not fit its place"
+            self._stream.close()
         return map_array(self._path)
 
     def describe(self) -> dict[str, Any]:

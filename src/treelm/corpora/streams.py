@@ -32,6 +32,8 @@ SUFFIXES: dict[str, Format] = {
     ".tokens": "text",
 }
 STDIN = "-"
+REST_LOST = "gzip data is truncated or damaged: what follows is lost"
+"""What the error of a damaged file finds: of any number of sentences, not of one."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
@@ -166,8 +168,7 @@ def numbered_lines(
                 raise InputError("a line of 64 MiB or more", where=f"{name}:{number}", remedy="is this a text file?")
             yield number, line.rstrip(b"\r\n")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        found = "gzip data is truncated or damaged: what follows is lost"
-        broken = InputError(found, where=f"{name}:{number + 1}", remedy="fetch or compress the file again")
+        broken = InputError(REST_LOST, where=f"{name}:{number + 1}", remedy="fetch or compress the file again")
         if damage is None:
             raise broken from error
         damage.append(broken)

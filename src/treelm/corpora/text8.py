@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from treelm.corpora.replacing import create_beside
+from treelm.corpora.replacing import create_beside, naming
 from treelm.corpora.streams import open_bytes, read_whole
 from treelm.errors import InputError
 
@@ -34,12 +34,13 @@ def split_text8(file: Path, folder: Path) -> dict[str, int]:
     folder.mkdir(parents=True, exist_ok=True)
     counts = {}
     for name, (first, last) in PARTS.items():
+        path = folder / f"{name}.txt"
         part = text[len(text) * first // 100 : len(text) * last // 100]
-        partial, descriptor = create_beside(folder / f"{name}.txt")
+        partial, descriptor = create_beside(path)
         try:
-            with os.fdopen(descriptor, "wb") as out:
+            with naming(path), os.fdopen(descriptor, "wb") as out:
                 out.writelines(line + b"\n" for line in _lines(part))
-            partial.replace(folder / f"{name}.txt")
+            partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
         counts[name] = len(part)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelm.corpora.character_vocabulary import CharacterVocabulary
-from treelm.corpora.replacing import create_beside
+from treelm.corpora.replacing import create_beside, naming
 from treelm.corpora.vocabulary import FormCounts, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError
@@ -114,7 +114,7 @@ def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
     }
     temporary, descriptor = create_beside(path)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+        with naming(path), os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(content, ensure_ascii=False) + "\n")
         temporary.replace(path)
     finally:

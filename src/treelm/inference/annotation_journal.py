@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from treelm.corpora.replacing import naming
 from treelm.errors import InputError
 from treelm.models.files import encode_json, flush_directory, read_json, write_atomically
 from treelm.models.sealed import sealed_line, unsealed_line
@@ -162,7 +163,7 @@ class InputHash:
 
 def _append(path: Path, content: bytes) -> None:
     stream: IO[bytes]
-    with path.open("ab") as stream:
+    with naming(path), path.open("ab") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())

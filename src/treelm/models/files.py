@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.replacing import create_beside
+from treelm.corpora.replacing import create_beside, naming
 from treelm.errors import InputError
 
 
@@ -18,11 +18,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     A device or a pipe is written to: a file in its place would end it.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_bytes(content)
+        with naming(path):
+            path.write_bytes(content)
         return
     temporary, descriptor = create_beside(path)
     try:
-        _write_durably(descriptor, content)
+        _write_durably(path, descriptor, content)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -31,11 +32,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def write_durably(path: Path, content: bytes) -> None:
     """Write a file and wait until the disk has it."""
-    _write_durably(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666), content)
+    _write_durably(
+        path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666), content
+    )
 
 
-def _write_durably(descriptor: int, content: bytes) -> None:
-    with os.fdopen(descriptor, "wb") as file:
+def _write_durably(path: Path, descriptor: int, content: bytes) -> None:
+    with naming(path), os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

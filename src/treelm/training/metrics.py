@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from treelm.corpora.replacing import naming
 from treelm.errors import InputError
 
 FILE_NAME = "metrics.jsonl"
@@ -24,12 +25,12 @@ class MetricsLog:
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line; readers see it at once."""
-        with self._path.open("ab") as file:
+        with naming(self._path), self._path.open("ab") as file:
             file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
 
     def flush_to_disk(self) -> int:
         """Wait until the disk has every line; returns the length in bytes."""
-        with self._path.open("ab") as file:
+        with naming(self._path), self._path.open("ab") as file:
             os.fsync(file.fileno())
             return file.tell()
 
