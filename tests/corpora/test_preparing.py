@@ -188,6 +188,17 @@ def test_a_cache_that_cannot_be_written_is_one_line_that_names_the_variable(
         prepared([tmp_path / "a.txt"])
 
 
+def test_what_is_wrong_with_a_source_is_not_laid_on_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("a b\n")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error", str(tmp_path / "a.txt"))
+
+    monkeypatch.setattr("treelm.corpora.preparing._read_source", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        prepared([tmp_path / "a.txt"], cache=tmp_path / "cache")
+
+
 def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ptb", GOOD + BAD)
     for _ in range(2):

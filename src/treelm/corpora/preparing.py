@@ -101,9 +101,17 @@ def prepared(
             raise
         return PreparedCorpus.open(directory)  # another process was faster and prepared the same
     except OSError as error:
+        if not _is_on_the_way(error.filename, directory.parent):
+            raise
         found = f"prepared data cannot be kept ({error.strerror or error})"
         remedy = f"set {CACHE_VARIABLE} to a folder that can be written"
         raise InputError(found, where=str(directory.parent), remedy=remedy) from None
+
+
+def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
+    """Whether an error speaks of a folder, what is in it, or what it is in."""
+    path = Path(str(name))
+    return path.is_relative_to(folder) or folder.is_relative_to(path)
 
 
 def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
