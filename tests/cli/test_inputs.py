@@ -92,7 +92,7 @@ def test_trees_on_standard_input_are_not_taken_for_text(
     content: str, format: str, num_words: int, piped: Treelm
 ) -> None:
     refused = piped(content, "surprisal", RUNS / "ngram", "-")
-    assert_refused(refused._replace(out=""), f"say --format {format}")
+    assert_refused(refused, f"say --format {format}")
     told = piped(content, "surprisal", RUNS / "ngram", "-", "--format", format)
     assert (told.code, told.out.count("\n")) == (0, 1 + num_words)
     as_text = piped(content, "surprisal", RUNS / "ngram", "-", "--format", "text")
@@ -115,7 +115,7 @@ def test_what_is_no_file_is_called_what_it_is(name: str, expected: str, folder: 
     (folder / "adir").mkdir()
     for loop in ("loop", "loop.ptb"):
         (folder / loop).symlink_to(loop)
-    assert_refused(treelm("surprisal", RUNS / "ngram", name)._replace(out=""), expected)
+    assert_refused(treelm("surprisal", RUNS / "ngram", name), expected)
     (folder / "r.toml").write_text(f'[data]\ntrain = "{name}"\n[model]\nsystem = "ngram"\n')
     assert_refused(treelm("train", "r.toml", "--out", "run"), expected)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
@@ -100,8 +101,7 @@ def write_table(arguments: Arguments) -> int:
     job = score_with_entropies if ENTROPY in arguments.columns else score
     computer = computing(job, lm, run=arguments.run, processes=arguments.processes)
     with open_output(arguments.output) as out, computer as compute:
-        print(tsv_row([*COLUMNS, *arguments.columns, *kept, *about], separator), file=out)
-        for one in score_stimuli(
+        scored = score_stimuli(
             lm,
             stimuli,
             context=arguments.context,
@@ -109,7 +109,10 @@ def write_table(arguments: Arguments) -> int:
             batch_size=arguments.batch_size,
             skipped=skipped if arguments.on_error == "skip" else None,
             compute=compute,
-        ):
+        )
+        first = list(islice(scored, 1))  # before the header: of input that cannot be read nothing is written
+        print(tsv_row([*COLUMNS, *arguments.columns, *kept, *about], separator), file=out)
+        for one in chain(first, scored):
             totals = totals.plus(one.scored)
             contexts.add(one.context)
             for row in table_rows(
