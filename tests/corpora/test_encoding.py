@@ -146,6 +146,9 @@ def test_encoded_forms_are_kept_beside_the_corpus(
     monkeypatch.setattr(encoding, "_encode_all", lambda *_: pytest.fail("encoded again"))
     assert_same(EncodedCorpus(prepared, vocabulary, prepared.labels).batch(range(30)), fresh)
     (kept,) = (tmp_path / "dev" / "encodings").iterdir()
-    np.save(kept / "offsets.npy", np.zeros(3, dtype=np.int64))
-    with pytest.raises(InputError, match="damaged table"):
-        EncodedCorpus(prepared, vocabulary, prepared.labels)
+    ids = np.load(kept / "ids.npy")
+    for number in (ids[0] + 1, len(vocabulary) + 5):
+        ids[0] = number
+        np.save(kept / "ids.npy", ids)
+        with pytest.raises(InputError, match="damaged table"):
+            EncodedCorpus(prepared, vocabulary, prepared.labels)

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from tests.corpora.helpers import GUM_OPEN, TREES, corpus, gum_open, sentence, text_corpus
 from treelm.corpora import preparing
-from treelm.corpora.corpus import PreparedCorpus, merge_labels
+from treelm.corpora.building import Block, Builder
+from treelm.corpora.corpus import PreparedCorpus, built, merge_labels
 from treelm.corpora.preparing import prepare, prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.storage import FileSink, hash_array
 from treelm.errors import InputError
 from treelm.trees.tree import Tree
 
@@ -171,6 +173,74 @@ def test_the_cache_is_used_until_the_file_or_an_option_changes(tmp_path: Path) -
     assert prepared([path], cache=tmp_path / "cache").sentence(0).words == ("the", "dog", "barks")
 
 
+def test_another_content_of_the_same_size_and_time_is_prepared_anew(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.ptb", "(S (NP (N a)) (V b))\n")
+    before = path.stat()
+    prepared([path], cache=tmp_path / "cache")
+    path.write_text("(S (NP (N a)) (V c))\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert prepared([path], cache=tmp_path / "cache").sentence(0).words == ("a", "c")
+
+
+def test_the_same_content_at_another_time_is_not_prepared_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.ptb", GOOD)
+    before = prepared([path], cache=tmp_path / "cache")
+    path.unlink()
+    write(path, GOOD)
+    os.utime(path, ns=(0, 0))
+    monkeypatch.setattr(preparing, "prepare", lambda *_, **__: pytest.fail("prepared again"))
+    assert prepared([path], cache=tmp_path / "cache").directory == before.directory
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.ptb", GOOD)
+
+    def prepare_and_change(sources: list[Path], directory: Path, **_: object) -> PreparedCorpus:
+        path.write_text(GOOD * 2)
+        return prepare(sources, directory)
+
+    monkeypatch.setattr(preparing, "prepare", prepare_and_change)
+    with pytest.raises(InputError, match=r"a\.ptb: it changed while it was read"):
+        prepared([path], cache=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(InputError, match=r"pipe\.txt: no regular file"):
+        prepared([tmp_path / "pipe.txt"], cache=tmp_path / "cache")
+
+
+TREE = "(S (NP a b) (VP c d))"
+
+
+def test_the_identity_is_that_of_words_and_trees_wherever_they_stand(tmp_path: Path) -> None:
+    tagged = "(S (NP (X a) (X b)) (VP (X c) (X d)))\n"
+    packed = tmp_path / "b.ptb.gz"
+    packed.write_bytes(gzip.compress(f"\n{tagged}".encode()))
+    found = prepare([packed], tmp_path / "out")
+    assert found.identity == PreparedCorpus.open(tmp_path / "out").identity == corpus([TREE]).identity
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["(S (NP a b) (VP c e))"],
+        ["(S (NP a b c) (VP d))"],  # as many actions
+        ["(S (NP a b) (NP c d))"],
+        ["(S (NX a b) (VP c d))"],
+        [TREE, TREE],
+    ],
+)
+def test_the_identity_changes_with_words_trees_and_labels(other: list[str]) -> None:
+    assert corpus(other).identity != corpus([TREE]).identity
+
+
+def test_the_identity_changes_with_the_order_of_sentences() -> None:
+    assert text_corpus(["a b", "b a"]).identity != text_corpus(["b a", "a b"]).identity
+    assert text_corpus(["a b", "b a"]).identity != text_corpus(["a b b", "a"]).identity
+
+
 def test_the_cache_is_found_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "here"))
     directory = prepared([write(tmp_path / "a.ptb", GOOD)]).directory
@@ -241,6 +311,12 @@ def _swap(directory: Path) -> None:
     (directory / "counts.npy").write_bytes((directory / "word_offsets.npy").read_bytes())
 
 
+def _swap_labels(directory: Path) -> None:
+    path = directory / "meta.json"
+    meta = json.loads(path.read_text())
+    path.write_text(json.dumps({**meta, "labels": meta["labels"][::-1]}))
+
+
 def _truncate_header(directory: Path) -> None:
     (directory / "forms.npy").write_bytes(b"\x93NUMPY")
 
@@ -280,6 +356,7 @@ def _delete_meta(directory: Path) -> None:
         _truncate,
         _flip,
         _swap,
+        _swap_labels,
         _truncate_header,
         _truncate_meta,
         _drop_labels,
@@ -292,12 +369,60 @@ def _delete_meta(directory: Path) -> None:
 def test_a_damaged_corpus_is_an_error_that_names_the_file(damage: Callable[[Path], None], tmp_path: Path) -> None:
     directory = tmp_path / "out"
     prepare([write(tmp_path / "a.ptb", GOOD * 3)], directory)
-    PreparedCorpus.open(directory, verify=True)
+    PreparedCorpus.open(directory)
     damage(directory)
     with pytest.raises(InputError) as caught:
         PreparedCorpus.open(directory)
     assert caught.value.where is not None
     assert caught.value.where.startswith(str(directory))
+
+
+LARGE = (1 << 24) // 4 + 1000  # words of a corpus whose array of words has more than 16 MiB
+
+
+def write_large(directory: Path) -> Path:
+    """A prepared corpus of one long sentence; gives the file of its words."""
+    directory.mkdir()
+    builder = Builder(lambda name, dtype: FileSink(directory / f"{name}.npy", dtype))
+    builder.begin_source("large.txt")
+    zero = np.zeros(1, dtype=np.int64)
+    builder.add(
+        Block(
+            forms=["a", "b"],
+            labels=[],
+            words=np.zeros(LARGE, dtype=np.int32),
+            num_words=zero + LARGE,
+            actions=np.zeros(0, dtype=np.int16),
+            num_actions=zero,
+            lines=np.ones(1, dtype=np.int32),
+            identifiers=[""],
+        )
+    )
+    built(builder, directory)
+    return directory / "words.npy"
+
+
+def test_a_changed_word_of_a_large_corpus_is_found(tmp_path: Path) -> None:
+    path = write_large(tmp_path / "out")
+    assert PreparedCorpus.open(tmp_path / "out").num_tokens == LARGE
+    with path.open("r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(np.int32(1).tobytes())
+    with pytest.raises(InputError, match=r"words\.npy: array was changed after it was prepared"):
+        PreparedCorpus.open(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("name", "number"), [("words", 9), ("words", -1), ("actions", 9), ("actions", -1)])
+def test_numbers_of_nothing_are_found_though_their_hash_is_right(tmp_path: Path, name: str, number: int) -> None:
+    directory = tmp_path / "out"
+    values = prepare([write(tmp_path / "a.ptb", GOOD * 3)], directory).arrays[name].copy()
+    values[2] = number
+    np.save(directory / f"{name}.npy", values)
+    meta = json.loads((directory / "meta.json").read_text())
+    meta["arrays"][name]["hash"] = hash_array(values)
+    (directory / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(InputError, match=r"fewer (forms than its words|labels than its trees) have"):
+        PreparedCorpus.open(directory)
 
 
 def test_offsets_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
@@ -308,7 +433,7 @@ def test_offsets_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
         arrays={**found.arrays, "word_offsets": found.word_offsets[::-1]}, labels=(), sources=(), directory=directory
     )
     with pytest.raises(InputError, match="damaged words"):
-        broken._check_offsets()
+        broken._check_bounds()
 
 
 def test_gum_open_sentences_survive_preparation() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +27,7 @@ from treelm.trees.transitions import FIRST_NT, Order, from_actions
 META = "meta.json"
 FORMAT = "treelm-corpus"
 FORMAT_VERSION = 1
-_ALWAYS_HASHED = 1 << 24  # bytes; larger arrays are checked on request, so that a large corpus opens at once
+_CONTENT = ("words", "word_offsets", "actions", "action_offsets", "forms", "form_offsets")
 _REMEDY = "delete the directory and prepare the corpus again"
 
 
@@ -43,6 +44,7 @@ class PreparedCorpus:
     sources: tuple[tuple[str, int], ...]  # name of each source, and its first sentence
     skipped: tuple[InputError, ...] = ()  # sentences that could not be read
     directory: Path | None = None
+    hashes: Mapping[str, str] = field(default_factory=dict)  # of arrays that were compared with them
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sentence]) -> PreparedCorpus:
@@ -54,39 +56,52 @@ class PreparedCorpus:
         return built(builder, None)
 
     @classmethod
-    def open(cls, directory: str | Path, *, verify: bool = False) -> PreparedCorpus:
+    def open(cls, directory: str | Path) -> PreparedCorpus:
         """Open a prepared corpus; raises InputError if a file is missing, truncated or changed.
 
-        Arrays above 16 MiB are compared with their hash only when asked to ``verify``.
+        Every array is compared with its hash, whatever its size: what is read here is trained on.
         """
         directory = Path(directory)
         meta = _read_meta(directory)
         try:
-            arrays = {name: _open_array(directory / f"{name}.npy", meta["arrays"][name], verify) for name in DTYPES}
+            arrays = {name: _open_array(directory / f"{name}.npy", meta["arrays"][name]) for name in DTYPES}
             corpus = cls(
                 arrays=arrays,
                 labels=tuple(meta["labels"]),
                 sources=tuple((name, first) for name, first in meta["sources"]),
                 skipped=tuple(InputError(found, remedy=todo, where=where) for found, todo, where in meta["skipped"]),
                 directory=directory,
+                hashes={name: meta["arrays"][name]["hash"] for name in DTYPES},
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError("truncated or damaged description", where=str(directory / META), remedy=_REMEDY) from error
-        corpus._check_offsets()
+        corpus._check_bounds()
+        if meta.get("identity", corpus.identity) != corpus.identity:
+            raise InputError(
+                "description was changed after it was written", where=str(directory / META), remedy=_REMEDY
+            )
         return corpus
 
-    def _check_offsets(self) -> None:
-        """Offsets must fit the arrays that they cut, labels the actions that name them."""
+    def _check_bounds(self) -> None:
+        """Offsets must fit the arrays that they cut, words the forms and actions the labels that they are numbers of."""
         for item in ("word", "action", "identifier", "form"):
             offsets, end = self.arrays[f"{item}_offsets"], len(self.arrays[f"{item}s"])
             if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
                 raise InputError(f"prepared corpus with damaged {item}s", where=str(self.directory), remedy=_REMEDY)
+        for values, number, what in (
+            (self.words, len(self.forms), "forms than its words"),
+            (self.actions, FIRST_NT + len(self.labels), "labels than its trees"),
+        ):
+            if len(values) and not 0 <= values.min() <= values.max() < number:
+                raise InputError(f"fewer {what} have", where=str(self.directory), remedy=_REMEDY)
 
-        actions = self.actions
-        if actions.nbytes <= _ALWAYS_HASHED and actions.max(initial=0) >= FIRST_NT + len(self.labels):
-            raise InputError("fewer labels than its trees have", where=str(self.directory), remedy=_REMEDY)
+    @cached_property
+    def identity(self) -> str:
+        """A hash of words, trees and their order: what training sees, whichever file it was read from."""
+        hashes = self.hashes or {name: hash_array(self.arrays[name]) for name in _CONTENT}
+        return _identity(self.labels, hashes)
 
     def __len__(self) -> int:
         """Number of sentences."""
@@ -196,14 +211,21 @@ def built(builder: Builder, directory: Path | None) -> PreparedCorpus:
     return corpus
 
 
+def _identity(labels: Sequence[str], hashes: Mapping[str, str]) -> str:
+    text = json.dumps([list(labels), [hashes[name] for name in _CONTENT]])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
 def _write_meta(corpus: PreparedCorpus, builder: Builder, directory: Path) -> None:
+    arrays = {name: sink.describe() for name, sink in builder.sinks.items() if isinstance(sink, FileSink)}
     meta = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "labels": corpus.labels,
         "sources": corpus.sources,
         "skipped": [(error.found, error.remedy, error.where) for error in corpus.skipped],
-        "arrays": {name: sink.describe() for name, sink in builder.sinks.items() if isinstance(sink, FileSink)},
+        "arrays": arrays,
+        "identity": _identity(corpus.labels, {name: array["hash"] for name, array in arrays.items()}),
     }
     with naming(directory / META):
         (directory / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
@@ -225,13 +247,13 @@ def _read_meta(directory: Path) -> dict[str, Any]:
     return meta
 
 
-def _open_array(path: Path, description: Mapping[str, Any], verify: bool) -> NDArray[Any]:
+def _open_array(path: Path, description: Mapping[str, Any]) -> NDArray[Any]:
     try:
         array = map_array(path)
     except (OSError, ValueError, EOFError) as error:
         raise InputError("array is missing or truncated", where=str(path), remedy=_REMEDY) from error
     if array.dtype.str != description["dtype"] or array.shape != (description["length"],):
         raise InputError("array of another type or length than prepared", where=str(path), remedy=_REMEDY)
-    if (verify or array.nbytes <= _ALWAYS_HASHED) and hash_array(array) != description["hash"]:
+    if hash_array(array) != description["hash"]:
         raise InputError("array was changed after it was prepared", where=str(path), remedy=_REMEDY)
     return array

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.storage import gather_indices, map_array, offsets_of
+from treelm.corpora.storage import gather_indices, hash_array, map_array, offsets_of
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 _CHUNK = 1 << 22  # words or actions that are looked at together
 _KEPT_FORMS = 50_000  # as many forms take long enough to encode that the result is kept beside the corpus
+_TABLE_VERSION, _HASH = 2, "hash.txt"  # of what is kept
 
 
 class EncodedCorpus:
@@ -207,17 +208,22 @@ def _encode_forms(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
     directory = prepared.directory
     if directory is None or len(prepared.forms) < _KEPT_FORMS or not os.access(directory, os.W_OK):
         return _encode_all(prepared, vocabulary)
-    kept = directory / "encodings" / vocabulary.fingerprint()
+    kept = directory / "encodings" / f"{vocabulary.fingerprint()}-{_TABLE_VERSION}"
     if not kept.exists():
         _keep(_encode_all(prepared, vocabulary), kept)
     try:
         pieces = Pieces(ids=map_array(kept / "ids.npy"), offsets=map_array(kept / "offsets.npy"))
+        is_whole = _hash_pieces(pieces) == (kept / _HASH).read_text()
     except (OSError, ValueError) as error:
         raise InputError("damaged table of encoded words", where=str(kept), remedy="delete it") from error
     num_rows = len(prepared.forms) * (2 if vocabulary.position_matters else 1)
-    if len(pieces.offsets) != num_rows + 1 or int(pieces.offsets[-1]) != len(pieces.ids):
+    if not is_whole or len(pieces.offsets) != num_rows + 1:
         raise InputError("damaged table of encoded words", where=str(kept), remedy="delete it")
     return pieces
+
+
+def _hash_pieces(pieces: Pieces) -> str:
+    return f"{hash_array(pieces.ids)} {hash_array(pieces.offsets)}"
 
 
 def _encode_all(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
@@ -239,6 +245,7 @@ def _keep(pieces: Pieces, place: Path) -> None:
     try:
         np.save(writing / "ids.npy", pieces.ids)
         np.save(writing / "offsets.npy", pieces.offsets)
+        (writing / _HASH).write_text(_hash_pieces(pieces))
         writing.chmod(0o755)
         writing.rename(place)
     except OSError:

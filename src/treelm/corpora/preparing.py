@@ -26,6 +26,7 @@ _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
 _ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer
 _GZIP_RATIO = 8
 _MAX_WORKERS = 16
+_SAVE_FIRST = "save the text in a file first"
 _DEFAULT_OPTIONS = ReadOptions()
 
 
@@ -86,16 +87,25 @@ def prepared(
     workers: int | None = None,
     cache: Path | None = None,
 ) -> PreparedCorpus:
-    """The prepared corpus of these files, from the cache unless a file (path, size, time) or an option has changed."""
+    """The prepared corpus of these files, from the cache unless the content of a file or an option has changed.
+
+    Content is what is compared: a file may be replaced without another size or time. Raises InputError for a file that
+    changes while it is read.
+    """
     if any(str(source) == STDIN for source in sources):
-        raise InputError("a prepared corpus from standard input", remedy="save the text in a file first")
-    directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
+        raise InputError("a prepared corpus from standard input", remedy=_SAVE_FIRST)
+    hashes = [_content_hash(Path(source)) for source in sources]
+    directory = (cache or cache_directory() / "prepared") / _cache_key(
+        sources, hashes, options, on_error, max_sentences
+    )
     if directory.exists():
         return PreparedCorpus.open(directory)
     try:
-        return prepare(
+        corpus = prepare(
             sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers
         )
+        _check_same(sources, hashes, directory)
+        return corpus
     except InputError:
         if not directory.exists():
             raise
@@ -114,21 +124,31 @@ def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
     return path.is_relative_to(folder) or folder.is_relative_to(path)
 
 
-def _cache_key(sources: Sequence[str | Path], options: ReadOptions, *rest: object) -> str:
-    found = [(source, _size_and_time(Path(source))) for source in sources]
-    files = [(str(source), os.path.realpath(source), *status) for source, status in found]
+def _cache_key(sources: Sequence[str | Path], hashes: Sequence[str], options: ReadOptions, *rest: object) -> str:
+    """Of names, which messages repeat and which tell the format, and of content."""
+    files = [(str(source), content) for source, content in zip(sources, hashes, strict=True)]
     text = json.dumps([FORMAT_VERSION, files, asdict(options), rest])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _size_and_time(path: Path) -> tuple[int, int]:
+def _content_hash(path: Path) -> str:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError("no regular file: it can be read only once", where=str(path), remedy=_SAVE_FIRST)
     try:
-        status = path.stat()
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"cannot read it ({error.strerror})", where=str(path), remedy="check the path") from error
     except ValueError as error:  # a NUL character
         raise InputError(f"not a path ({error})", where=repr(str(path)), remedy="check the path") from error
-    return status.st_size, status.st_mtime_ns
+
+
+def _check_same(sources: Sequence[str | Path], hashes: Sequence[str], directory: Path) -> None:
+    """Raise InputError, and keep nothing, if a file is not what its hash was taken of."""
+    for source, before in zip(sources, hashes, strict=True):
+        if _content_hash(Path(source)) != before:
+            shutil.rmtree(directory)
+            raise InputError("it changed while it was read", where=str(source), remedy="wait until it is complete")
 
 
 def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
