@@ -85,7 +85,7 @@ class PreparedCorpus:
         return corpus
 
     def _check_bounds(self) -> None:
-        """Offsets must fit the arrays that they cut, words the forms and actions the labels that they are numbers of."""
+        """Offsets must fit the arrays that they cut; words are numbers of forms, actions of labels."""
         for item in ("word", "action", "identifier", "form"):
             offsets, end = self.arrays[f"{item}_offsets"], len(self.arrays[f"{item}s"])
             if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():

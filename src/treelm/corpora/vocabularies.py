@@ -106,19 +106,24 @@ def _read_subwords(content: dict[str, Any]) -> Vocabulary:
 
 def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
     """Write one JSON file with the content and its fingerprint, atomically."""
+    temporary, descriptor = create_beside(path)
+    try:
+        with naming(path), os.fdopen(descriptor, "wb") as file:
+            file.write(encode_vocabulary(vocabulary))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
+    """A vocabulary as the content of its file."""
     content = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,
         "fingerprint": vocabulary.fingerprint(),
         "vocabulary": vocabulary.to_json(),
     }
-    temporary, descriptor = create_beside(path)
-    try:
-        with naming(path), os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps(content, ensure_ascii=False) + "\n")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
 
 def load_vocabulary(path: Path) -> Vocabulary:

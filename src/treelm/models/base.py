@@ -49,6 +49,8 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         super().__init__()
         self.vocabulary = vocabulary
         self.labels = tuple(labels)
+        self.data_identity: dict[str, str] = {}
+        """Of what it was trained on: a hash of the words and trees of each split. Empty if that was not noted."""
 
     @property
     @abstractmethod

@@ -30,6 +30,7 @@ from treelm.models.tensors import check_same_tensors, encode_tensors, read_tenso
 
 FORMAT_VERSION = 1
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "model.safetensors"
+_DATA = "data_identity"
 _REMEDY = "copy the run folder again from where it was made, or train again"
 _REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often something with weights is there
 
@@ -73,6 +74,7 @@ def load_model(directory: Path | str) -> SyntacticLM:
     tensors, metadata = read_tensors(directory / WEIGHTS, remedy=_REMEDY)
     model = _build(header, vocabulary, tensors, where=str(directory / CONFIG))
     _fill(model, tensors, metadata, directory / WEIGHTS, remedy=_REMEDY)
+    model.data_identity = header.get(_DATA, {})
     if metadata.get("config", _config_hash(header)) != _config_hash(header):  # the first runs have no such hash
         found = f"not the config that {WEIGHTS} was trained with: altered, or from another run"
         raise InputError(found, where=str(directory / CONFIG), remedy=f"restore {CONFIG} of this run")
@@ -81,7 +83,7 @@ def load_model(directory: Path | str) -> SyntacticLM:
 
 def describe_model(model: SyntacticLM) -> dict[str, Any]:
     """What ``config.json`` holds: everything to build the network again but vocabulary and weights."""
-    return {
+    description: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "treelm": __version__,
         "system": model.system,
@@ -89,6 +91,13 @@ def describe_model(model: SyntacticLM) -> dict[str, Any]:
         "labels": list(model.labels),
         "vocabulary": model.vocabulary.fingerprint(),
     }
+    return {**description, _DATA: model.data_identity} if model.data_identity else description
+
+
+def read_data_identity(directory: Path) -> dict[str, str]:
+    """What a model's folder says of the data that it was trained on; nothing in folders of the first treelms."""
+    identity: dict[str, str] = _read_header(directory).get(_DATA, {})
+    return identity
 
 
 def load_weights(model: SyntacticLM, path: Path, *, remedy: str) -> None:
@@ -98,8 +107,8 @@ def load_weights(model: SyntacticLM, path: Path, *, remedy: str) -> None:
 
 
 def _config_hash(header: Mapping[str, Any]) -> str:
-    """Of all that ``config.json`` says of the network, whichever treelm wrote it."""
-    values = {name: header[name] for name in ("system", "config", "labels")}
+    """Of all that ``config.json`` says of the network and its data, whichever treelm wrote it."""
+    values = {name: header[name] for name in ("system", "config", "labels", _DATA) if name in header}
     return json_hash(values)
 
 
@@ -125,6 +134,9 @@ def _read_header(directory: Path) -> dict[str, Any]:
     for name, kind in {"system": str, "config": dict, "labels": list, "vocabulary": str}.items():
         if not isinstance(header.get(name), kind):
             raise InputError(f"{name!r} is missing or no {kind.__name__}", where=str(path), remedy=_REMEDY)
+    data = header.get(_DATA, {})
+    if not isinstance(data, dict) or not all(isinstance(one, str) for one in data.values()):
+        raise InputError(f"{_DATA!r} is no dict of hashes", where=str(path), remedy=_REMEDY)
     try:
         strings_of(header["labels"])
     except (TypeError, ValueError):

@@ -1,28 +1,30 @@
 """Checkpoints: each a directory of safetensors and JSON that is renamed into place when it is complete.
 
 ``checkpoints/step-00000120.0/`` holds ``state.json`` and tensor files. ``state.json`` holds a hash of itself, every
-tensor file one of its content and that of ``state.json``: files that were damaged or exchanged are found. Nothing is
-pickled.
+tensor file one of its content and that of ``state.json``: files that were damaged or exchanged are found. Beside them
+stand other files that a run needs, whose hashes are in ``state.json``. Nothing is pickled.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.files import encode_json, flush_directory, read_json, write_durably
+from treelm.models.files import encode_json, flush_directory, read_bytes, read_json, write_durably
 from treelm.models.sealed import json_hash
 from treelm.models.tensors import encode_tensors, read_tensors
 
+FOLDER = "checkpoints"  # of a run folder
 FORMAT_VERSION = 1
 _STATE = "state.json"
 _NAME = re.compile(r"step-(\d+)\.(\d+)")
@@ -33,10 +35,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Tensors by file name (without suffix) and tensor name, and JSON values."""
+    """Tensors by file name (without suffix) and tensor name, JSON values, and other files by name."""
 
     tensors: Mapping[str, Mapping[str, Tensor]]
     values: Mapping[str, Any]
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Checkpoints:
@@ -59,10 +62,14 @@ class Checkpoints:
         self._remove_leftovers()
         temporary = self.directory / f".new-{os.getpid()}"
         temporary.mkdir()
-        values = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors), **checkpoint.values}
+        hashes = {name: _hash(content) for name, content in checkpoint.files.items()}
+        header = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors), "files": hashes}
+        values = {**header, **checkpoint.values}
         identity = json_hash(values)
         for name, tensors in checkpoint.tensors.items():
             write_durably(temporary / f"{name}.safetensors", encode_tensors(tensors, {"state": identity}))
+        for name, content in checkpoint.files.items():
+            write_durably(temporary / name, content)
         write_durably(temporary / _STATE, encode_json({**values, "sha256": identity}))
         flush_directory(temporary)
         temporary.rename(self._free_name(step))
@@ -104,7 +111,12 @@ class Checkpoints:
             tensors[name], metadata = read_tensors(file, remedy=_REMEDY)
             if metadata.get("state") != identity:
                 raise InputError("belongs to another checkpoint", where=str(file), remedy=_REMEDY)
-        return Checkpoint(tensors=tensors, values=values)
+        files = {}
+        for name, content_hash in values.get("files", {}).items():  # the first runs have none
+            files[name] = read_bytes(path / name, remedy=_REMEDY)
+            if _hash(files[name]) != content_hash:
+                raise InputError("damaged or altered", where=str(path / name), remedy=_REMEDY)
+        return Checkpoint(tensors=tensors, values=values, files=files)
 
     def _free_name(self, step: int) -> Path:
         number = 0
@@ -122,6 +134,10 @@ class Checkpoints:
         for path in self.directory.iterdir():
             if path.name.startswith((".new-", ".old-")):
                 shutil.rmtree(path)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _unused(path: Path) -> Path:

@@ -13,7 +13,6 @@ from treelm.errors import InputError
 from treelm.models.estimated import EstimatedLM
 from treelm.models.storage import save_model
 from treelm.training.config import TrainingConfig
-from treelm.training.locks import lock_folder
 from treelm.training.metrics import FILE_NAME, MetricsLog
 from treelm.training.updates import LossSum
 
@@ -33,18 +32,20 @@ def check_estimated(model: EstimatedLM, config: TrainingConfig, *, resume: bool)
 def estimate(
     model: EstimatedLM, corpus: EncodedCorpus, dev: Iterable[SentenceBatch] | None, run_directory: Path
 ) -> LossSum | None:
-    """Estimate, save the model in the run folder, and log its loss on dev, which is returned."""
-    with lock_folder(run_directory):
-        begin = perf_counter()
-        model.estimate(corpus)
-        seconds = perf_counter() - begin
-        log = MetricsLog(run_directory / FILE_NAME)
-        where = {"step": 0, "epoch": 1, "elapsed_seconds": seconds}
-        log.write({"kind": "estimate", **where, "num_sentences": len(corpus), "num_words": int(corpus.num_words.sum())})
-        loss = None if dev is None else _sum_losses(model, dev)
-        if loss is not None:
-            log.write({"kind": "dev", **where, **loss.named()})
-        save_model(model, run_directory)
+    """Estimate, save the model in the run folder, and log its loss on dev, which is returned.
+
+    The caller holds the folder (``lock_folder``).
+    """
+    begin = perf_counter()
+    model.estimate(corpus)
+    seconds = perf_counter() - begin
+    log = MetricsLog(run_directory / FILE_NAME)
+    where = {"step": 0, "epoch": 1, "elapsed_seconds": seconds}
+    log.write({"kind": "estimate", **where, "num_sentences": len(corpus), "num_words": int(corpus.num_words.sum())})
+    loss = None if dev is None else _sum_losses(model, dev)
+    if loss is not None:
+        log.write({"kind": "dev", **where, **loss.named()})
+    save_model(model, run_directory)
     return loss
 
 

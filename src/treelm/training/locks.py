@@ -1,11 +1,16 @@
-"""One process at a time trains in a run folder."""
+"""One process at a time trains in a run folder, and never over what was trained there."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from treelm.errors import InputError
 from treelm.models.locks import hold_folder
+from treelm.models.storage import WEIGHTS
+from treelm.training.checkpoints import FOLDER, Checkpoints
+
+RESUME = "resume it, or give another run folder"
 
 
 def lock_folder(folder: Path) -> AbstractContextManager[None]:
@@ -15,3 +20,11 @@ def lock_folder(folder: Path) -> AbstractContextManager[None]:
         found="another process is training in this folder",
         remedy="wait for it or end it, or give another run folder",
     )
+
+
+def check_nothing_trained(folder: Path) -> None:
+    """Raise ``InputError`` if a new run in this folder would write over checkpoints or a model."""
+    if Checkpoints(folder / FOLDER, keep=1).paths():
+        raise InputError("this folder already holds a run", where=str(folder), remedy=RESUME)
+    if (folder / WEIGHTS).exists():
+        raise InputError("this folder already holds a model", where=str(folder), remedy="give another run folder")

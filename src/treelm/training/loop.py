@@ -19,6 +19,7 @@ from treelm.training.locks import lock_folder
 from treelm.training.numerics import numerics
 from treelm.training.outcomes import TrainingInterrupted
 from treelm.training.ranks import Ranks
+from treelm.training.recipe import Recipe
 from treelm.training.selection import DevTrees
 from treelm.training.session import Session
 from treelm.training.signals import stop_on_signals
@@ -56,6 +57,7 @@ def fit(
     resume: bool = False,
     dev_trees: DevTrees | None = None,
     ranks: Ranks | None = None,
+    recipe: Recipe | None = None,
 ) -> Iterator[Step]:
     """Train a model; a generator that makes one step each time it is asked for one::
 
@@ -72,6 +74,7 @@ def fit(
 
     Started by torchrun, srun or ``treelm train --devices``, every process calls this with the same arguments, and each
     gets all steps; only the first one writes. ``ranks`` is for callers that have connected already.
+    ``recipe``, if there is one, is kept in every checkpoint and compared when the run is resumed.
 
     Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update,
     ``TrainingInterrupted`` after SIGINT, SIGTERM or SIGUSR1, when the step is finished and saved, and ``ProcessLost``
@@ -83,13 +86,32 @@ def fit(
         raise InputError(
             f"select_by = {config.select_by!r} and dev trees", remedy="give dev_trees exactly when it needs them"
         )
+    ranks = ranks or Ranks.connect(config)
+    with ExitStack() as stack:
+        ranks.on_main(lambda: stack.enter_context(lock_folder(Path(run_directory))))
+        yield from fit_locked(
+            model, batches, dev, config, run_directory, resume=resume, dev_trees=dev_trees, ranks=ranks, recipe=recipe
+        )
+
+
+def fit_locked(
+    model: SyntacticLM,
+    batches: Batches,
+    dev: Iterable[Batch] | None,
+    config: TrainingConfig,
+    run_directory: Path | str,
+    *,
+    resume: bool,
+    dev_trees: DevTrees | None,
+    ranks: Ranks,
+    recipe: Recipe | None,
+) -> Iterator[Step]:
+    """As ``fit``, for a caller whose first process holds the run folder by ``lock_folder``."""
     run = Path(run_directory)
     with ExitStack() as stack:
         stack.enter_context(numerics(config))
-        ranks = ranks or Ranks.connect(config)
-        ranks.on_main(lambda: stack.enter_context(lock_folder(run)))
         stop = stack.enter_context(stop_on_signals(partial(_say_what_stays, run, ranks)))
-        session = Session(model, batches, config, run, resume=resume, dev_trees=dev_trees, ranks=ranks)
+        session = Session(model, batches, config, run, resume=resume, dev_trees=dev_trees, ranks=ranks, recipe=recipe)
         reason = session.state.reason_to_stop(config)
         if reason is not None and ranks.is_main:
             _logger.warning("nothing left to do in %s: %s", run, reason)

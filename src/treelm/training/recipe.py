@@ -142,13 +142,18 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
     """Write a recipe so that ``load_recipe`` reads the same one."""
+    write_atomically(path, encode_recipe(recipe))
+
+
+def encode_recipe(recipe: Recipe) -> bytes:
+    """A recipe as the content of its file."""
     values = {section: to_toml_values(getattr(recipe, section)) for section in SECTIONS if section != "model"}
     model = {"system": recipe.model.system, **to_toml_values(recipe.model.config)}
     if recipe.model.bounds_margin is not None:
         model = {name: value for name, value in model.items() if name not in _BOUNDS}
         model["bounds_margin"] = recipe.model.bounds_margin
     ordered = {section: model if section == "model" else values[section] for section in SECTIONS}
-    write_atomically(path, tomli_w.dumps(ordered).encode())
+    return tomli_w.dumps(ordered).encode()
 
 
 def parse_override(text: str) -> tuple[str, str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
 from treelm.training.estimation import check_estimated, estimate
-from treelm.training.loop import fit
+from treelm.training.locks import RESUME, check_nothing_trained, lock_folder
+from treelm.training.loop import fit_locked
 from treelm.training.progress import show_progress
 from treelm.training.randomness import seed_everything
 from treelm.training.ranks import Ranks
@@ -58,19 +60,35 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
     """
     run = Path(run_directory)
     ranks = Ranks.connect(recipe.training)
-    setup = _set_up_together(recipe, run, resume=resume, ranks=ranks)
-    config = setup.recipe.training
-    model = setup.model
-    if isinstance(model, EstimatedLM):
-        ranks.on_main(lambda: _estimate(model, setup, run))
+    with ExitStack() as stack:  # from the first look at the folder to the last: what was seen there stays true
+        ranks.on_main(lambda: stack.enter_context(lock_folder(run)))
+        setup = _set_up_together(recipe, run, resume=resume, ranks=ranks)
+        model = setup.model
+        if isinstance(model, EstimatedLM):
+            ranks.on_main(lambda: _estimate(model, setup, run))
+        else:
+            _fit(setup, run, resume=resume, ranks=ranks, on_terminal=on_terminal)
         return load_model(run)
-    steps = fit(model, setup.batches, setup.dev, config, run, resume=resume, dev_trees=setup.dev_trees, ranks=ranks)
+
+
+def _fit(setup: Setup, run: Path, *, resume: bool, ranks: Ranks, on_terminal: bool) -> None:
+    config = setup.recipe.training
+    steps = fit_locked(
+        setup.model,
+        setup.batches,
+        setup.dev,
+        config,
+        run,
+        resume=resume,
+        dev_trees=setup.dev_trees,
+        ranks=ranks,
+        recipe=setup.recipe,
+    )
     if on_terminal and ranks.is_main:
         steps = show_progress(steps, config, steps_per_epoch=len(setup.batches))
     for number, _ in enumerate(steps):
         if resume and number == 0 and ranks.is_main:
             save_recipe(setup.recipe, run / FILE_NAME)  # it was accepted, and may be longer than before
-    return load_model(run)
 
 
 def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -> Setup:
@@ -78,11 +96,9 @@ def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -
     setups: list[Setup] = []
 
     def first() -> None:
-        is_begun = (run / FILE_NAME).exists()
-        if is_begun and not resume and (has_run(run, recipe) or is_estimated(run, recipe)):
-            remedy = "resume it, or give another run folder"
-            raise InputError("this folder already holds a run", where=str(run), remedy=remedy)
-        if resume and not is_begun:
+        if not resume:
+            _check_free(run, recipe)
+        elif not (run / FILE_NAME).exists():
             remedy = "give the folder of a run; a model of the package can be finetuned: start_from in [training]"
             raise InputError("no run to resume", where=str(run), remedy=remedy)
         kept = run / VOCABULARY
@@ -101,6 +117,13 @@ def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -
     ranks.on_main(first)
     ranks.together(others)
     return setups[0]
+
+
+def _check_free(run: Path, recipe: Recipe) -> None:
+    """Raise ``InputError`` for a folder with anything that was trained, or with a run that can be resumed."""
+    check_nothing_trained(run)
+    if has_run(run, recipe):
+        raise InputError("this folder already holds a run", where=str(run), remedy=RESUME)
 
 
 def _estimate(model: EstimatedLM, setup: Setup, run: Path) -> None:
@@ -169,6 +192,8 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
         _check_bounds(recipe.model, corpus)
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
+    splits = {"train": train_data, "dev": dev_data}
+    model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
         load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
     config = recipe.training

@@ -16,16 +16,19 @@ from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
 from treelm.models.readings import Carried
 from treelm.models.storage import describe_model, remove_leftovers, save_model
-from treelm.training.checkpoints import Checkpoint, Checkpoints
+from treelm.training.checkpoints import FOLDER, Checkpoint, Checkpoints
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, Reading, shard_rows
 from treelm.training.dev import evaluate
+from treelm.training.locks import check_nothing_trained
 from treelm.training.metrics import FILE_NAME, MetricsLog
 from treelm.training.numerics import describe_machine
+from treelm.training.origins import check_origin, origin_files
 from treelm.training.outcomes import NonFiniteError
 from treelm.training.parts import join_rows
 from treelm.training.randomness import random_state, restore_random_state, seed_everything
 from treelm.training.ranks import Ranks
+from treelm.training.recipe import Recipe
 from treelm.training.selection import DevTrees
 from treelm.training.signals import StopRequest
 from treelm.training.state import Interval, TrainingState, check_unchanged, restore_weights
@@ -56,13 +59,15 @@ class Session:
         resume: bool,
         dev_trees: DevTrees | None = None,
         ranks: Ranks | None = None,
+        recipe: Recipe | None = None,
     ) -> None:
         """Set up a new run, or restore the newest checkpoint of an old one."""
         self._ranks = ranks = ranks or Ranks.connect(config)
         self.model, self.config, self.run_directory = model, config, run_directory
         self._batches = batches
         self._dev_trees = dev_trees
-        self._checkpoints = Checkpoints(run_directory / "checkpoints", keep=config.keep_checkpoints)
+        self._recipe, self._files = recipe, origin_files(model, recipe)
+        self._checkpoints = Checkpoints(run_directory / FOLDER, keep=config.keep_checkpoints)
         check_shards(model, config, ranks)
         check_graphs(model, config, ranks.fabric.device)
         checkpoint = ranks.on_main(lambda: self._find_checkpoint(resume=resume))
@@ -84,12 +89,9 @@ class Session:
         model.train()
 
     def _find_checkpoint(self, *, resume: bool) -> Checkpoint | None:
-        checkpoint = None
-        if resume:
-            checkpoint = self._checkpoints.newest()
-        elif self._checkpoints.paths():
-            remedy = "resume it, or give another run folder"
-            raise InputError("this folder already holds a run", where=str(self.run_directory), remedy=remedy)
+        checkpoint = self._checkpoints.newest() if resume else None
+        if checkpoint is None:  # resuming too begins anew if it was ended before the first one
+            check_nothing_trained(self.run_directory)
         remove_leftovers(self.run_directory)
         return checkpoint
 
@@ -103,10 +105,13 @@ class Session:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         where = str(self._checkpoints.directory)
+        check_origin(checkpoint, self.model, self._recipe, self.run_directory, says=self._ranks.is_main)
         present = to_plain(self.config)
         saved = {**to_plain(TrainingConfig()), **checkpoint.values["training"]}  # a newer field had its default
         check_unchanged(saved, present, what="training", where=where)
-        check_unchanged(checkpoint.values["model"], describe_model(self.model), what="model", where=where)
+        networks = (checkpoint.values["model"], describe_model(self.model))
+        before, now = ({**network, "data_identity": None} for network in networks)  # that was compared already
+        check_unchanged(before, now, what="model", where=where)
         self._compare_machine(checkpoint.values["machine"])
         restore_weights(self.model, checkpoint.tensors["weights"], where=where)
         self._stepping.restore(checkpoint.tensors, where=where)
@@ -290,7 +295,7 @@ class Session:
             "machine": describe_machine(self._fabric),
             "random": random_values,
         }
-        self._checkpoints.save(self.state.step, Checkpoint(tensors=tensors, values=values))
+        self._checkpoints.save(self.state.step, Checkpoint(tensors=tensors, values=values, files=self._files))
 
     def _write(self, kind: str, figures: dict[str, Any]) -> None:
         state = self.state
