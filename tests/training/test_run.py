@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 
@@ -13,9 +16,11 @@ import torch
 from tests.training.treebanks import write_treebank
 from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
-from treelm.models.storage import load_model
+from treelm.models.storage import load_model, read_data_identity
+from treelm.training import run as run_module
+from treelm.training.locks import lock_folder
 from treelm.training.loop import fit
-from treelm.training.recipe import load_recipe
+from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.run import load_run_recipe, resolve_bounds, set_up, train
 
 
@@ -121,6 +126,75 @@ def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "recipe.toml").read_bytes() == before
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_with_a_model_that_no_recipe_made_is_not_overwritten(tmp_path: Path) -> None:
+    recipe = load_recipe(write_treebank(tmp_path), ["training.epochs=1"])
+    train(recipe, tmp_path / "first", on_terminal=False).save_pretrained(tmp_path / "saved")
+    before = contents(tmp_path / "saved")
+    with pytest.raises(InputError, match="already holds a model; give another run folder"):
+        train(recipe, tmp_path / "saved", on_terminal=False)
+    assert contents(tmp_path / "saved") == before
+
+
+def test_a_run_without_a_model_yet_is_not_overwritten_by_a_system_that_is_estimated(tmp_path: Path) -> None:
+    recipe = load_recipe(write_treebank(tmp_path))
+    setup = set_up(recipe)
+    steps = fit(setup.model, setup.batches, setup.dev, recipe.training, tmp_path / "run")
+    next(steps)
+    steps.close()
+    save_recipe(setup.recipe, tmp_path / "run" / "recipe.toml")
+    before = contents(tmp_path / "run")
+    assert "model.safetensors" not in before
+    with pytest.raises(InputError, match="already holds a run"):
+        train(load_recipe("ngram-demo", ["data.max_sentences=50"]), tmp_path / "run", on_terminal=False)
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew_by_resuming_it(tmp_path: Path) -> None:
+    train(load_recipe(write_treebank(tmp_path), ["training.epochs=1"]), tmp_path / "run", on_terminal=False)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    before = contents(tmp_path / "run")
+    with pytest.raises(InputError, match="already holds a model"):
+        train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, on_terminal=False)
+    assert contents(tmp_path / "run") == before
+
+
+def test_a_folder_in_which_another_process_trains_is_not_even_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = load_recipe(write_treebank(tmp_path))
+    monkeypatch.setattr("treelm.training.run.set_up", lambda *_, **__: pytest.fail("prepared data for nothing"))
+    with lock_folder(tmp_path / "run"), pytest.raises(InputError, match="another process is training in this folder"):
+        train(recipe, tmp_path / "run", on_terminal=False)
+
+
+def test_the_folder_is_held_from_before_data_are_read_until_the_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = load_recipe(write_treebank(tmp_path), ["training.max_steps=1"])
+    seen = []
+
+    def watched(call: Callable[..., object]) -> Callable[..., object]:
+        def watch(*arguments: object, **options: object) -> object:
+            with pytest.raises(InputError, match="another process"), lock_folder(tmp_path / "run"):
+                pass
+            seen.append(call)
+            return call(*arguments, **options)
+
+        return watch
+
+    names = ("set_up", "save_vocabulary", "save_recipe", "load_model")
+    for name in names:
+        monkeypatch.setattr(run_module, name, watched(getattr(run_module, name)))
+    train(recipe, tmp_path / "run", on_terminal=False)
+    assert len(seen) == len(names)
+    with lock_folder(tmp_path / "run"):
+        pass
+
+
 def test_resuming_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no run to resume: it has no recipe\.toml"):
         load_run_recipe(tmp_path)
@@ -133,6 +207,109 @@ def test_changed_data_is_refused_on_resume(tmp_path: Path) -> None:
         file.write("(S (NP (X it)) (VP (X ends)))\n")
     with pytest.raises(InputError, match="data"):
         train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, on_terminal=False)
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    """Change the first occurrence; size and time of the file stay."""
+    text, status = path.read_text(), path.stat()
+    assert old in text
+    assert len(old) == len(new)
+    path.write_text(text.replace(old, new, 1))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+CHANGES = {
+    "a word of train": ("train", "(X bird)", "(X fish)"),
+    "a tree of train, with as many actions": ("train", "bird)) (VP (X likes) (NP", "bird) (VP (X likes)) (NP"),
+    "a word of dev": ("dev", "(X hears)", "(X likes)"),
+}
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """Data, and a run of one step on them."""
+    train(load_recipe(write_treebank(tmp_path), ["training.max_steps=1"]), tmp_path / "run", on_terminal=False)
+    return tmp_path
+
+
+def go_on(folder: Path) -> None:
+    """One more step."""
+    recipe = load_run_recipe(folder / "run", ("training.max_steps=2",))
+    train(recipe, folder / "run", resume=True, on_terminal=False)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_data_that_changed_are_named_on_resume(begun: Path, change: str) -> None:
+    split, old, new = CHANGES[change]
+    path, before = begun / f"{split}.ptb", contents(begun / "run")
+    text = path.read_text()
+    replace_in(path, old, new)
+    with pytest.raises(InputError, match=rf"/{split}\.ptb: the {split} data are not those that this run was begun"):
+        go_on(begun)
+    assert contents(begun / "run") == before
+    path.write_text(text)
+    go_on(begun)
+
+
+def test_another_dev_file_is_refused_on_resume_and_the_same_one_elsewhere_is_not(begun: Path) -> None:
+    recipe, other = begun / "run" / "recipe.toml", begun / "other.ptb"
+    recipe.write_text(recipe.read_text().replace("dev.ptb", "other.ptb"))
+    other.write_text((begun / "train.ptb").read_text())
+    with pytest.raises(InputError, match=r"other\.ptb: the dev data are not those"):
+        go_on(begun)
+    (begun / "dev.ptb").rename(other)
+    go_on(begun)
+
+
+def test_dev_data_that_are_gone_from_the_recipe_are_missed_on_resume(begun: Path) -> None:
+    recipe = begun / "run" / "recipe.toml"
+    lines = recipe.read_text().splitlines()
+    recipe.write_text("\n".join(line for line in lines if not line.startswith(("dev =", "schedule"))))
+    with pytest.raises(InputError, match=r"run: the dev data are not those"):
+        go_on(begun)
+
+
+def test_what_data_a_model_saw_is_in_its_config_and_stays_with_it(begun: Path) -> None:
+    expected = {name: prepared_split(load_run_recipe(begun / "run").data, name).identity for name in ("train", "dev")}
+    assert json.loads((begun / "run" / "config.json").read_text())["data_identity"] == expected
+    load_model(begun / "run").save_pretrained(begun / "saved")
+    assert load_model(begun / "saved").data_identity == expected == read_data_identity(begun / "saved")
+
+
+def test_the_data_in_config_cannot_be_altered_unseen(begun: Path) -> None:
+    path = begun / "run" / "config.json"
+    header = json.loads(path.read_text())
+    header["data_identity"]["train"] = header["data_identity"]["dev"]
+    path.write_text(json.dumps(header))
+    with pytest.raises(InputError, match=r"config\.json: not the config that model\.safetensors was trained with"):
+        load_model(begun / "run")
+
+
+def test_a_checkpoint_holds_the_vocabulary_and_the_recipe_of_its_run(begun: Path) -> None:
+    (checkpoint,) = sorted((begun / "run" / "checkpoints").glob("step-00000001.*"))
+    before = contents(begun / "run")
+    for name in ("vocabulary.json", "recipe.toml"):
+        assert (checkpoint / name).read_bytes() == (begun / "run" / name).read_bytes()
+    train(load_recipe(begun / "my.toml", ["vocabulary.max_size=5"]), begun / "other", on_terminal=False)
+    for name in ("vocabulary.json", "recipe.toml"):  # as another run would have left them
+        shutil.copyfile(begun / "other" / name, begun / "run" / name)
+    with pytest.raises(
+        InputError, match=r"run/vocabulary\.json: not the vocabulary that this run was begun with; copy"
+    ):
+        go_on(begun)
+    shutil.copyfile(checkpoint / "vocabulary.json", begun / "run" / "vocabulary.json")
+    with pytest.raises(InputError, match=r"run/recipe\.toml: vocabulary: max_size = 5 now, but the run was started"):
+        go_on(begun)
+    shutil.copyfile(checkpoint / "recipe.toml", begun / "run" / "recipe.toml")
+    assert {name: before[name] for name in before if name != "metrics.jsonl"}.items() <= contents(begun / "run").items()
+    go_on(begun)
+
+
+def test_a_damaged_recipe_of_a_checkpoint_is_found(begun: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (checkpoint,) = sorted((begun / "run" / "checkpoints").glob("step-00000001.*"))
+    (checkpoint / "recipe.toml").write_text("")
+    go_on(begun)  # from the checkpoint before it
+    assert "recipe.toml: damaged or altered" in caplog.text
 
 
 def test_a_dev_tree_beyond_the_bounds_is_named_before_training(tmp_path: Path) -> None:

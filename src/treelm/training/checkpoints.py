@@ -111,8 +111,10 @@ class Checkpoints:
             tensors[name], metadata = read_tensors(file, remedy=_REMEDY)
             if metadata.get("state") != identity:
                 raise InputError("belongs to another checkpoint", where=str(file), remedy=_REMEDY)
-        files = {}
-        for name, content_hash in values.get("files", {}).items():  # the first runs have none
+        files, hashes = {}, values.get("files", {})  # the first runs have none
+        if not isinstance(hashes, dict) or any(Path(name).name != name for name in hashes):
+            raise InputError("does not list its files", where=str(path / _STATE), remedy=_REMEDY)
+        for name, content_hash in hashes.items():
             files[name] = read_bytes(path / name, remedy=_REMEDY)
             if _hash(files[name]) != content_hash:
                 raise InputError("damaged or altered", where=str(path / name), remedy=_REMEDY)

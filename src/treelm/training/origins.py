@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
 from treelm.models.storage import VOCABULARY
 from treelm.training.checkpoints import FOLDER, Checkpoint
-from treelm.training.recipe import FILE_NAME, Recipe, build_recipe, encode_recipe
+from treelm.training.recipe import FILE_NAME, Recipe, decode_recipe, encode_recipe
 from treelm.training.state import check_unchanged
 
 _PLACES = ("corpus", *SPLITS)  # the same data may stand elsewhere now
@@ -41,7 +40,7 @@ def check_origin(checkpoint: Checkpoint, model: SyntacticLM, recipe: Recipe | No
         raise InputError("not the vocabulary that this run was begun with", where=str(run / VOCABULARY), remedy=remedy)
     if recipe is not None and FILE_NAME in checkpoint.files:
         where = str(run / FILE_NAME)
-        kept = build_recipe(tomllib.loads(checkpoint.files[FILE_NAME].decode()), where=f"{FILE_NAME} of a checkpoint")
+        kept = decode_recipe(checkpoint.files[FILE_NAME], where=f"{FILE_NAME} of the checkpoint")
         check_unchanged(_without_places(kept), _without_places(recipe), what="data", where=where)
         check_unchanged(to_plain(kept.vocabulary), to_plain(recipe.vocabulary), what="vocabulary", where=where)
 

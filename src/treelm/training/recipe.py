@@ -156,6 +156,11 @@ def encode_recipe(recipe: Recipe) -> bytes:
     return tomli_w.dumps(ordered).encode()
 
 
+def decode_recipe(content: bytes, *, where: str) -> Recipe:
+    """The inverse of ``encode_recipe``; raises ``InputError`` for what it did not write."""
+    return build_recipe(_parse(content.decode("utf-8", "replace"), where), where=where)
+
+
 def parse_override(text: str) -> tuple[str, str, Any]:
     """``section.field=value`` as section, field and value."""
     path, equals, value = text.partition("=")
