@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,45 @@ def test_a_comparison_goes_on_with_what_is_kept(
     again = treelm("compare", *runs[:2], "--syntaxgym", suite, "--format", "json", "--out", str(tmp_path / "out"))
     assert again.code == 0, again.err
     assert json.loads(again.out) == json.loads(first.out)
+
+
+def test_figures_are_not_kept_for_weights_that_changed_meanwhile(
+    treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(runs[1], tmp_path / "run"))
+    original = measure.evaluate_run
+
+    def evaluate_and_train_on(*arguments: object, **options: object) -> object:
+        result = original(*arguments, **options)  # type: ignore[arg-type]
+        with (run / "model.safetensors").open("ab") as file:
+            file.write(b" ")
+        return result
+
+    monkeypatch.setattr(measure, "evaluate_run", evaluate_and_train_on)
+    outcome = treelm("compare", str(run))
+    assert outcome.code == 2
+    assert "the model changed while it was measured; wait until its training is over" in outcome.err
+    assert not (run / "measured").exists()
+
+
+def test_two_that_measure_suites_at_once_keep_both(
+    treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        meta = {**SUITE["meta"], "name": name}  # type: ignore[dict-item]
+        (tmp_path / f"{name}.json").write_text(json.dumps({**SUITE, "meta": meta}), encoding="utf-8")
+    run, original, nested = Path(shutil.copytree(runs[1], tmp_path / "run")), measure.score_suites, []
+
+    def score_beside_another(*arguments: object, **options: object) -> object:
+        if not nested:
+            nested.append(treelm("compare", str(run), "--syntaxgym", str(tmp_path / "two.json")).code)
+        return original(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(measure, "score_suites", score_beside_another)
+    assert treelm("compare", str(run), "--syntaxgym", str(tmp_path / "one.json")).code == 0
+    assert nested == [0]
+    (kept,) = (run / "measured").glob("syntaxgym-*.json")
+    assert json.loads(kept.read_text())["figures"].keys() == {"one", "two"}
 
 
 def test_rows_of_a_kept_comparison_stand_beside_new_ones(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import RECIPE, TREES, Treelm
+from treelm.training.locks import lock_folder
 
 SOM = '[model]\nsystem = "som"\nsize = 12\ndropout = 0.0\n'
 PARSER = '[model]\nsystem = "shift-reduce"\nsize = 12\nlanguage_model = false\n'
@@ -84,3 +85,17 @@ def test_parse_draws_the_first_sentence_as_a_picture(treelm: Treelm, recipes: tu
     assert svg.startswith("<svg")
     assert "slot 14" in svg
     assert treelm("parse", "run", "in.txt", "--figure", "memory.png").code == 2
+
+
+def test_again_throws_nothing_away_while_another_process_trains(treelm: Treelm, recipes: tuple[str, ...]) -> None:
+    common = ("--recipes", "counts.toml", "two.toml", "--jobs", "1", "--syntaxgym", "none")
+    assert treelm("demo", *common).code == 0
+    files = ["runs/counts/model.safetensors", "runs/two/model.safetensors", "runs/two/checkpoints"]
+    before = [Path(file).stat().st_ino for file in files]
+    with lock_folder(Path("runs/two")):
+        outcome = treelm("demo", *common, "--again")
+    assert outcome.code == 2
+    assert "runs/two: another process is training in this folder" in outcome.err
+    assert [Path(file).stat().st_ino for file in files] == before
+    assert treelm("demo", *common, "--again").code == 0
+    assert all(Path(file).stat().st_ino != number for file, number in zip(files, before, strict=True))

@@ -59,7 +59,10 @@ def test_another_tree_is_noticed(shipped: Path, tmp_path: Path) -> None:
 
 def test_the_card_says_where_it_comes_from_and_how_good_it_is(shipped: Path) -> None:
     card = (shipped / "README.md").read_text()
+    identity = load_model(shipped).data_identity
+    assert identity.keys() == {"train", "dev"}
     for text in (
+        f"| data | train `{identity['train']}`, dev `{identity['dev']}` |",
         "# toy-gum-open",
         "A toy.",
         "commit abc",

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from tests.training.toys import toy_model
+from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.base import SyntacticLM
+from treelm.training.locks import lock_folder
 
 
 def test_saved_and_loaded_from_a_folder_it_is_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,6 +18,21 @@ def test_saved_and_loaded_from_a_folder_it_is_the_same_model(tmp_path: Path, mon
     assert type(loaded) is type(model)
     for one, other in zip(model.state_dict().values(), loaded.state_dict().values(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("mark", ["recipe.toml", "checkpoints"])
+def test_a_training_run_is_not_saved_over(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "config.json").write_text("of the run")
+    (tmp_path / mark).mkdir()
+    with pytest.raises(InputError, match="this folder holds a training run; give another folder"):
+        toy_model().save_pretrained(tmp_path)
+    assert (tmp_path / "config.json").read_text() == "of the run"
+
+
+def test_two_do_not_save_in_one_folder_at_a_time(tmp_path: Path) -> None:
+    with lock_folder(tmp_path), pytest.raises(InputError, match="another process writes in this folder"):
+        toy_model().save_pretrained(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_saved_names_the_library_for_the_hub(tmp_path: Path) -> None:

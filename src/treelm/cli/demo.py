@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import webbrowser
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,9 +73,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "demo", arguments)
     runs = _runs(options)
     if options.again:
-        for run in runs.values():
-            if (run / "recipe.toml").exists():
-                shutil.rmtree(run)
+        _throw_away([run for run in runs.values() if (run / "recipe.toml").exists()])
     jobs = min(options.jobs or _num_processors(), len(runs))
     codes = _one_by_one(options, runs) if jobs == 1 else _side_by_side(options, runs, jobs)
     if EXIT_STOPPED in codes.values():
@@ -87,6 +86,20 @@ def main(arguments: list[str]) -> int:
     for name, code in failed.items():
         note(f"{name} is not in the comparison: exit code {code}, see what it said above")
     return next(iter(failed.values()), 0)
+
+
+def _throw_away(runs: list[Path]) -> None:
+    """Empty run folders; none of them while another process trains in one. By the recipe, which goes last, they are
+    known if this is ended in between."""
+    from treelm.training.locks import lock_folder
+
+    with ExitStack() as stack:
+        for run in runs:
+            stack.enter_context(lock_folder(run))
+        for run in runs:
+            for path in sorted(run.iterdir(), key=lambda path: path.name == "recipe.toml"):
+                remove = shutil.rmtree if path.is_dir() else Path.unlink
+                remove(path)
 
 
 def _runs(options: Arguments) -> dict[str, Path]:

@@ -96,6 +96,8 @@ def _making(
         "command": f"`{origin['command']}`",
         "training": _duration(training),
     }
+    if lm.data_identity:
+        rows["data"] = ", ".join(f"{split} `{identity}`" for split, identity in lm.data_identity.items())
     rows |= {f"dev loss per word, weights in {kind}": f"{value:.5f} nats" for kind, value in losses.items()}
     return "| | |\n| --- | --- |\n" + "".join(f"| {key} | {value} |\n" for key, value in rows.items())
 

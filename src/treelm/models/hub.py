@@ -7,6 +7,11 @@ from typing import Any, Self
 
 from huggingface_hub import ModelHubMixin, snapshot_download
 
+from treelm.errors import InputError
+from treelm.models.locks import hold_folder
+
+_ELSEWHERE = "give another folder"
+
 
 class Pretrained(ModelHubMixin, library_name="treelm", tags=["language-model", "syntax", "parsing", "surprisal"]):
     """A model that is saved as a folder, the same as a run folder holds, and loaded from a folder or from the hub.
@@ -23,6 +28,20 @@ class Pretrained(ModelHubMixin, library_name="treelm", tags=["language-model", "
         name = pretrained_model_name_or_path
         folder_or_name = find_run(name) if str(name) in shipped_names() else name
         return super().from_pretrained(folder_or_name, **options)
+
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Write the model as a folder; ``options`` are those of the hub.
+
+        Raises ``InputError`` for a folder of a training run, whose checkpoints would not be this model's, and while
+        another process writes there.
+        """
+        from treelm.models.storage import MARKS_OF_TRAINING
+
+        folder = Path(save_directory)
+        with hold_folder(folder, found="another process writes in this folder", remedy=_ELSEWHERE):
+            if any((folder / name).exists() for name in MARKS_OF_TRAINING):
+                raise InputError("this folder holds a training run", where=str(folder), remedy=_ELSEWHERE)
+            return super().save_pretrained(folder, **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         from treelm.models.base import SyntacticLM

@@ -43,6 +43,12 @@ def test_f1_against_other_gold_trees_is_named() -> None:
     assert "F1 does not compare" in notes(ONE, other)
 
 
+def test_rows_that_were_trained_on_other_data_are_named() -> None:
+    one, other = (replace(ONE, name=name, data_identity={"train": name}) for name in ("one", "other"))
+    assert "trained on other data (words or trees): one | other" in notes(one, other, replace(ONE, name="unknown"))
+    assert "trained on" not in notes(one, replace(one, name="same"), ONE)
+
+
 def test_given_trees_are_one_note_that_names_the_rows() -> None:
     given = replace(ONE, name="given", needs_trees=True, notes=(GIVEN_TREES, "something else"))
     assert list(notes_on([ONE, given])).count(f"{GIVEN_TREES}: given") == 1

@@ -97,6 +97,9 @@ def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
         groups = _groups(scored, same)
         if len(groups) > 1:
             yield f"perplexities do not compare between groups of rows with {what}: {_listed(groups)}"
+    trained = _groups([row for row in rows if row.data_identity], lambda row: row.data_identity.get("train"))
+    if len(trained) > 1:
+        yield f"trained on other data (words or trees): {_listed(trained)}"
     given = [row.name for row in scored if row.needs_trees]
     if given:
         yield f"{GIVEN_TREES}: {', '.join(given)}"

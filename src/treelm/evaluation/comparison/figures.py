@@ -95,6 +95,7 @@ class RunFigures:
     num_parameters: int  # 0: not a network (n-grams)
     search: str = ""  # such as "beam 20/10/1"; empty for systems that score without a search
     weights: str = ""  # SHA-256 of model.safetensors
+    data_identity: Mapping[str, str] = field(default_factory=dict)  # of what it was trained on, by split, if noted
     vocabulary: str = ""  # fingerprint: perplexities compare only where it is the same
     text: str = ""  # SHA-256 of the words that were scored: the same for rows that compare
     split: str = "test"

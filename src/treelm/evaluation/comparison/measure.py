@@ -18,6 +18,7 @@ from treelm.corpora.data_config import locate_split
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import Format
 from treelm.corpora.tokens import Tokenisation
+from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import (
     FORMAT_VERSION,
     F1Figure,
@@ -40,7 +41,7 @@ from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.devices import DeviceName, find_device
-from treelm.models.storage import WEIGHTS
+from treelm.models.storage import WEIGHTS, read_data_identity
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
 
@@ -123,6 +124,7 @@ class _Measuring:
             figures,
             name=self._name,
             run=str(self._run),
+            data_identity=read_data_identity(self._run),
             training_seconds=seconds,
             training_words_per_second=words_per_second,
             loss_curve=curve,
@@ -142,6 +144,13 @@ class _Measuring:
             self._lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
         return self._lm
 
+    def _keep(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
+        """Keep figures, but of no other weights than they are kept for."""
+        if file_hash(self._run / WEIGHTS) != self._weights:
+            remedy = "wait until its training is over, then compare again"
+            raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
+        self._kept.put(part, origin, figures)
+
     def _evaluated(self) -> RunFigures:
         path, format = self._data()
         origin = {
@@ -158,7 +167,7 @@ class _Measuring:
         if kept is None:
             gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
             kept = to_plain(self._evaluate(gold))
-            self._kept.put("evaluation", origin, kept)
+            self._keep("evaluation", origin, kept)
         return from_plain(RunFigures, kept, where=f"kept figures of {self._run}")
 
     def _data(self) -> tuple[Path, str]:
@@ -211,7 +220,8 @@ class _Measuring:
             with self._show(f"{self._name}: {len(missing)} suites of SyntaxGym", total) as advance:
                 for suite in missing:
                     done[suite.name] = self._score_suite(suite, advance)
-                    self._kept.put("syntaxgym", origin, done)
+                    done = {**(self._kept.get("syntaxgym", origin) or {}), **done}  # others may measure it too
+                    self._keep("syntaxgym", origin, done)
         return _syntaxgym_figures({suite.name: done[suite.name] for suite in suites})
 
     def _score_suite(self, suite: Suite, advance: Callable[[], None]) -> dict[str, Any]:
@@ -236,7 +246,7 @@ class _Measuring:
                     self._model(), pairs, tokenisation=self._settings.tokenisation, on_sentence=advance
                 )
             kept = to_plain(_pair_figures(Path(file).name, result))
-            self._kept.put("pairs", origin, kept)
+            self._keep("pairs", origin, kept)
         return from_plain(PairFigures, kept, where=f"kept pairs of {self._run}")
 
 
