@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import RECIPE, Treelm
 from treelm.cli import run as run_treelm
 from treelm.evaluation.comparison import measure
+from treelm.models.storage import load_model, save_model
 
 SUITE = {
     "meta": {"name": "mine", "metric": "sum"},
@@ -87,13 +88,14 @@ def test_a_comparison_goes_on_with_what_is_kept(
 def test_figures_are_not_kept_for_weights_that_changed_meanwhile(
     treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Path(shutil.copytree(runs[1], tmp_path / "run"))
+    run = Path(shutil.copytree(runs[0], tmp_path / "run", ignore=lambda *_: ["measured"]))
     original = measure.evaluate_run
 
     def evaluate_and_train_on(*arguments: object, **options: object) -> object:
         result = original(*arguments, **options)  # type: ignore[arg-type]
-        with (run / "model.safetensors").open("ab") as file:
-            file.write(b" ")
+        lm = load_model(run)
+        lm.word_bias.data += 0.01
+        save_model(lm, run)
         return result
 
     monkeypatch.setattr(measure, "evaluate_run", evaluate_and_train_on)
@@ -109,16 +111,21 @@ def test_two_that_measure_suites_at_once_keep_both(
     for name in ("one", "two"):
         meta = {**SUITE["meta"], "name": name}  # type: ignore[dict-item]
         (tmp_path / f"{name}.json").write_text(json.dumps({**SUITE, "meta": meta}), encoding="utf-8")
-    run, original, nested = Path(shutil.copytree(runs[1], tmp_path / "run")), measure.score_suites, []
+    run, original, nested = (
+        Path(shutil.copytree(runs[1], tmp_path / "run", ignore=lambda *_: ["measured"])),
+        measure.score_suites,
+        [],
+    )
 
     def score_beside_another(*arguments: object, **options: object) -> object:
         if not nested:
-            nested.append(treelm("compare", str(run), "--syntaxgym", str(tmp_path / "two.json")).code)
+            nested.append("begun")
+            assert treelm("compare", str(run), "--syntaxgym", str(tmp_path / "two.json")).code == 0
         return original(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(measure, "score_suites", score_beside_another)
     assert treelm("compare", str(run), "--syntaxgym", str(tmp_path / "one.json")).code == 0
-    assert nested == [0]
+    assert nested
     (kept,) = (run / "measured").glob("syntaxgym-*.json")
     assert json.loads(kept.read_text())["figures"].keys() == {"one", "two"}
 

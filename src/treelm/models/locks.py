@@ -32,23 +32,22 @@ def hold_folder(folder: Path, *, found: str, remedy: str) -> Iterator[None]:
 
 def _acquire(folder: Path, problem: InputError) -> int | None:
     """The descriptor that holds a folder: until it is closed, nobody else gets one."""
-    folder.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
+        folder.mkdir(parents=True, exist_ok=True)
         return None
     import fcntl
 
     while True:
+        folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # another process has just removed it
-            descriptor = os.open(folder, os.O_RDONLY)
+            descriptor, is_held = os.open(folder, os.O_RDONLY), False
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(descriptor), folder.stat()):
-                    return descriptor
+                is_held = os.path.samestat(os.fstat(descriptor), folder.stat())
             except BlockingIOError:
-                os.close(descriptor)
                 raise problem from None
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
-        folder.mkdir(parents=True, exist_ok=True)
+            finally:
+                if not is_held:
+                    os.close(descriptor)
+            if is_held:
+                return descriptor

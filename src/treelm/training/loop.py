@@ -80,12 +80,6 @@ def fit(
     ``TrainingInterrupted`` after SIGINT, SIGTERM or SIGUSR1, when the step is finished and saved, and ``ProcessLost``
     when another process is gone. Another SIGINT ends the process at once, with a line that says which checkpoint stays.
     """
-    if dev is None:
-        _check_without_dev(config)
-    if (config.select_by == "unlabeled_f1") != (dev_trees is not None):
-        raise InputError(
-            f"select_by = {config.select_by!r} and dev trees", remedy="give dev_trees exactly when it needs them"
-        )
     ranks = ranks or Ranks.connect(config)
     with ExitStack() as stack:
         ranks.on_main(lambda: stack.enter_context(lock_folder(Path(run_directory))))
@@ -107,6 +101,12 @@ def fit_locked(
     recipe: Recipe | None,
 ) -> Iterator[Step]:
     """As ``fit``, for a caller whose first process holds the run folder by ``lock_folder``."""
+    if dev is None:
+        _check_without_dev(config)
+    if (config.select_by == "unlabeled_f1") != (dev_trees is not None):
+        raise InputError(
+            f"select_by = {config.select_by!r} and dev trees", remedy="give dev_trees exactly when it needs them"
+        )
     run = Path(run_directory)
     with ExitStack() as stack:
         stack.enter_context(numerics(config))

@@ -36,7 +36,8 @@ def check_origin(checkpoint: Checkpoint, model: SyntacticLM, recipe: Recipe | No
     noted = checkpoint.values["model"]
     _check_data(noted.get("data_identity", {}), model, recipe, run, says=says)
     if noted["vocabulary"] != model.vocabulary.fingerprint():
-        remedy = f"copy the {VOCABULARY} of the newest folder in {FOLDER} there, and the {FILE_NAME} too"
+        copies = f"copy {VOCABULARY} and {FILE_NAME} of the newest folder in {FOLDER} there"
+        remedy = copies if VOCABULARY in checkpoint.files else f"restore {VOCABULARY} and {FILE_NAME} of this run"
         raise InputError("not the vocabulary that this run was begun with", where=str(run / VOCABULARY), remedy=remedy)
     if recipe is not None and FILE_NAME in checkpoint.files:
         where = str(run / FILE_NAME)
