@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from treelm.cli import VERBS
+from treelm.corpora.corpus import PreparedCorpus
 from treelm.trees.brackets import iter_trees
 
 HEADER = "sentence_id\tword_id\tword\tsurprisal_bits\tis_unk\tunk_class\tnum_pieces\tchar_start\tchar_end"
@@ -174,6 +175,25 @@ def test_statistics_of_a_file(treelm: Treelm, project: Path) -> None:
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in outcome.out.splitlines() if "│" in line]
     figures = {name: value for name, value in cells}
     assert (figures["sentences"], figures["tokens"], figures["types"], figures["labels"]) == ("4", "20", "8", "3")
+
+
+CONLLU = """\
+1\tdogs\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_
+2\tbark\t_\tVERB\t_\t_\t0\troot\t_\t_
+3\tat\t_\tADP\t_\t_\t4\tcase\t_\t_
+4\tcats\t_\tNOUN\t_\t_\t2\tobl\t_\t_
+"""
+
+
+def test_statistics_and_prepared_corpora_know_labels_of_dependencies(treelm: Treelm, tmp_path: Path) -> None:
+    file = tmp_path / "a.conllu"
+    file.write_text(CONLLU)
+    for labels, number in (("plain", 1), ("upos", 2)):
+        out = treelm("data", "statistics", file, "--dependency-labels", labels).out
+        assert f" {number} " in next(line for line in out.splitlines() if "labels" in line)
+        outcome = treelm("data", "prepare", file, "--dependency-labels", labels, "--out", tmp_path / labels)
+        assert outcome.code == 0, outcome.err
+        assert len(PreparedCorpus.open(tmp_path / labels).labels) == number
 
 
 def test_train_refuses_a_folder_that_holds_a_run(treelm: Treelm, project: Path) -> None:

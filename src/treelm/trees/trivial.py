@@ -58,7 +58,10 @@ def random_uniform(words: Sequence[str], generator: np.random.Generator, label: 
     return from_flat(flat)
 
 
-def binary_upper_bound(gold: Tree, branching: Literal["right", "left"] = "right") -> Tree:
+Branching = Literal["right", "left"]
+
+
+def binary_upper_bound(gold: Tree, branching: Branching = "right") -> Tree:
     """The gold tree made binary, as a prediction: no binary tree has a higher recall of unlabelled constituents.
 
     Unary chains collapse to their top; constituents that binarising makes are labelled as the one that they belong to.

@@ -65,7 +65,11 @@ def test_a_kept_comparison_is_read_as_it_was(tmp_path: Path) -> None:
     bare = RunFigures(name="counts", run="runs/counts", system="ngram", num_parameters=0)
     comparison = Comparison(runs=(FULL, bare), notes=("mind this",))
     comparison.save(tmp_path / "comparison.json")
-    assert Comparison.load(tmp_path / "comparison.json") == comparison
+    assert (
+        Comparison.load(tmp_path / "comparison.json")
+        == Comparison.load(str(tmp_path / "comparison.json"))
+        == comparison
+    )
 
 
 def test_the_perplexity_that_compares_is_that_of_sentences_by_themselves() -> None:
