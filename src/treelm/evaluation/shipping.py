@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.model_card import Training, model_card
 from treelm.evaluation.runs import evaluate_run
@@ -91,7 +92,7 @@ def expected_scores(lm: SyntacticLM) -> dict[str, Any]:
     """Log probabilities of all symbols and trees of a few sentences, each by itself, as plain values."""
     sentences = []
     for sentence in SENTENCES:
-        words = sentence.split()
+        words = list(words_of(sentence))
         (found,) = lm.analyse([words])
         one: dict[str, Any] = {"words": words}
         if found.score is not None:

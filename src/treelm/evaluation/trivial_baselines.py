@@ -12,14 +12,7 @@ from treelm.evaluation.bracket_lines import Bracketing, bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, SpanResult, choose_removal, kept_words, score_spans
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
-from treelm.trees.trivial import (
-    Branching,
-    balanced,
-    binary_upper_bound,
-    left_branching,
-    random_splits,
-    right_branching,
-)
+from treelm.trees.trivial import balanced, binary_upper_bound, left_branching, random_splits, right_branching
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +74,8 @@ def trivial_baselines(
     for builder in _BUILDERS if random_distances else ():
         results = [score(_random_distances(seed + offset, builder)) for offset in range(num_seeds)]
         rows.append(_row(f"random distances, {builder} builder", results))
-    branching: Branching = "left" if protocol.binarises_gold else "right"
-    rows.append(_row("binary upper bound", [score(lambda tree: binary_upper_bound(tree, branching))]))
+    bound = score(lambda tree: binary_upper_bound(tree, "left" if protocol.binarises_gold else "right"))
+    rows.append(_row("binary upper bound", [bound]))
     return rows
 
 

@@ -15,7 +15,7 @@ from treelm.corpora.processes import Processes, answer_tasks
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, only_text, open_bytes
-from treelm.corpora.tokens import token_spans
+from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
 from treelm.inference.processes import compute_each, thread_environment
@@ -216,7 +216,7 @@ def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings
             yield Item((), found.where or "", found)
             continue
         words = _words(found, settings)
-        if not words:  # other blanks than those of ASCII, as running text is cut
+        if not words:  # nothing but other spaces of Unicode, in running text
             continue
         error = None
         if settings.max_words is not None and len(words) > settings.max_words:
@@ -227,7 +227,7 @@ def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings
 def _words(sentence: Sentence, settings: AnnotationSettings) -> tuple[str, ...]:
     if not settings.tokenise or sentence.text is None:
         return sentence.words
-    return tuple(sentence.text[start:stop] for start, stop in token_spans(sentence.text))
+    return words_of(sentence.text, "treebank")
 
 
 # Parsing.

@@ -58,10 +58,7 @@ def random_uniform(words: Sequence[str], generator: np.random.Generator, label: 
     return from_flat(flat)
 
 
-Branching = Literal["right", "left"]
-
-
-def binary_upper_bound(gold: Tree, branching: Branching = "right") -> Tree:
+def binary_upper_bound(gold: Tree, branching: Literal["right", "left"] = "right") -> Tree:
     """The gold tree made binary, as a prediction: no binary tree has a higher recall of unlabelled constituents.
 
     Unary chains collapse to their top; constituents that binarising makes are labelled as the one that they belong to.
