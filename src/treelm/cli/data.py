@@ -26,8 +26,8 @@ class Arguments:
 
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
     actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
-    annotate TEXT --parser RUN --out FILE: trees for raw text; its options: treelm data annotate --help.
     text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (90, 5 and 5 million).
+    treelm data annotate TEXT --parser RUN --out FILE: trees for raw text; its options: treelm data annotate --help.
 
     Example: treelm data show gum-open
     Example: treelm data statistics gum-open

@@ -231,7 +231,7 @@ def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tupl
         if content and not content.startswith(b"#"):
             for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
                 if pattern.match(content):
-                    remedy = f"say --format {format}, or --format text if it is meant so"
+                    remedy = f"say format {format}, or format text if it is meant so"
                     raise InputError(f"looks like {format}, not like text", where=f"{name}:{number}", remedy=remedy)
             break
     yield from held

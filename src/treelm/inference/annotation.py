@@ -117,7 +117,10 @@ def annotate(
     _check_target(target)
     asked = settings.to_json()
     open_parser.cache_clear()  # a run may have been trained on since the last call
-    busy = {"found": "another process is annotating here", "remedy": "wait for it or end it, or give another --out"}
+    busy = {
+        "found": "another process is annotating here",
+        "remedy": "wait for it or end it, or give another name for the output",
+    }
     with hold_folder(folder, **busy):
         _check_free(target, folder)
         journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
@@ -149,7 +152,9 @@ def _check_free(target: Path, folder: Path) -> None:
     if target.exists() and not is_finishing(folder):
         with suppress(OSError):
             folder.rmdir()  # if it was made for this call
-        raise InputError("this file is there already", where=str(target), remedy="remove it, or give another --out")
+        raise InputError(
+            "this file is there already", where=str(target), remedy="remove it, or give another name for the output"
+        )
 
 
 def _work(
@@ -220,7 +225,7 @@ def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings
             continue
         error = None
         if settings.max_words is not None and len(words) > settings.max_words:
-            error = InputError(f"{len(words)} words", where=found.where, remedy="raise --max-words to parse it")
+            error = InputError(f"{len(words)} words", where=found.where, remedy="raise max_words to parse it")
         yield Item(words, found.where, error)
 
 
@@ -245,7 +250,7 @@ def _parsing(processes: int) -> Iterator[Callable[[Task], Future[Answer]]]:
         processes,
         command=_COMMAND,
         what="a process that parses",
-        remedy="free memory, or give a lower --processes; the same command goes on from here",
+        remedy="free memory, or lower the number of processes; the same command goes on from here",
         environment=thread_environment(processes),
     )
     try:
