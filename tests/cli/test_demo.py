@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import RECIPE, TREES, Treelm
+from treelm.cli.arguments import how_called
+from treelm.figures.demo import what_next
 
 SOM = '[model]\nsystem = "som"\nsize = 12\ndropout = 0.0\n'
 PARSER = '[model]\nsystem = "shift-reduce"\nsize = 12\nlanguage_model = false\n'
@@ -64,6 +67,9 @@ def test_a_quick_demo_has_folders_of_its_own_and_judges_few_sentences(treelm: Tr
     outcome = treelm("demo", "--quick", "--recipes", recipes[1], "--syntaxgym", "none")
     assert outcome.code == 0, outcome.err
     assert "slot 14" in outcome.out
+    assert "take care: hardly trained: figures" in outcome.err
+    assert "echo 'the dog barks' | " in outcome.out  # a sentence of its own data
+    assert " parse runs/quick/two - --show drawing" in outcome.out
     assert "max_sentences = 30" in Path("runs/quick/two/recipe.toml").read_text()
     assert "max_minutes = 0.1" in Path("runs/quick/two/recipe.toml").read_text()
 
@@ -84,3 +90,23 @@ def test_parse_draws_the_first_sentence_as_a_picture(treelm: Treelm, recipes: tu
     assert svg.startswith("<svg")
     assert "slot 14" in svg
     assert treelm("parse", "run", "in.txt", "--figure", "memory.png").code == 2
+
+
+def test_commands_to_try_are_those_that_the_user_can_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("on-path", "beside"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "treelm").write_text("#!/bin/sh\n")
+        (tmp_path / name / "treelm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "on-path"))
+    monkeypatch.setattr(sys, "executable", "/usr/lib/python 3")
+    typed = {
+        str(tmp_path / "on-path" / "treelm"): "treelm",
+        str(tmp_path / "beside" / "treelm"): str(tmp_path / "beside" / "treelm"),
+        "/site-packages/treelm/__main__.py": "'/usr/lib/python 3' -m treelm",
+        "script.py": "treelm",
+    }
+    for path, expected in typed.items():
+        monkeypatch.setattr(sys, "argv", [path])
+        assert how_called() == expected
+    assert "runs/x - --show drawing" in what_next(Path("runs/x"), Path("r.html"), ("it", "'s"), "treelm")
+    assert "echo 'it '\"'\"'s' | treelm parse" in what_next(Path("runs/x"), Path("r.html"), ("it", "'s"), "treelm")

@@ -13,7 +13,9 @@ from treelm.cli import SUB_VERBS, VERBS
 
 SOURCE = Path(treelm.__file__).parent
 OPTION = re.compile(r"(?<![\w`-])--[a-z][a-z-]*[a-z]")
-VERB = re.compile(rf"treelm ({'|'.join([*SUB_VERBS, *VERBS])})\b")
+VERB = re.compile(
+    rf"(?:treelm|\.\.\.) ({'|'.join([*SUB_VERBS, *VERBS])})\b"
+)  # ...: a value, such as the program's name
 OF_ALL = {"--help", "--version"}
 OF_OTHERS = {
     "training/slurm.py": {"--ntasks-per-node"},  # of srun

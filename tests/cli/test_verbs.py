@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
+from tests.legacy.make import HERE, RUNS
 from treelm.cli import VERBS
 from treelm.corpora.corpus import PreparedCorpus
+from treelm.inference.loading import load
+from treelm.inference.surprisal import COLUMNS
 from treelm.trees.brackets import iter_trees
 
 HEADER = "sentence_id\tword_id\tword\tsurprisal_bits\tis_unk\tunk_class\tnum_pieces\tchar_start\tchar_end"
@@ -27,6 +31,40 @@ def test_every_verb_has_help_with_an_example(treelm: Treelm, verb: str) -> None:
     assert outcome.code == 0
     assert f"treelm {verb}" in outcome.out
     assert "Example" in outcome.out
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".gz", ".TSV.gz", ".json"])
+def test_an_output_that_is_no_table_by_its_name_is_refused_before_any_work(
+    treelm: Treelm, tmp_path: Path, ending: str
+) -> None:
+    out = tmp_path / f"out{ending}"
+    outcome = treelm("surprisal", "no-run", tmp_path / "in.txt", "--output", out)
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"treelm surprisal: {out}: cannot write a table into a file ending in {out.suffix}; "
+        "end its name in .tsv, .txt or .csv\n"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_endings_of_tables_say_what_stands_between_cells(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    for ending, separator in ((".tsv", "\t"), (".txt", "\t"), (".CSV", ","), ("", "\t")):
+        out = tmp_path / f"out{ending}"
+        assert treelm("surprisal", project / "run", project / "train.ptb", "--output", out).code == 0
+        assert out.read_text().partition("\n")[0] == HEADER.replace("\t", separator)
+
+
+def test_packed_output_is_not_promised_by_a_name(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    outcome = treelm("parse", project / "run", project / "train.ptb", "--output", tmp_path / "out.ptb.gz")
+    assert outcome.code == 2
+    assert "out.ptb.gz: cannot write packed files; leave .gz away" in outcome.err
+
+
+def test_help_of_surprisal_lists_every_column_of_every_system(treelm: Treelm) -> None:
+    words = set(re.findall(r"[a-z_]+", treelm("surprisal", "--help").out))
+    columns = {name for run in RUNS for name in load(HERE / run).word_columns}
+    assert len(columns) > 5
+    assert {*columns, *COLUMNS, "next_entropy_bits", "document_id", "context"} <= words
 
 
 def test_help_imports_nothing_heavy() -> None:

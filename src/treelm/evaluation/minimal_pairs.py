@@ -1,7 +1,7 @@
 """Minimal pairs: does a model give the grammatical sentence the higher probability?
 
-Formats: BLiMP (JSON lines), Marvin & Linzen (TSV: test case, grammatical, ungrammatical), or any TSV with two columns
-of sentences and columns to group by. gzip too.
+Formats: BLiMP (JSON lines), Marvin & Linzen (TSV: test case, grammatical, ungrammatical), or any TSV or CSV with two
+columns of sentences and columns to group by. gzip too.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ def _counts_json(counts: Counts) -> dict[str, Any]:
 def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[str] = ()) -> Iterator[MinimalPair]:
     """The pairs of a file; its first line tells the format.
 
-    For a TSV that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
+    For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
     those to group by. Raises ``InputError`` with file and line.
     """
     text = whole_text(read_bytes(path, remedy="check the path"), name=str(path))
     if not text.strip():
-        raise InputError("no pairs", where=str(path), remedy="give BLiMP's JSON lines or a TSV with a header")
+        raise InputError("no pairs", where=str(path), remedy="give BLiMP's JSON lines, or a TSV or CSV with a header")
     if text.lstrip().startswith("{"):
         return _read_json_lines(text, str(path), good or "sentence_good", bad or "sentence_bad", group_by)
     return _read_table(text, str(path), good, bad, group_by)

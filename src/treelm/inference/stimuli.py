@@ -109,10 +109,9 @@ def read_table(path: str, columns: Columns, punctuation: Punctuation) -> Stimulu
     empty word, a sentence that goes on after another one has begun, and what ``read_rows`` refuses.
     """
     text = _text(path)
-    header = text.partition("\n")[0]
-    if not header.strip():
+    if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
-    names, rows = read_rows(text, path, "\t" if "\t" in header else ",")
+    names, rows = read_rows(text, path)
     needed = [columns.word, columns.sentence, *([columns.document] if columns.document else [])]
     for name in needed:
         if name not in names:

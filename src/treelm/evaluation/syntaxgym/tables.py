@@ -27,7 +27,7 @@ def write_sentences(suites: Sequence[Suite]) -> list[str]:
 def read_surprisals(path: Path) -> TokensOf:
     """A table with a row a token: sentence (its text), char_start, char_end, surprisal_bits; is_unk by choice.
 
-    TSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
+    TSV or CSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
     """
     text = whole_text(read_bytes(path, remedy="check the path"), name=str(path))
     names, rows = read_rows(text, str(path))
