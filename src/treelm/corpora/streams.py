@@ -154,29 +154,28 @@ def decoded(content: bytes, *, name: str, line: int = 1) -> str:
 
     Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone.
     """
-
-    def error(found: str, place: int, remedy: str) -> InputError:
-        return InputError(found, where=f"{name}:{line + content.count(_NEW_LINE, 0, place)}", remedy=remedy)
-
-    if content.startswith(_UTF16_MARKS) or _has_many_nuls(content):
-        raise error("looks like UTF-16", 0, "convert the file to UTF-8")
-    if _NUL in content:
-        remedy = "remove it, or convert the file to UTF-8 if that is not its encoding"
-        raise error("a NUL character", content.index(_NUL), remedy)
-    if b"\r" in content and (alone := _CR_ALONE.search(content)) is not None:
-        raise error("a line end that is CR alone", alone.start(), "convert line ends to LF")
+    convert = "convert the file to UTF-8"
+    problem: tuple[str, int, str] | None = None  # what, where in the content, and what to do
     try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as reason:
-        found = f"byte 0x{content[reason.start]:02x} is not UTF-8"
-        raise error(found, reason.start, "convert the file to UTF-8") from None
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        problem = f"byte 0x{content[error.start]:02x} is not UTF-8", error.start, convert
+    else:
+        if _NUL in content:
+            problem = "a NUL character", content.index(_NUL), f"remove it, or {convert} if that is not its encoding"
+        elif b"\r" in content and (alone := _CR_ALONE.search(content)) is not None:
+            problem = "a line end that is CR alone", alone.start(), "convert line ends to LF"
+    if problem is None:
+        return text
+    if content.startswith(_UTF16_MARKS) or _has_many_nuls(content):
+        problem = "looks like UTF-16", 0, convert
+    found, place, remedy = problem
+    raise InputError(found, where=f"{name}:{line + content.count(_NEW_LINE, 0, place)}", remedy=remedy)
 
 
 def _has_many_nuls(content: bytes) -> bool:
     """Whether nearly every second byte is NUL: the half of each character of alphabetic text in UTF-16."""
-    if _NUL not in content or len(content) < 4:
-        return False
-    return any(8 * content[half::2].count(_NUL) > 3 * len(content) for half in (0, 1))
+    return len(content) > 3 and any(8 * content[half::2].count(_NUL) > 3 * len(content) for half in (0, 1))
 
 
 def read_whole(stream: IO[bytes] | gzip.GzipFile, *, name: str) -> bytes:

@@ -36,11 +36,13 @@ _TREEBANK = re.compile(
 
 def words_of(text: str, how: Tokenisation = "blanks", *, where: str | None = None) -> tuple[str, ...]:
     """The words of a text; see ``token_spans``."""
-    if how == "blanks":  # bytes split at the same characters, and much faster
-        check_text(text, where=where)
-        parts = text.encode("utf-8", "surrogatepass").split()
-        return tuple([part.decode("utf-8", "surrogatepass") for part in parts])
-    return tuple(text[start:end] for start, end in token_spans(text, how, where=where))
+    check_text(text, where=where)
+    if how == "treebank":
+        return tuple(_TREEBANK.findall(text))
+    try:
+        return tuple([word.decode() for word in text.encode().split()])  # at the same blanks, and twice as fast
+    except UnicodeEncodeError:  # half a character
+        return tuple(_BETWEEN_BLANKS.findall(text))
 
 
 def token_spans(text: str, how: Tokenisation, *, where: str | None = None) -> Iterator[tuple[int, int]]:
