@@ -99,9 +99,15 @@ def print_table(options: Arguments) -> None:
         paths = [_folder(options, row, seed) / FIGURES for seed in options.seeds]
         done = [json.loads(path.read_text())["dev"] for path in paths if path.exists()]
         if done:
-            values = [[figures[name] for figures in done] for name in COLUMNS]
-            spread = [f"{mean(v):.3f} ± {stdev(v):.3f}" if len(v) > 1 else f"{v[0]:.3f}" for v in values]
-            print(row, *spread, len(done), sep="\t")
+            print(row, *(_spread([figures.get(name) for figures in done]) for name in COLUMNS), len(done), sep="\t")
+
+
+def _spread(values: list[float | None]) -> str:
+    """Mean and deviation; a dash for what these models do not have, such as the accuracy of an absent network."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    return f"{mean(known):.3f}" + (f" ± {stdev(known):.3f}" if len(known) > 1 else "")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import RECIPE, TREES, Treelm
+from treelm.cli.arguments import how_called
+from treelm.figures.demo import what_next
 from treelm.training.locks import lock_folder
 
 SOM = '[model]\nsystem = "som"\nsize = 12\ndropout = 0.0\n'
@@ -65,6 +68,9 @@ def test_a_quick_demo_has_folders_of_its_own_and_judges_few_sentences(treelm: Tr
     outcome = treelm("demo", "--quick", "--recipes", recipes[1], "--syntaxgym", "none")
     assert outcome.code == 0, outcome.err
     assert "slot 14" in outcome.out
+    assert "take care: hardly trained: figures" in outcome.err
+    assert "echo 'the dog barks' | " in outcome.out  # a sentence of its own data
+    assert " parse runs/quick/two - --show drawing" in outcome.out
     assert "max_sentences = 30" in Path("runs/quick/two/recipe.toml").read_text()
     assert "max_minutes = 0.1" in Path("runs/quick/two/recipe.toml").read_text()
 
@@ -99,3 +105,23 @@ def test_again_throws_nothing_away_while_another_process_trains(treelm: Treelm, 
     assert [Path(file).stat().st_ino for file in files] == before
     assert treelm("demo", *common, "--again").code == 0
     assert all(Path(file).stat().st_ino != number for file, number in zip(files, before, strict=True))
+
+
+def test_commands_to_try_are_those_that_the_user_can_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("on-path", "beside"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "treelm").write_text("#!/bin/sh\n")
+        (tmp_path / name / "treelm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "on-path"))
+    monkeypatch.setattr(sys, "executable", "/usr/lib/python 3")
+    typed = {
+        str(tmp_path / "on-path" / "treelm"): "treelm",
+        str(tmp_path / "beside" / "treelm"): str(tmp_path / "beside" / "treelm"),
+        "/site-packages/treelm/__main__.py": "'/usr/lib/python 3' -m treelm",
+        "script.py": "treelm",
+    }
+    for path, expected in typed.items():
+        monkeypatch.setattr(sys, "argv", [path])
+        assert how_called() == expected
+    assert "runs/x - --show drawing" in what_next(Path("runs/x"), Path("r.html"), ("it", "'s"), "treelm")
+    assert "echo 'it '\"'\"'s' | treelm parse" in what_next(Path("runs/x"), Path("r.html"), ("it", "'s"), "treelm")

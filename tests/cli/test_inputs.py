@@ -92,7 +92,7 @@ def test_trees_on_standard_input_are_not_taken_for_text(
     content: str, format: str, num_words: int, piped: Treelm
 ) -> None:
     refused = piped(content, "surprisal", RUNS / "ngram", "-")
-    assert_refused(refused, f"say --format {format}")
+    assert_refused(refused, f"say format {format}")
     told = piped(content, "surprisal", RUNS / "ngram", "-", "--format", format)
     assert (told.code, told.out.count("\n")) == (0, 1 + num_words)
     as_text = piped(content, "surprisal", RUNS / "ngram", "-", "--format", "text")

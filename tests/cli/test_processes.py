@@ -73,7 +73,7 @@ def test_a_process_that_dies_is_one_line(
     outcome = treelm("parse", project / "run", text, "--processes", "2")
     assert outcome.code == 2
     assert outcome.err == (
-        "treelm parse: a process that computes was killed; free memory, or give a lower --processes\n"
+        "treelm parse: a process that computes was killed; free memory, or lower the number of processes\n"
     )
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
+from tests.legacy.make import HERE, RUNS
 from treelm.cli import VERBS
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.inference.loading import load
+from treelm.inference.surprisal import COLUMNS
 from treelm.trees.brackets import iter_trees
 
 HEADER = "sentence_id\tword_id\tword\tsurprisal_bits\tis_unk\tunk_class\tnum_pieces\tchar_start\tchar_end"
@@ -26,6 +31,40 @@ def test_every_verb_has_help_with_an_example(treelm: Treelm, verb: str) -> None:
     assert outcome.code == 0
     assert f"treelm {verb}" in outcome.out
     assert "Example" in outcome.out
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".gz", ".TSV.gz", ".json"])
+def test_an_output_that_is_no_table_by_its_name_is_refused_before_any_work(
+    treelm: Treelm, tmp_path: Path, ending: str
+) -> None:
+    out = tmp_path / f"out{ending}"
+    outcome = treelm("surprisal", "no-run", tmp_path / "in.txt", "--output", out)
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"treelm surprisal: {out}: cannot write a table into a file ending in {out.suffix}; "
+        "end its name in .tsv, .txt or .csv\n"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_endings_of_tables_say_what_stands_between_cells(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    for ending, separator in ((".tsv", "\t"), (".txt", "\t"), (".CSV", ","), ("", "\t")):
+        out = tmp_path / f"out{ending}"
+        assert treelm("surprisal", project / "run", project / "train.ptb", "--output", out).code == 0
+        assert out.read_text().partition("\n")[0] == HEADER.replace("\t", separator)
+
+
+def test_packed_output_is_not_promised_by_a_name(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    outcome = treelm("parse", project / "run", project / "train.ptb", "--output", tmp_path / "out.ptb.gz")
+    assert outcome.code == 2
+    assert "out.ptb.gz: cannot write packed files; leave .gz away" in outcome.err
+
+
+def test_help_of_surprisal_lists_every_column_of_every_system(treelm: Treelm) -> None:
+    words = set(re.findall(r"[a-z_]+", treelm("surprisal", "--help").out))
+    columns = {name for run in RUNS for name in load(HERE / run).word_columns}
+    assert len(columns) > 5
+    assert {*columns, *COLUMNS, "next_entropy_bits", "document_id", "context"} <= words
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -174,6 +213,25 @@ def test_statistics_of_a_file(treelm: Treelm, project: Path) -> None:
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in outcome.out.splitlines() if "│" in line]
     figures = {name: value for name, value in cells}
     assert (figures["sentences"], figures["tokens"], figures["types"], figures["labels"]) == ("4", "20", "8", "3")
+
+
+CONLLU = """\
+1\tdogs\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_
+2\tbark\t_\tVERB\t_\t_\t0\troot\t_\t_
+3\tat\t_\tADP\t_\t_\t4\tcase\t_\t_
+4\tcats\t_\tNOUN\t_\t_\t2\tobl\t_\t_
+"""
+
+
+def test_statistics_and_prepared_corpora_know_labels_of_dependencies(treelm: Treelm, tmp_path: Path) -> None:
+    file = tmp_path / "a.conllu"
+    file.write_text(CONLLU)
+    for labels, number in (("plain", 1), ("upos", 2)):
+        out = treelm("data", "statistics", file, "--dependency-labels", labels).out
+        assert f" {number} " in next(line for line in out.splitlines() if "labels" in line)
+        outcome = treelm("data", "prepare", file, "--dependency-labels", labels, "--out", tmp_path / labels)
+        assert outcome.code == 0, outcome.err
+        assert len(PreparedCorpus.open(tmp_path / labels).labels) == number
 
 
 def test_train_refuses_a_folder_that_holds_a_run(treelm: Treelm, project: Path) -> None:

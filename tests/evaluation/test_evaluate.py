@@ -45,6 +45,14 @@ def test_a_model_without_labels_is_scored_unlabelled_and_the_protocol_says_so() 
     assert result.perplexities == result.baselines == ()
 
 
+def test_one_label_is_no_label() -> None:
+    """A labelled F1 of a model that says X of everything would be that of its spans under another name."""
+    result = evaluate_parses(GOLD, TREES, system="toy", split="dev", labels=["X"], protocols=())
+    assert result.bracketing[0].protocol == "evalb (collins, unlabelled)"
+    assert result.bracketing[0].total.f1 == 100.0
+    assert result.unknown_labels == {}
+
+
 def test_our_writers_output_scores_100_against_the_treebank_file(tmp_path: Path) -> None:
     gold, predicted = tmp_path / "g.ptb", tmp_path / "p.ptb"
     gold.write_text("".join(LINES))

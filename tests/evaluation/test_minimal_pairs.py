@@ -71,11 +71,12 @@ def test_marvin_and_linzen_are_grouped_by_construction(tmp_path: Path) -> None:
     assert (found.good, found.bad, found.groups) == ("a b", "b a", {"construction": "obj_rel"})
 
 
-def test_any_table(tmp_path: Path) -> None:
-    path = tmp_path / "mine.tsv"
-    path.write_text("yes\tno\ttype\na b\tb a\tt\n")
+@pytest.mark.parametrize("content", ["yes\tno\ttype\na, b\tb a\tt\n", 'yes,no,type\n"a, b",b a,t\n'])
+def test_any_table_of_tabs_or_commas(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "mine"
+    path.write_text(content)
     (found,) = read_pairs(path, good="yes", bad="no", group_by=("type",))
-    assert (found.good, found.bad, found.groups) == ("a b", "b a", {"type": "t"})
+    assert (found.good, found.bad, found.groups) == ("a, b", "b a", {"type": "t"})
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,16 @@ def test_sentences_that_are_skipped_count_in_their_own_file_only(
         evaluate_run(Path(), recipe, files=files, protocols=())
 
 
+def test_gold_trees_are_read_as_the_recipe_reads_them(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "load", lambda run, device: worlds.som().eval())
+    evaluation = EvaluationConfig(action_beam=1, word_beam=1)
+    data = DataConfig(corpus="toy", dependency_labels="upos")
+    recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=data))
+    (judgement,) = evaluate_run(Path(), recipe, files=files[1:], protocols=())
+    labels = {label for one in judgement.sentences if one.tree for label, _, _ in one.tree.spans()}
+    assert labels == {"XP"}  # the part of speech X of their heads, and P
+
+
 def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     trees = {}
     for builder in ("unbiased", "biased"):

@@ -70,6 +70,7 @@ def test_the_card_says_where_it_comes_from_and_how_good_it_is(shipped: Path) -> 
         "CC BY-SA 4.0",
         "not for",
         "30 epochs, the best",
+        "echo 'the cat sees the dog .' | treelm parse toy-gum-open -",
     ):
         assert text in card
     rows = [line for line in card.splitlines() if line.startswith("| perplexity per word, with end of sentence |")]

@@ -53,3 +53,11 @@ def test_a_left_branching_model_is_judged_against_the_gold_trees() -> None:
     network = worlds.som(oracle="left-branching")
     figures = evaluate_som(network, [plain.batch_of([[0, [1, [2, 3]]]])], gold_trees=True)
     assert figures.binarised_f1 == 100.0
+
+
+def test_a_bare_parser_has_no_perplexity_and_no_accuracy_of_a_network_it_lacks() -> None:
+    network = worlds.som(word_loss=False, prediction_network=False)
+    found = evaluate_som(network, [worlds.batch(network)]).to_json()
+    assert "perplexity_with_end" not in found
+    assert "p_prediction_accuracy_unforced" not in found
+    assert found["p_accuracy"] >= 0

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from treelm.evaluation.bracket_lines import Bracketing, parse_bracketing, read_bracketings
-from treelm.evaluation.span_protocols import PLAIN, WSJ10, WSJ40, SpanProtocol
+from treelm.evaluation.span_protocols import BINARISED, PLAIN, WSJ10, WSJ40, SpanProtocol
 from treelm.evaluation.trivial_baselines import Baseline, trivial_baselines
 
 WSJ_SAMPLE = Path(__file__).parents[2].parent / "shared" / "data" / "wsj-sample"
@@ -25,6 +25,15 @@ def test_upper_bound_finds_every_gold_span_and_pays_in_precision() -> None:
     gold = [parse_bracketing("(S (A (NN a) (NN b) (NN c) (NN d)) (NN e))")]
     found = rows(gold, WSJ10)
     assert found["binary upper bound"].corpus_f1 == pytest.approx(100 * 2 * 1 / (1 + 3))
+
+
+def test_upper_bound_is_made_binary_as_the_protocol_makes_gold() -> None:
+    gold = [
+        parse_bracketing("(S (A (NN a) (NN b) (NN c) (NN d)) (NN e) (B (NN f) (NN g) (NN h)))"),
+        parse_bracketing("(S (A (NN a)) (, ,) (B (C (NN b) (NN c) (NN d))) (. .))"),
+    ]
+    bound = rows(gold, BINARISED)["binary upper bound"]
+    assert (bound.corpus_f1, bound.sentence_f1) == (100.0, 100.0)
 
 
 def test_random_is_the_mean_over_seeds_and_repeats() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import treelm
-from tests.legacy.make import EXPECTED, HERE, RESUMABLE, RUNS, describe
+from tests.legacy.make import EXPECTED, HERE, RESUMABLE, RUNS, SENTENCES, describe
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.storage import CONFIG, FORMAT_VERSION
@@ -38,6 +38,20 @@ def test_an_old_run_gives_its_old_scores_and_trees(name: str) -> None:
     assert found.get("trees") == expected.get("trees")
     for now, then in zip(found.get("log_probs", []), expected.get("log_probs", []), strict=True):
         assert now == pytest.approx(then, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_system_takes_texts_as_it_takes_words(name: str) -> None:
+    lm = treelm.load(HERE / name)
+    texts = list(SENTENCES)
+    words = [text.split() for text in texts]
+    assert lm.analyse(texts)[0].tree == lm.analyse(words)[0].tree
+    if lm.parses:
+        assert lm.parse(texts) == lm.parse(words)
+    if lm.predicts_words:
+        assert [len(one.words) for one in lm.surprisal(texts)] == [len(one) for one in words]
+        scores = zip(lm.score(texts), lm.score(words), strict=True)
+        assert all(one.log_probs.tolist() == other.log_probs.tolist() for one, other in scores)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import fields
 from io import StringIO
+from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import tyro
@@ -91,3 +94,15 @@ def _first_words(box: str) -> str:
 def note(message: str) -> None:
     """Tell the user something without touching standard output, which carries data only."""
     print(message, file=sys.stderr)
+
+
+def how_called() -> str:
+    """What the user types to call this program again: ``treelm``, a path to it, or ``python -m treelm``."""
+    typed = Path(sys.argv[0])
+    if typed.name == "__main__.py":
+        on_path = shutil.which("python")
+        return f"{'python' if on_path == sys.executable else quote(sys.executable)} -m treelm"
+    on_path = shutil.which("treelm")
+    if typed.stem != "treelm" or (on_path and typed.exists() and typed.samefile(on_path)):
+        return "treelm"
+    return quote(str(typed))

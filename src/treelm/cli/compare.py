@@ -74,7 +74,7 @@ class Arguments(PairOptions):
     this verb draws it again without models."""
     sentences: str = ""
     """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report. Without it, those
-    of the comparison that was given, else three examples."""
+    of the comparison that was given, else three of the first run's dev data."""
 
 
 def main(arguments: list[str]) -> int:
@@ -118,10 +118,12 @@ def _outputs(options: Arguments) -> list[Path]:
 def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Comparison:
     """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back."""
     from treelm.corpora.readers import read_sentences
-    from treelm.figures.report.analyse import example_sentences, kept_sentences, with_sentences
+    from treelm.figures.report.analyse import examples_of, kept_sentences, with_sentences
     from treelm.figures.report.page import write_report
 
-    chosen = list(read_sentences(sentences)) if sentences else kept_sentences(comparison) or example_sentences()
+    chosen = list(read_sentences(sentences)) if sentences else kept_sentences(comparison) or examples_of(comparison)
+    if not chosen:
+        note("no sentences to show: the data of these runs are not here; treelm compare --sentences FILE takes others")
     comparison = with_sentences(comparison, chosen, show_progress)
     write_report(comparison, path)
     comparison.save(path.with_suffix(".json"))

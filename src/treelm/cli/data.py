@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,8 +26,8 @@ class Arguments:
 
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
     actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
-    annotate TEXT --parser RUN --out FILE: trees for raw text; its options: treelm data annotate --help.
     text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (90, 5 and 5 million).
+    treelm data annotate TEXT --parser RUN --out FILE: trees for raw text; its options: treelm data annotate --help.
 
     Example: treelm data show gum-open
     Example: treelm data statistics gum-open
@@ -41,6 +41,8 @@ class Arguments:
     """What the files hold."""
     tags: Literal["present", "absent"] = "present"
     """Whether brackets hold a part-of-speech tag over each word."""
+    dependency_labels: Literal["plain", "upos"] = "plain"
+    """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out and report them."""
     out: str = ""
@@ -85,14 +87,19 @@ def _statistics(options: Arguments) -> int:
     from treelm.corpora.data_config import DataConfig, prepared_split
     from treelm.figures.statistics import statistics_table
 
+    reading = DataConfig(
+        format=options.format,
+        tags=options.tags,
+        dependency_labels=options.dependency_labels,
+        on_error=options.on_error,
+    )
     columns: dict[str, PreparedCorpus] = {}
     for name in options.names:
         if name in corpus_names() or Path(name).is_dir():
-            config = DataConfig(corpus=name, format=options.format, tags=options.tags, on_error=options.on_error)
+            config = replace(reading, corpus=name)
             columns |= {f"{name} {split}": prepared_split(config, split) for split in corpus_entry(name).splits}
         else:
-            config = DataConfig(train=name, format=options.format, tags=options.tags, on_error=options.on_error)
-            columns[name] = prepared_split(config, "train", workers=options.workers)
+            columns[name] = prepared_split(replace(reading, train=name), "train", workers=options.workers)
     Console(width=None if sys.stdout.isatty() else 160).print(statistics_table(columns))
     return 0
 
@@ -106,7 +113,7 @@ def _prepare(options: Arguments) -> int:
     corpus = prepare(
         list(options.names),
         Path(options.out),
-        options=ReadOptions(format=options.format, tags=options.tags),
+        options=ReadOptions(format=options.format, tags=options.tags, dependency_labels=options.dependency_labels),
         on_error=options.on_error,
         workers=options.workers,
     )

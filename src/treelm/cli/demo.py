@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import how_called, note, parse
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -203,18 +203,22 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     from rich.console import Console
 
     from treelm.cli.compare import write_files, write_page
+    from treelm.evaluation.comparison.compare import hardly_trained
     from treelm.figures.comparison import comparison_tables
     from treelm.figures.demo import seen_in_sentence, what_next
-    from treelm.figures.report.analyse import EXAMPLES
+    from treelm.figures.report.analyse import kept_sentences
 
     report = _folder(options) / "report.html"
     comparison = write_page(_compare(options, runs), report)
     write_files(comparison, _folder(options) / "comparison")
     console = Console()
     console.print(comparison_tables(comparison))
-    for drawing in seen_in_sentence(runs[0], EXAMPLES[0]):
+    words = next((one.words for one in kept_sentences(comparison)), ())
+    for drawing in seen_in_sentence(runs[0], words) if words else ():
         console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)
-    console.print(what_next(runs[0], report), markup=False, highlight=False, soft_wrap=True)
+    console.print(what_next(runs[0], report, words, how_called()), markup=False, highlight=False, soft_wrap=True)
+    for warning in hardly_trained(comparison.runs):
+        note(f"take care: {warning}")
     if options.open_report and _has_screen():
         webbrowser.open(report.resolve().as_uri())
 

@@ -101,6 +101,8 @@ def open_output(path: str) -> Iterator[IO[str]]:
         raise InputError(f"no folder {target.parent}", remedy="make it first, or write to -")
     if target.is_dir():
         raise InputError("a folder", where=path, remedy="give the name of a file, or write to -")
+    if target.suffix.lower() == ".gz":
+        raise InputError("cannot write packed files", where=path, remedy="leave .gz away and pack it afterwards")
     if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would end it
         with naming(path), target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream

@@ -15,7 +15,7 @@ from treelm.cli.scoring import PairOptions, ScoringOptions, load_for_scoring, pr
 class Arguments(ScoringOptions, PairOptions):
     """Minimal pairs: how often the grammatical sentence is the more probable one, by paradigm, term and field.
 
-    Reads BLiMP (JSON lines), Marvin & Linzen (TSV), or any TSV whose columns --good, --bad and --group-by name.
+    Reads BLiMP (JSON lines), Marvin & Linzen (TSV), or any TSV or CSV whose columns --good, --bad and --group-by name.
 
     Example: treelm pairs runs/demo blimp.jsonl.gz --max-pairs-per-group 100
     Example: treelm pairs runs/demo mine.tsv --good yes --bad no --group-by construction

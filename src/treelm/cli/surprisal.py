@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
@@ -24,6 +25,9 @@ from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.inference.stimuli import Stimulus
+
+SEPARATORS = {".tsv": "\t", ".txt": "\t", ".csv": ",", "": "\t"}
+"""Between the cells of a table, by the ending of its name; streams and devices have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +49,8 @@ class Arguments(ModelOptions, InputOptions):
     file: InputFile = "-"
     """Text, brackets, CoNLL-U, words or a table; - is standard input."""
     output: str = "-"
-    """Where to write; - is standard output. A file gets run metadata beside it, as FILE.json."""
+    """Where to write: a name in .tsv, .txt or .csv; - is standard output. A file gets run metadata beside it, as
+    FILE.json."""
     layout: Literal["sentences", "words", "table"] = "sentences"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.
     table: CSV or TSV with a header and one word a row; other columns are passed through, own_NAME if NAME is ours."""
@@ -64,11 +69,11 @@ class Arguments(ModelOptions, InputOptions):
     say what a system did. Documents of text are divided by empty lines."""
     columns: tuple[str, ...] = ()
     """Further columns: next_entropy_bits of any system; of an RNNG, entropy_bits, open_nodes, beam_loss_bits; of PRPN
-    and ON-LSTM, distance; of a SOM, depth and attachment_slot."""
+    and ON-LSTM, distance; of a SOM, depth and attachment_slot; of PaLM, attended_length and attention_entropy_bits."""
     end: bool = False
     """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
     separator: Literal["auto", "tab", "comma"] = "auto"
-    """Between cells. auto: a comma if --output ends in .csv."""
+    """Between cells. auto: a comma if --output ends in .csv, a tab if it ends in .tsv or .txt, or is a stream."""
     batch_size: int = 16
     """Sentences computed together; changes no figure."""
     processes: int = 1
@@ -87,6 +92,7 @@ def write_table(arguments: Arguments) -> int:
     from treelm.inference.surprisal import COLUMNS, Totals, table_rows, tsv_row
 
     check_not_input((arguments.output, f"{arguments.output}.json"), [arguments.file])
+    separator = _separator(arguments)
     lm, beam = load_with_beam(arguments.run, arguments)
     lm.require_words()
     check_columns(lm, arguments.columns)
@@ -96,7 +102,6 @@ def write_table(arguments: Arguments) -> int:
     about = ("document_id", "context") if has_documents else ()
     ours = {*COLUMNS, *arguments.columns, *about}
     kept = [f"own_{name}" if name in ours else name for name in names]
-    separator = _separator(arguments)
     totals, contexts = Totals(), set[str]()
     job = score_with_entropies if ENTROPY in arguments.columns else score
     computer = computing(job, lm, run=arguments.run, processes=arguments.processes)
@@ -145,9 +150,12 @@ def _read(arguments: Arguments, skipped: list[InputError]) -> tuple[tuple[str, .
 
 
 def _separator(arguments: Arguments) -> str:
-    if arguments.separator == "auto":
-        return "," if arguments.output.endswith(".csv") else "\t"
-    return "," if arguments.separator == "comma" else "\t"
+    """Between cells; raises ``InputError`` for an output that by its name is no table, such as .xlsx or .gz."""
+    suffix = Path(arguments.output).suffix.lower()
+    if suffix not in SEPARATORS:
+        remedy = "end its name in .tsv, .txt or .csv"
+        raise InputError(f"cannot write a table into a file ending in {suffix}", where=arguments.output, remedy=remedy)
+    return {"auto": SEPARATORS[suffix], "comma": ",", "tab": "\t"}[arguments.separator]
 
 
 def metadata(

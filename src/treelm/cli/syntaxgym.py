@@ -36,7 +36,7 @@ class Arguments(ScoringOptions):
     suites: tuple[str, ...] = ()
     """Names of packaged suites, or JSON files; without it, all 34."""
     surprisals: str = ""
-    """Instead of RUN: a TSV from any program with columns sentence, char_start, char_end, surprisal_bits[, is_unk]."""
+    """Instead of RUN: a table of any program, with columns sentence, char_start, char_end, surprisal_bits[, is_unk]."""
     sentences: bool = False
     """Print the sentences, one a line, for another program to score."""
     references: tuple[str, ...] = ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-lg", "ngram/bllip-lg")

@@ -9,7 +9,18 @@ from typing import IO, Literal, get_args
 
 from treelm.corpora.preprocessing import Preprocessing, preprocess_for_parsing
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import Format, Stretch, cut, format_of, name_of, numbered_lines, only_text, open_bytes
+from treelm.corpora.streams import (
+    Format,
+    Stretch,
+    cut,
+    decoded,
+    format_of,
+    name_of,
+    numbered_lines,
+    only_text,
+    open_bytes,
+)
+from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.trees.bracket_reader import BracketedTree, BracketReader
 from treelm.trees.dependencies import iter_dependencies, to_constituency
@@ -69,10 +80,10 @@ def read_sentences(
 ) -> Iterator[Sentence]:
     """Read the sentences of a file, of ``-`` (standard input) or of a binary stream, one at a time.
 
-    Words are UTF-8, split at ASCII whitespace only: a no-break space is part of a word. A byte order mark, CRLF and
-    gzip are accepted. A bad sentence raises InputError with ``file:line``; with ``on_error="skip"`` it is left out and
-    its error appended to ``skipped``, and no other sentence suffers. A file without sentences raises InputError, and so
-    does, with ``is_guess``, one that is to be read as text and begins like trees.
+    Words are UTF-8, cut at blanks as ``corpora.tokens`` says. A byte order mark, CRLF and gzip are accepted. A bad
+    sentence raises InputError with ``file:line``; with ``on_error="skip"`` it is left out and its error appended to
+    ``skipped``, and no other sentence suffers. A file without sentences raises InputError, and so does, with
+    ``is_guess``, one that is to be read as text and begins like trees.
     """
     if on_error not in get_args(OnError):
         raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
@@ -143,18 +154,15 @@ class StretchParser:
     def parse(self, stretch: Stretch) -> Iterator[Sentence | InputError]:
         """The sentences of a stretch, with an error in place of each bad one."""
         try:
-            text = stretch.content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = stretch.line + stretch.content.count(b"\n", 0, error.start)
-            problem = f"byte 0x{stretch.content[error.start]:02x} is not UTF-8"
-            yield InputError(problem, where=f"{self._name}:{line}", remedy="convert the file to UTF-8")
+            text = decoded(stretch.content, name=self._name, line=stretch.line)
+        except InputError as error:
+            yield error
         else:
             found = self._parse(stretch, text)
             yield from found if self._options.preprocess == "none" else _preprocessed(found)
 
     def _text(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
-        # Bytes split at ASCII whitespace alone, text would split at a no-break space as well.
-        words = tuple([word.decode() for word in stretch.content.split()])
+        words = words_of(text)
         if words or self._options.empty_lines:
             line = text.rstrip("\r\n")
             yield Sentence(words=words, text=line, identifier=str(stretch.line), source=self._name, line=stretch.line)

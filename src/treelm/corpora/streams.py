@@ -13,6 +13,7 @@ import re
 import stat
 import sys
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -34,6 +35,9 @@ SUFFIXES: dict[str, Format] = {
 STDIN = "-"
 REST_LOST = "gzip data is truncated or damaged: what follows is lost"
 """What the error of a damaged file finds: of any number of sentences, not of one."""
+_UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
+_NEW_LINE, _NUL = b"\n", b"\0"
+_CR_ALONE = re.compile(rb"\r(?![\r\n]|\Z)")
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
@@ -137,6 +141,43 @@ def unpacked(content: bytes, *, name: str) -> bytes:
     return read_whole(cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content))), name=name)
 
 
+def whole_text(content: bytes, *, name: str) -> str:
+    """The text of a file that is read whole, unpacked and without a byte order mark.
+
+    Raises ``InputError`` as ``unpacked`` and ``decoded`` do.
+    """
+    return decoded(unpacked(content, name=name).removeprefix(_BYTE_ORDER_MARK), name=name)
+
+
+def decoded(content: bytes, *, name: str, line: int = 1) -> str:
+    """UTF-8 as text; ``content`` is from the file ``name`` and begins on ``line`` of it, for messages.
+
+    Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone.
+    """
+    convert = "convert the file to UTF-8"
+    problem: tuple[str, int, str] | None = None  # what, where in the content, and what to do
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        problem = f"byte 0x{content[error.start]:02x} is not UTF-8", error.start, convert
+    else:
+        if _NUL in content:
+            problem = "a NUL character", content.index(_NUL), f"remove it, or {convert} if that is not its encoding"
+        elif b"\r" in content and (alone := _CR_ALONE.search(content)) is not None:
+            problem = "a line end that is CR alone", alone.start(), "convert line ends to LF"
+    if problem is None:
+        return text
+    if content.startswith(_UTF16_MARKS) or _has_many_nuls(content):
+        problem = "looks like UTF-16", 0, convert
+    found, place, remedy = problem
+    raise InputError(found, where=f"{name}:{line + content.count(_NEW_LINE, 0, place)}", remedy=remedy)
+
+
+def _has_many_nuls(content: bytes) -> bool:
+    """Whether nearly every second byte is NUL: the half of each character of alphabetic text in UTF-16."""
+    return len(content) > 3 and any(8 * content[half::2].count(_NUL) > 3 * len(content) for half in (0, 1))
+
+
 def read_whole(stream: IO[bytes] | gzip.GzipFile, *, name: str) -> bytes:
     """All that a stream of ``open_bytes`` holds. Raises ``InputError`` as ``unpacked`` does."""
     try:
@@ -189,7 +230,7 @@ def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tupl
         if content and not content.startswith(b"#"):
             for format, pattern in (("brackets", _TREE), ("conllu", _TOKEN)):
                 if pattern.match(content):
-                    remedy = f"say --format {format}, or --format text if it is meant so"
+                    remedy = f"say format {format}, or format text if it is meant so"
                     raise InputError(f"looks like {format}, not like text", where=f"{name}:{number}", remedy=remedy)
             break
     yield from held

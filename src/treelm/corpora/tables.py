@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from treelm.errors import InputError
 
 
-def read_rows(
-    text: str, source: str, separator: str = "\t"
-) -> tuple[tuple[str, ...], Iterator[tuple[str, dict[str, str]]]]:
+def read_rows(text: str, source: str) -> tuple[tuple[str, ...], Iterator[tuple[str, dict[str, str]]]]:
     """The names of the columns, and for each row its place (``file:line``) and its cells by name.
 
-    Cells are quoted as R and pandas do. Raises ``InputError`` for a column name that stands twice, a row with other
-    cells than the header has, and a cell that goes on over several lines: a lone quotation mark would swallow rows.
+    Cells are set apart by tabs if there is one in the header, else by commas, and quoted as R and pandas do. Raises
+    ``InputError`` for a column name that stands twice, a row with other cells than the header has, and a cell that goes
+    on over several lines: a lone quotation mark would swallow rows.
     """
-    rows = _rows(text, source, separator)
+    rows = _rows(text, source, "\t" if "\t" in text.partition("\n")[0] else ",")
     where, names = next(rows, (f"{source}:1", []))
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:

@@ -31,7 +31,7 @@ Pool = dict[tuple[int, ...], str]
 
 EXPLANATION = (
     "a training loss that sees later words or other sentences is no negative log likelihood; scores, which are "
-    "computed in evaluation mode, are not concerned (audit without --training-mode)"
+    "computed in evaluation mode, are not concerned (treelm audit without --training-mode)"
 )
 
 

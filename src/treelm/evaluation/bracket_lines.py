@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from treelm.corpora.streams import is_gzip, unpacked
+from treelm.corpora.streams import is_gzip, whole_text
 from treelm.errors import InputError
 from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree
@@ -134,11 +134,11 @@ def _read_lines(path: Path) -> list[str]:
         data = path.read_bytes()
         if path.suffix == ".gz" and not is_gzip(data):
             raise OSError("not gzip data, which its name says")
-        text = unpacked(data, name=str(path)).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InputError(
             f"cannot read brackets: {error}", where=str(path), remedy="give a readable UTF-8 file"
         ) from error
+    text = whole_text(data, name=str(path))
     if not text.strip():
         raise InputError("the file has no trees", where=str(path), remedy="give a file with one tree a line")
     lines = text.split("\n")

@@ -63,9 +63,11 @@ def evaluate_parses(
 ) -> EvaluationResult:
     """Every figure of a model's parses (whose words carry no tags) and, if given, of its scores of the same sentences.
 
-    ``labels`` are those that the model knows; without any (an unlabelled model), labels are ignored in matching and the
-    result says so in its protocol. Raises ``InputError`` when there are not as many trees as gold trees.
+    ``labels`` are those that the model knows. With one or none, which tells constituents apart no better than none,
+    labels are ignored in matching and the result says so in its protocol. Raises ``InputError`` when there are not as
+    many trees as gold trees.
     """
+    is_labeled = len(labels) > 1
     trees = [bracketing_of(tree) for tree in predicted]
     sums = None if scores is None else sum_scores(scores, (sentence.words for sentence in gold))
     return EvaluationResult(
@@ -74,9 +76,9 @@ def evaluate_parses(
         num_sentences=len(gold),
         num_words=sum(len(sentence.words) for sentence in gold),
         num_skipped=num_skipped,
-        unknown_labels=count_unknown_labels(gold, labels) if labels else {},
+        unknown_labels=count_unknown_labels(gold, labels) if is_labeled else {},
         perplexities=() if sums is None else (perplexity(sums, policy="with_end"),),
-        bracketing=(score_bracketings(gold, trees, parameters if labels else parameters.unlabeled()),),
+        bracketing=(score_bracketings(gold, trees, parameters if is_labeled else parameters.unlabeled()),),
         spans=tuple(score_spans(gold, trees, protocol) for protocol in protocols),
         baselines=tuple(
             row

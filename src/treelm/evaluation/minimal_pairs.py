@@ -1,7 +1,7 @@
 """Minimal pairs: does a model give the grammatical sentence the higher probability?
 
-Formats: BLiMP (JSON lines), Marvin & Linzen (TSV: test case, grammatical, ungrammatical), or any TSV with two columns
-of sentences and columns to group by. gzip too.
+Formats: BLiMP (JSON lines), Marvin & Linzen (TSV: test case, grammatical, ungrammatical), or any TSV or CSV with two
+columns of sentences and columns to group by. gzip too.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import unpacked
+from treelm.corpora.streams import whole_text
 from treelm.corpora.tables import read_rows
-from treelm.corpora.tokens import Tokenisation, token_spans
+from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
 from treelm.models.files import read_bytes
@@ -94,16 +94,12 @@ def _counts_json(counts: Counts) -> dict[str, Any]:
 def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[str] = ()) -> Iterator[MinimalPair]:
     """The pairs of a file; its first line tells the format.
 
-    For a TSV that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
+    For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
     those to group by. Raises ``InputError`` with file and line.
     """
-    content = read_bytes(path, remedy="check the path")
-    try:
-        text = unpacked(content, name=str(path)).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("not UTF-8", where=str(path), remedy="convert the file to UTF-8") from None
+    text = whole_text(read_bytes(path, remedy="check the path"), name=str(path))
     if not text.strip():
-        raise InputError("no pairs", where=str(path), remedy="give BLiMP's JSON lines or a TSV with a header")
+        raise InputError("no pairs", where=str(path), remedy="give BLiMP's JSON lines, or a TSV or CSV with a header")
     if text.lstrip().startswith("{"):
         return _read_json_lines(text, str(path), good or "sentence_good", bad or "sentence_bad", group_by)
     return _read_table(text, str(path), good, bad, group_by)
@@ -149,7 +145,7 @@ def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str],
     for name in (good, bad):
         if not isinstance(values[name], str):
             raise InputError(f"{name!r} is no text", where=where, remedy="correct this pair")
-        if not values[name].strip():
+        if not words_of(values[name], where=where):
             raise InputError("an empty sentence", where=where, remedy="leave this pair out")
         if any("\ud800" <= character <= "\udfff" for character in values[name]):
             raise InputError(f"{name!r} holds half a character", where=where, remedy="write it in UTF-8")
@@ -203,7 +199,9 @@ def score_pairs(
 
 def _sentence(text: str, where: str, tokenisation: Tokenisation) -> Sentence:
     source, _, line = where.rpartition(":")
-    words = tuple(text[start:end] for start, end in token_spans(text, tokenisation))
+    words = words_of(text, tokenisation)
+    if not words:
+        raise InputError("an empty sentence", where=where, remedy="leave this pair out")
     return Sentence(words=words, text=text, identifier=line, source=source, line=int(line))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from treelm import __version__
 from treelm.corpora.data_config import prepared_split
+from treelm.corpora.examples import example_sentences
 from treelm.evaluation.report import EvaluationResult
 from treelm.models.base import SyntacticLM
 from treelm.training.recipe import Recipe
@@ -54,12 +56,13 @@ def model_card(
 ) -> str:
     """The card, in Markdown. ``losses``: on dev by type of the weights. ``origin``: about, commit, command."""
     verb = "parse" if lm.parses else "surprisal"
+    example = " ".join(example_sentences(recipe.data)[0].words)
     return f"""\
 # {name}
 
 {origin["about"]}
 
-    echo 'The museum was built in the city .' | treelm {verb} {name} -
+    echo {quote(example)} | treelm {verb} {name} -
 
 ## Data and licence
 

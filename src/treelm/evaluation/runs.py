@@ -235,11 +235,7 @@ def _inputs(
             name,
             read_sentences(
                 path,
-                format=format,
-                tags=data.tags,
-                strip_functions=data.strip_functions,
-                empty_lines=data.empty_lines,
-                preprocess=data.preprocess,
+                **vars(data.read_options(format)),
                 on_error="raise" if skipped is None else "skip",
                 skipped=skipped,
             ),

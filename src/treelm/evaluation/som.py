@@ -57,6 +57,7 @@ class SOMFigures:
 
     num_sentences: int = 0
     num_symbols: int = 0
+    predicts_words: bool = True  # a bare parser has no perplexity: its output layer was never trained
     nll_nats: float = 0.0  # of symbols and ends of sentences
     attachment: Accuracy = field(default_factory=Accuracy)  # p, one word of look-ahead
     prediction: Accuracy = field(default_factory=Accuracy)  # p', none
@@ -92,7 +93,7 @@ class SOMFigures:
         return {
             "sentences": self.num_sentences,
             "symbols": self.num_symbols,
-            "perplexity_with_end": self.perplexity,
+            **({"perplexity_with_end": self.perplexity} if self.predicts_words else {}),
             **self.accuracies(),
             "binarised_unlabeled_f1": self.binarised_f1,
             "gold_depth_mean": self.depth_sum / self.num_sentences if self.num_sentences else math.nan,
@@ -107,7 +108,7 @@ def evaluate_som(som: SOM, batches: Iterable[SentenceBatch], *, gold_trees: bool
 
     Accuracy is against the dynamic oracle on the model's own greedy history.
     """
-    figures = SOMFigures()
+    figures = SOMFigures(predicts_words=som.predicts_words)
     was_training = som.training
     som.eval()
     try:
@@ -130,7 +131,8 @@ def own_figures(lm: SyntacticLM, sentences: Sequence[Sentence]) -> dict[str, flo
 def _add(figures: SOMFigures, som: SOM, batch: SentenceBatch, reading: Reading) -> None:
     figures.num_sentences += len(batch)
     figures.num_symbols += len(batch.tokens)
-    figures.nll_nats -= float(som.symbol_log_probs(batch, reading).sum())
+    if figures.predicts_words:
+        figures.nll_nats -= float(som.symbol_log_probs(batch, reading).sum())
     figures.attachment.add(reading.log_p, reading.labels)
     if reading.log_p_prediction is not None:
         figures.prediction.add(reading.log_p_prediction, reading.next_labels)

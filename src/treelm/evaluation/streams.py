@@ -95,7 +95,9 @@ def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamP
 def require_stream(lm: SyntacticLM) -> StreamLM:
     """The same model; raises ``InputError`` for a system that reads whole sentences only."""
     if not isinstance(lm, StreamLM):
-        raise InputError(f"{lm.system} reads whole sentences, not streams", remedy="evaluate it without --stream")
+        raise InputError(
+            f"{lm.system} reads whole sentences, not streams", remedy="set stream = no: sentence by sentence"
+        )
     return lm
 
 
@@ -181,7 +183,7 @@ def _fitting(
         return protocol, ()
     found = f"a stream of {num_symbols} symbols for {protocol.rows} rows"
     if fixed_rows:
-        raise InputError(found, where=name, remedy="lower --stream-rows, or give more data")
+        raise InputError(found, where=name, remedy="lower stream_rows, or give more data")
     return replace(protocol, rows=1), (f"{name}: {found}, so it was read in 1 row",)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 
 from treelm.figures.memory_grid import grid_of_sentence
 from treelm.figures.terminal import draw_tree
@@ -13,15 +14,15 @@ from treelm.models.som.network import SOM
 from treelm.models.surprisal import sentence_surprisal
 
 
-def seen_in_sentence(run: Path, sentence: str) -> Iterator[str]:
+def seen_in_sentence(run: Path, words: Sequence[str]) -> Iterator[str]:
     """What a run makes of a sentence: its tree with surprisals, and a SOM's memory. Nothing if it has no trees."""
     lm = load(run)
     if not lm.parses:
         return
     yield f"\n{lm.system} ({run})"
-    yield drawn_sentence(lm, sentence.split())
+    yield drawn_sentence(lm, words)
     if isinstance(lm, SOM):
-        grid = grid_of_sentence(lm, sentence.split())
+        grid = grid_of_sentence(lm, words)
         yield "what each slot of the memory holds after every word\n\n" + grid.as_text()
 
 
@@ -38,14 +39,14 @@ def drawn_sentence(lm: SyntacticLM, words: Sequence[str]) -> str:
     return f"\n{drawn}\nsurprisal in bits (* unknown word); in all {total}\n"
 
 
-def what_next(run: Path, report: Path) -> str:
-    """Where the report is, and commands to try on the new run."""
-    return (
-        f"All systems in pictures: {report}\n\n"
-        "Next:\n"
-        f"  echo 'The people in the city are happy .' | .venv/bin/treelm parse {run} - --show drawing\n"
-        f"  echo 'The people in the city are happy .' | .venv/bin/treelm surprisal {run} -\n"
-        f"  .venv/bin/treelm generate {run} --num-sentences 3\n"
-        f"  .venv/bin/treelm audit {run}\n"
-        f"  .venv/bin/treelm train {run}/recipe.toml --out runs/longer --set training.max_minutes=30\n"
+def what_next(run: Path, report: Path, words: Sequence[str], program: str) -> str:
+    """Where the report is, and commands to try on the new run, with a sentence of its language."""
+    said = f"echo {quote(' '.join(words))} | " if words else ""
+    commands = (
+        f"{said}{program} parse {run} - --show drawing",
+        f"{said}{program} surprisal {run} -",
+        f"{program} generate {run} --num-sentences 3",
+        f"{program} audit {run}",
+        f"{program} train {run}/recipe.toml --out runs/longer --set training.max_minutes=30",
     )
+    return f"All systems in pictures: {report}\n\nNext:\n" + "".join(f"  {command}\n" for command in commands)

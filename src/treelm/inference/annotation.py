@@ -15,7 +15,7 @@ from treelm.corpora.processes import Processes, answer_tasks
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, only_text, open_bytes
-from treelm.corpora.tokens import token_spans
+from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
 from treelm.inference.processes import compute_each, thread_environment
@@ -117,7 +117,10 @@ def annotate(
     _check_target(target)
     asked = settings.to_json()
     open_parser.cache_clear()  # a run may have been trained on since the last call
-    busy = {"found": "another process is annotating here", "remedy": "wait for it or end it, or give another --out"}
+    busy = {
+        "found": "another process is annotating here",
+        "remedy": "wait for it or end it, or give another name for the output",
+    }
     with hold_folder(folder, **busy):
         _check_free(target, folder)
         journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
@@ -149,7 +152,9 @@ def _check_free(target: Path, folder: Path) -> None:
     if target.exists() and not is_finishing(folder):
         with suppress(OSError):
             folder.rmdir()  # if it was made for this call
-        raise InputError("this file is there already", where=str(target), remedy="remove it, or give another --out")
+        raise InputError(
+            "this file is there already", where=str(target), remedy="remove it, or give another name for the output"
+        )
 
 
 def _work(
@@ -216,18 +221,18 @@ def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings
             yield Item((), found.where or "", found)
             continue
         words = _words(found, settings)
-        if not words:  # other blanks than those of ASCII, as running text is cut
+        if not words:  # nothing but other spaces of Unicode, in running text
             continue
         error = None
         if settings.max_words is not None and len(words) > settings.max_words:
-            error = InputError(f"{len(words)} words", where=found.where, remedy="raise --max-words to parse it")
+            error = InputError(f"{len(words)} words", where=found.where, remedy="raise max_words to parse it")
         yield Item(words, found.where, error)
 
 
 def _words(sentence: Sentence, settings: AnnotationSettings) -> tuple[str, ...]:
     if not settings.tokenise or sentence.text is None:
         return sentence.words
-    return tuple(sentence.text[start:stop] for start, stop in token_spans(sentence.text))
+    return words_of(sentence.text, "treebank")
 
 
 # Parsing.
@@ -245,7 +250,7 @@ def _parsing(processes: int) -> Iterator[Callable[[Task], Future[Answer]]]:
         processes,
         command=_COMMAND,
         what="a process that parses",
-        remedy="free memory, or give a lower --processes; the same command goes on from here",
+        remedy="free memory, or lower the number of processes; the same command goes on from here",
         environment=thread_environment(processes),
     )
     try:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from treelm.corpora.tokens import BLANKS
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, SyntacticLM
 from treelm.trees.tree import Tree, from_flat
 
 _COLDEST = 1e-3
-_BLANKS = " \t\n\r\f\v\0"
 MAX_SYMBOLS_PER_WORD = 100
 """A word that has not ended by then is cut off with the sentence: a poor model may never end one."""
 
@@ -71,7 +71,7 @@ def _generate(
 
 def _is_blank(text: str) -> bool:
     """Whether a symbol writes nothing, so that a word cannot be it alone, or what stands between words."""
-    return not text.strip(_BLANKS)
+    return not text.strip(BLANKS + "\0")
 
 
 def _sample(

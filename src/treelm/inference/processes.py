@@ -109,7 +109,7 @@ def computing(job: Job[Result], lm: SyntacticLM, *, run: str, processes: int = 1
         processes,
         command=_COMMAND,
         what="a process that computes",
-        remedy="free memory, or give a lower --processes",
+        remedy="free memory, or lower the number of processes",
         environment=thread_environment(processes),
     )
     try:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.streams import name_of, whole_text
 from treelm.corpora.tables import read_rows
-from treelm.corpora.tokens import token_spans
+from treelm.corpora.tokens import BLANKS, words_of
 from treelm.errors import InputError
 from treelm.models.files import read_bytes
 
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
 """What is done with punctuation and clitics that are written together with a word, as in ``dog,``."""
-
-_BLANK = re.compile(r"[ \t\n\r\f\v]+")  # not a no-break space, which is part of a word
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,10 +66,7 @@ def stimulus(
 
 
 def _tokens(word: str, *, cut: bool) -> tuple[str, ...]:
-    parts = [part for part in _BLANK.split(word) if part]
-    if cut:
-        parts = [part[start:end] for part in parts for start, end in token_spans(part)]
-    return tuple(parts) or (word,)
+    return words_of(word, "treebank" if cut else "blanks") or (word,)
 
 
 def _counted(tokens: Sequence[str]) -> tuple[bool, ...]:
@@ -114,10 +109,9 @@ def read_table(path: str, columns: Columns, punctuation: Punctuation) -> Stimulu
     empty word, a sentence that goes on after another one has begun, and what ``read_rows`` refuses.
     """
     text = _text(path)
-    header = text.partition("\n")[0]
-    if not header.strip():
+    if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
-    names, rows = read_rows(text, path, "\t" if "\t" in header else ",")
+    names, rows = read_rows(text, path)
     needed = [columns.word, columns.sentence, *([columns.document] if columns.document else [])]
     for name in needed:
         if name not in names:
@@ -139,7 +133,7 @@ def _grouped(rows: Iterator[_Row], columns: Columns) -> dict[tuple[str, str], li
     groups: dict[tuple[str, str], list[_Row]] = {}
     last: tuple[str, str] | None = None
     for where, cells in rows:
-        if not cells[columns.word].strip():
+        if not words_of(cells[columns.word]):
             raise InputError("an empty word", where=where, remedy="give a word in every row")
         key = (cells[columns.document] if columns.document else "1", cells[columns.sentence])
         if key != last and key in groups:
@@ -165,7 +159,7 @@ def read_words(path: str, punctuation: Punctuation) -> Iterator[Stimulus]:
     words, document, num_empty, number, first = list[str](), 1, 0, 0, 1
     source = "<stdin>" if path == "-" else path
     for line, content in enumerate([*_text(path).split("\n"), ""], start=1):
-        word = content.strip(" \t\r\f\v")
+        word = content.strip(BLANKS)
         if word:
             if not words:
                 document, first = document + (num_empty > 1 and number > 0), line
@@ -187,7 +181,4 @@ def _text(path: str) -> str:
         content = sys.stdin.buffer.read()
     else:
         content = read_bytes(Path(path), remedy="check the path")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("not UTF-8", where=path, remedy="convert the file to UTF-8") from None
+    return whole_text(content, name=name_of(path))

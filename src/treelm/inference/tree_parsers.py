@@ -146,7 +146,7 @@ class _as_input_error:
         if isinstance(error, Exception) and not isinstance(error, MemoryError):
             reason = str(error).partition("\n")[0] or type(error).__name__
             found = f"{self._parser} cannot parse it ({reason})"
-            raise InputError(found, remedy="give --on-error skip, or --max-words") from error
+            raise InputError(found, remedy="give on_error = skip, or max_words") from error
 
 
 Look = Callable[[Any], "tuple[str, Sequence[Any]] | None"]
@@ -188,4 +188,4 @@ def _rebuild(node: Any, look: Look, words: Iterator[str], tags: list[str]) -> Tr
 
 
 def _changed(parser: str) -> InputError:
-    return InputError(f"{parser} has changed the number of words", remedy="give --on-error skip")
+    return InputError(f"{parser} has changed the number of words", remedy="give on_error = skip")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import zip_longest
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tokens import words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.hub import Pretrained
@@ -36,6 +38,19 @@ class IncrementalState(ABC):
         """Symbols read of each sentence."""
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def takes_texts(method: Method) -> Method:
+    """Let a method that takes sentences, each a list of words, take texts as well: they are cut at blanks."""
+
+    @wraps(method)
+    def of_words(self: Any, sentences: Sequence[str | Sequence[str]], *rest: Any, **named: Any) -> Any:
+        return method(self, words_of_each(sentences), *rest, **named)
+
+    return cast(Method, of_words)
+
+
 class SyntacticLM(nn.Module, Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
@@ -43,6 +58,12 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
     parses: bool = True
     """Whether it has trees at all; a switch of its config may decide this."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Whatever a system scores, parses or analyses may be given as text: to Python, a text is a list as well."""
+        super().__init_subclass__(**options)
+        for name in {"score", "parse", "analyse"} & cls.__dict__.keys():
+            setattr(cls, name, takes_texts(cls.__dict__[name]))
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers; subclasses build the network from their own config."""
@@ -107,7 +128,10 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
 
     @abstractmethod
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol given the symbols before it."""
+        """Log probability of every symbol given the symbols before it.
+
+        Here and below, a sentence is a list of words, or a text that is cut at blanks (``treelm.corpora.tokens``).
+        """
 
     def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
         """As ``score``, by a system that needs the trees of the sentences; any other does not look at them.
@@ -121,10 +145,8 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
 
     def surprisal(self, sentences: Sequence[str | Sequence[str]]) -> list[SentenceSurprisal]:
-        """Surprisal in bits of every word and of the end; a sentence is a list of words, or a text split at blanks."""
-        if isinstance(sentences, str):
-            raise InputError("one text where a list of sentences was expected", remedy=f"give [{sentences!r}]")
-        words = [one.split() if isinstance(one, str) else list(one) for one in sentences]
+        """Surprisal in bits of every word and of the end."""
+        words = words_of_each(sentences)
         pairs = zip(words, self.score(words), strict=True)
         return [sentence_surprisal(sentence, score, self.vocabulary) for sentence, score in pairs]
 

@@ -21,7 +21,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models import incremental_streams as incremental
-from treelm.models.base import IncrementalState, SyntacticLM
+from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
 from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.transfer import to_device
@@ -216,6 +216,7 @@ class StreamLM(SyntacticLM):
 
     # Trees.
 
+    @takes_texts
     def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """The syntactic distance before every symbol of every sentence, from ``Reading.structure["distances"]``.
 

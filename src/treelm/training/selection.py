@@ -28,16 +28,7 @@ class DevTrees:
     def read(cls, data: DataConfig) -> DevTrees:
         """The trees of the dev split, without sentences that cannot be read. Raises ``InputError`` without trees."""
         path, format = locate_split(data, "dev")
-        sentences = read_sentences(
-            path,
-            format=format,
-            tags=data.tags,
-            strip_functions=data.strip_functions,
-            dependency_labels=data.dependency_labels,
-            preprocess=data.preprocess,
-            on_error=data.on_error,
-            skipped=[],
-        )
+        sentences = read_sentences(path, **vars(data.read_options(format)), on_error=data.on_error, skipped=[])
         return cls([_tree(one.tree, one.where) for one in islice(sentences, data.max_sentences)])
 
     @torch.no_grad()

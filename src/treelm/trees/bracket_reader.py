@@ -28,7 +28,7 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _MARGIN = re.compile(r"[ \t\r\f\v]*+(?=\()")
-_READ_ON = "or leave it out with --on-error skip"
+_READ_ON = "or leave it out with on_error = skip"
 
 
 class BracketedTree(NamedTuple):

@@ -20,7 +20,7 @@ _OTHER_ID = re.compile(r"[0-9]++[-.][0-9]++", re.ASCII)  # a range of words that
 _HEAD = re.compile(r"[0-9]{1,9}+", re.ASCII)
 _BLANKS = " \t\r\n\f\v"
 _BLANK = re.compile(f"[{_BLANKS}]")
-_READ_ON = "or leave it out with --on-error skip"
+_READ_ON = "or leave it out with on_error = skip"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

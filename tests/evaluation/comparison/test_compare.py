@@ -11,11 +11,12 @@ import pytest
 from tests.evaluation.comparison.test_figures import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
-from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.figures import Comparison, LossPoint, RunFigures
 from treelm.evaluation.comparison.keeping import Kept
 from treelm.evaluation.comparison.measure import Settings
 from treelm.evaluation.comparison.training_records import training_figures
 from treelm.evaluation.report import GIVEN_TREES
+from treelm.figures.report.page import report_page
 
 ONE = replace(FULL, name="one", vocabulary="v", text="t", notes=())
 
@@ -96,3 +97,17 @@ def test_a_log_whose_last_line_was_not_written_to_its_end_is_read_up_to_it(tmp_p
     seconds, _, points = training_figures(tmp_path)
     assert seconds == 2.5
     assert [point.step for point in points] == [3]
+
+
+def test_models_after_a_few_steps_are_named_before_all_else() -> None:
+    def curve(step: int, seconds: float) -> tuple[LossPoint, ...]:
+        return (LossPoint(kind="train", step=step, epoch=1, seconds=seconds, loss_nats_per_word=9.0),)
+
+    quick = replace(ONE, name="quick", loss_curve=curve(3, 6.2))
+    long, fast = replace(ONE, name="long", loss_curve=curve(400, 600.0)), replace(ONE, loss_curve=curve(5000, 30.0))
+    first = next(notes_on([long, quick, fast]))
+    assert first == "hardly trained: figures show that everything works and mean nothing else: quick (3 steps in 6 s)"
+    assert not any("hardly" in note for note in notes_on([long, fast, ONE]))
+    page = report_page(Comparison(runs=(quick,)))
+    assert "Take care: hardly trained" in page
+    assert "Take care" not in report_page(Comparison(runs=(long,)))

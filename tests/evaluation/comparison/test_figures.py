@@ -33,7 +33,7 @@ FULL = RunFigures(
     num_parameters=1_300_000,
     search="beam 20/10/1",
     training_seconds=60.5,
-    loss_curve=(LossPoint(kind="dev", step=5, epoch=1, seconds=3.0, loss_nats_per_word=6.1, word_nats=5.0),),
+    loss_curve=(LossPoint(kind="dev", step=5000, epoch=1, seconds=3.0, loss_nats_per_word=6.1, word_nats=5.0),),
     perplexities=(perplexity(77.0, context="in a stream of 10 rows"), perplexity(80.0)),
     labeled_f1=(F1Figure(protocol="evalb (COLLINS.prm, labelled)", corpus_f1=73.5, sentence_f1=70.0),),
     unlabeled_f1=(F1Figure(protocol="plain", corpus_f1=76.3, sentence_f1=75.0),),
@@ -65,7 +65,11 @@ def test_a_kept_comparison_is_read_as_it_was(tmp_path: Path) -> None:
     bare = RunFigures(name="counts", run="runs/counts", system="ngram", num_parameters=0)
     comparison = Comparison(runs=(FULL, bare), notes=("mind this",))
     comparison.save(tmp_path / "comparison.json")
-    assert Comparison.load(tmp_path / "comparison.json") == comparison
+    assert (
+        Comparison.load(tmp_path / "comparison.json")
+        == Comparison.load(str(tmp_path / "comparison.json"))
+        == comparison
+    )
 
 
 def test_the_perplexity_that_compares_is_that_of_sentences_by_themselves() -> None:

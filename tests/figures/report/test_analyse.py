@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import Comparison, RunFigures
 from treelm.figures.memory_grid import grid_of_sentence
 from treelm.figures.report import analyse
-from treelm.figures.report.analyse import analyses_of, example_sentences, kept_sentences, with_sentences
+from treelm.figures.report.analyse import analyses_of, examples_of, kept_sentences, with_sentences
 from treelm.figures.span_attention import span_attention_of
 from treelm.models.base import SyntacticLM
 from treelm.trees.tree import Tree
@@ -115,8 +116,16 @@ def test_a_sentence_without_words_is_a_user_error() -> None:
         with_sentences(Comparison(runs=(row("a"),)), [sentence((), None)], silent)
 
 
-def test_there_are_examples() -> None:
-    assert [len(one.words) for one in example_sentences()] == [10, 12, 15]
+def test_examples_are_of_the_data_of_the_first_run_that_has_them(tmp_path: Path) -> None:
+    (tmp_path / "dev.txt").write_text("Kort .\nDie museum is in die stad gebou .\n" + "lank " * 30 + "\n")
+    recipe = '[data]\ntrain = "dev.txt"\ndev = "dev.txt"\n[model]\nsystem = "lstm"\n'
+    for name in ("here", "gone"):
+        (tmp_path / name).mkdir()
+        path = str(tmp_path / "dev.txt") if name == "here" else str(tmp_path / "no.txt")
+        (tmp_path / name / "recipe.toml").write_text(recipe.replace("dev.txt", path))
+    rows = tuple(replace(row(name), run=str(tmp_path / name)) for name in ("gone", "here"))
+    assert [one.words[0] for one in examples_of(Comparison(runs=rows))] == ["Die"]
+    assert examples_of(Comparison(runs=rows[:1])) == []
 
 
 def test_a_system_that_needs_trees_has_bits_of_the_sentences_with_a_tree() -> None:

@@ -15,6 +15,8 @@ from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import shipped
 from treelm.models.storage import WEIGHTS
 
+FEW_STEPS, FEW_SECONDS = 1000, 60.0
+"""Below both, a model has hardly been trained: a trial, such as those of ``treelm demo --quick``."""
 Value = TypeVar("Value")
 
 
@@ -90,8 +92,21 @@ def row_names(runs: Sequence[Path]) -> dict[Path, str]:
     return {run: "/".join(parts[-length:]) for run, parts in whole.items()}
 
 
+def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:
+    """A warning, if there are rows of models after a few steps."""
+    ends = ((row.name, row.loss_curve[-1]) for row in rows if row.loss_curve)
+    found = [
+        f"{name} ({end.step:,} step{'s' * (end.step != 1)} in {end.seconds:.0f} s)"
+        for name, end in ends
+        if end.step < FEW_STEPS and end.seconds < FEW_SECONDS
+    ]
+    if found:
+        yield f"hardly trained: figures show that everything works and mean nothing else: {', '.join(found)}"
+
+
 def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
-    """What keeps figures from being compared, then how they were made."""
+    """What makes figures mean nothing, what keeps them from being compared, then how they were made."""
+    yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
     for same, what in ((_vocabulary, "other vocabularies (so other unknown words)"), (_text, "other texts")):
         groups = _groups(scored, same)

@@ -159,11 +159,11 @@ class Comparison:
         fields = {name: value for name, value in values.items() if name != "format_version"}
         return from_plain(cls, fields, where=where)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the file in one piece."""
-        write_atomically(path, encode_json(self.to_json()))
+        write_atomically(Path(path), encode_json(self.to_json()))
 
     @classmethod
-    def load(cls, path: Path) -> Comparison:
+    def load(cls, path: str | Path) -> Comparison:
         """Read what ``save`` wrote."""
-        return cls.from_json(read_json(path, remedy=_REMEDY), where=str(path))
+        return cls.from_json(read_json(Path(path), remedy=_REMEDY), where=str(path))

@@ -49,6 +49,7 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[],
 """Called with what is done and of how many sentences; gives what to call after each."""
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
+RULES = 2  # raised when figures of the same run and data become others, so that kept ones are measured again
 BEAM = ("action_beam", "word_beam", "fast_track")
 
 
@@ -156,6 +157,7 @@ class _Measuring:
         origin = {
             **self._origin,
             "name": self._settings.data or self._settings.split,
+            "rules": RULES,
             "data": file_hash(path),
             "protocols": list(self._settings.protocols),
             "reading": to_plain(self._recipe.data),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelm.corpora.streams import unpacked
+from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.formula import Compatibility, Formula, parse_formula
 from treelm.models.files import read_bytes
@@ -150,7 +151,7 @@ def _read_item(values: Mapping[str, Any]) -> Item:
         Condition(
             name=str(condition["condition_name"]),
             regions=tuple(
-                (int(region["region_number"]), " ".join(str(region["content"]).split()))
+                (int(region["region_number"]), " ".join(words_of(str(region["content"]))))
                 for region in condition["regions"]
             ),
         )
@@ -168,7 +169,7 @@ def _check(suite: Suite, where: str) -> None:
         _check_item(item, place)
         regions = {condition.name: {number for number, _ in condition.regions} for condition in item.conditions}
         for condition in item.conditions:
-            if not condition.text:
+            if not words_of(condition.text, "treebank"):
                 raise InputError(f"condition {condition.name!r} has no words", where=place, remedy="leave it out")
         for region in (region for formula in suite.predictions for region in formula.regions()):
             if region.condition not in regions:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from treelm.corpora.streams import whole_text
 from treelm.corpora.tables import read_rows
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, overall_score
@@ -26,13 +27,9 @@ def write_sentences(suites: Sequence[Suite]) -> list[str]:
 def read_surprisals(path: Path) -> TokensOf:
     """A table with a row a token: sentence (its text), char_start, char_end, surprisal_bits; is_unk by choice.
 
-    TSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
+    TSV or CSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
     """
-    content = read_bytes(path, remedy="check the path")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("not UTF-8", where=str(path), remedy="convert the file to UTF-8") from None
+    text = whole_text(read_bytes(path, remedy="check the path"), name=str(path))
     names, rows = read_rows(text, str(path))
     missing = [name for name in NEEDED if name not in names]
     if missing:

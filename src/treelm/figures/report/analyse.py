@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from treelm.corpora.examples import example_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import Comparison, RunFigures
@@ -20,23 +22,18 @@ from treelm.models.palm.network import PaLM
 from treelm.models.som.network import SOM
 from treelm.models.streams import StreamLM
 from treelm.models.surprisal import sentence_surprisal
+from treelm.training.run import load_run_recipe
 from treelm.trees.tree import Tree
 
-EXAMPLES = (
-    "The museum was built in the city in 1986 .",
-    "I think that the people of this country want to know .",
-    "She said that it is one of the most important cities in the world .",
-)
-"""What is shown when no sentences are chosen."""
 DECIMALS = 4  # of figures that are only drawn
 
 
-def example_sentences() -> list[Sentence]:
-    """``EXAMPLES`` as sentences."""
-    return [
-        Sentence(words=tuple(text.split()), identifier=str(line), source="examples", line=line)
-        for line, text in enumerate(EXAMPLES, 1)
-    ]
+def examples_of(comparison: Comparison) -> list[Sentence]:
+    """Sentences to show where none are chosen: examples of the first run whose data are still there; else none."""
+    for row in comparison.runs:
+        with suppress(InputError):
+            return example_sentences(load_run_recipe(row.run).data)
+    return []
 
 
 def kept_sentences(comparison: Comparison) -> list[Sentence]:

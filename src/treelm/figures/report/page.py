@@ -9,6 +9,7 @@ from pathlib import Path
 
 import treelm
 from treelm.errors import InputError
+from treelm.evaluation.comparison.compare import hardly_trained
 from treelm.evaluation.comparison.figures import Comparison
 from treelm.figures.report.markup import Markup, element
 from treelm.figures.report.parts import Section
@@ -55,7 +56,13 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
     )
     body = element(
         "body",
-        element("header", element("h1", title), element("p", _summary(comparison)), _contents(sections)),
+        element(
+            "header",
+            element("h1", title),
+            element("p", _summary(comparison)),
+            *_warnings(comparison),
+            _contents(sections),
+        ),
         element("main", *(section.as_html() for section in sections)),
         element("footer", element("p", f"Made with treelm {treelm.__version__}. This file needs no network.")),
     )
@@ -85,6 +92,10 @@ def _summary(comparison: Comparison) -> str:
     ((split, num_sentences, num_words),) = texts
     words = f" of {num_words:,} words" if num_words else ""
     return f"Systems: {systems}. Judged on {split}: {num_sentences:,} sentences{words}."
+
+
+def _warnings(comparison: Comparison) -> Iterator[Markup]:
+    return (element("p", element("strong", f"Take care: {text}.")) for text in hardly_trained(comparison.runs))
 
 
 def _contents(sections: Sequence[Section]) -> Markup:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from treelm.corpora.tokens import Tokenisation
+from treelm.corpora.tokens import BLANKS, Tokenisation
 from treelm.errors import InputError
 from treelm.inference.adapters.texts import ScoredLine, lines_of, score_lines
 from treelm.inference.loading import load
@@ -103,7 +103,7 @@ class Answers:
         for line in lines_of(last, self._how):
             for symbol in self._symbols(line.words):
                 state = self.model.extend_symbols(state, [symbol])
-        text = "" if not last or last[-1].isspace() else " "
+        text = "" if not last or last[-1] in BLANKS else " "
         pieces = list[int]()
         for _ in range(int(settings.get("max_gen_toks", _MOST_SYMBOLS))):
             text, pieces, state = self._next(text, pieces, state)

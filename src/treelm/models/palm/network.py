@@ -17,6 +17,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
+from treelm.models.base import takes_texts
 from treelm.models.layers.recurrent import (
     LSTMStack,
     StackDropout,
@@ -271,6 +272,7 @@ class PaLM(StreamLM):
         """Always raises ``InputError``: this system scores spans."""
         raise InputError("palm has no syntactic distances", remedy="take span_scores or parse")
 
+    @takes_texts
     def span_scores(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """The score of every span of each sentence: (n, n), words i to j, both included; -inf where i > j.
 

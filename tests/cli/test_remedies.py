@@ -1,0 +1,72 @@
+"""Options that messages and help name are there: in the verb that is named, or in the one that says so."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import treelm
+from tests.surface.collect import flags
+from treelm.cli import SUB_VERBS, VERBS
+
+SOURCE = Path(treelm.__file__).parent
+OPTION = re.compile(r"(?<![\w`-])--[a-z][a-z-]*[a-z]")
+VERB = re.compile(
+    rf"(?:treelm|\.\.\.) ({'|'.join([*SUB_VERBS, *VERBS])})\b"
+)  # ...: a value, such as the program's name
+OF_ALL = {"--help", "--version"}
+OF_OTHERS = {
+    "training/slurm.py": {"--ntasks-per-node"},  # of srun
+    "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
+}
+
+
+def options_of_verbs() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for line in flags():
+        verb, _, option = line.partition(" --")
+        if option:
+            found.setdefault(verb, set()).add(f"--{option.split()[0]}")
+    return found
+
+
+def texts_of(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """Every text in a module with its line, and whether it is a docstring; the values in an f-string are left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
+            yield node.lineno, text, False
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.lineno, node.value, id(node) in docstrings
+
+
+def test_every_option_that_a_text_names_is_one_of_the_verb_that_it_is_about() -> None:
+    options = options_of_verbs()
+    anywhere = set().union(*options.values())
+    verb_of_module = {**{f"cli/{verb}.py": verb for verb in VERBS}, **{f"cli/{m}.py": v for v, m in SUB_VERBS.items()}}
+    wrong = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        for line, text, is_docstring in texts_of(path):
+            in_cli = name.startswith("cli/")
+            if is_docstring and not in_cli:
+                continue  # nobody is told
+            for match in OPTION.finditer(text):
+                named = [found[1] for found in VERB.finditer(text, 0, match.start())]
+                if text == match[0]:  # an argument that is passed on
+                    known = anywhere
+                elif named:
+                    known = options[named[-1]]
+                elif name in verb_of_module:
+                    known = options[verb_of_module[name]]
+                else:  # what several verbs share cannot know which of them speaks
+                    known = anywhere if in_cli else OF_OTHERS.get(name, set())
+                if match[0] not in known | OF_ALL:
+                    wrong.append(f"{name}:{line}: {match[0]}")
+    assert not wrong
+    assert {"--resume", "--out"} <= options["train"]

@@ -1,0 +1,229 @@
+"""A text has the same words whoever reads it: the interface of models, files, stimuli, pairs, suites, adapters."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.evaluation.toys import ToyLM
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.errors import InputError
+from treelm.evaluation.minimal_pairs import read_pairs, score_pairs
+from treelm.evaluation.syntaxgym.scoring import score_suites
+from treelm.evaluation.syntaxgym.suites import load_suites
+from treelm.inference.adapters.lm_eval import Answers
+from treelm.inference.adapters.minicons import Scorer
+from treelm.inference.annotation import AnnotationSettings, read_blocks
+from treelm.inference.annotation_journal import Progress
+from treelm.inference.stimuli import Columns, Stimulus, from_sentences, read_table, read_words
+from treelm.inference.tree_parsers import ParserSettings
+from treelm.models.scores import SentenceScore
+from treelm.trees.tree import Tree
+
+Words = tuple[str, ...]
+
+
+class Recorder(ToyLM):
+    """Knows no word, and keeps all that it is asked to score."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vocabulary = WordVocabulary([])
+        self.seen: list[Words] = []
+
+    def score_one(self, words: Sequence[str]) -> SentenceScore:
+        self.seen.append(tuple(words))
+        return SentenceScore(
+            log_probs=-np.ones(len(words) + 1), word_of_symbol=np.arange(len(words)), is_lower_bound=False
+        )
+
+
+def seen_by(ask: Callable[[Recorder], object]) -> Words:
+    """The words of the one sentence, or of all sentences that are the same one."""
+    lm = Recorder()
+    ask(lm)
+    (words,) = set(lm.seen)
+    return words
+
+
+def words_of_tree(trees: Sequence[Tree | None]) -> Words:
+    (tree,) = trees
+    assert tree is not None
+    return tuple(tree.words())
+
+
+def pairs_file(text: str, folder: Path) -> Path:
+    (folder / "pairs.jsonl").write_text(json.dumps({"sentence_good": text, "sentence_bad": text}), encoding="utf-8")
+    return folder / "pairs.jsonl"
+
+
+def suite_file(text: str, folder: Path) -> Path:
+    condition = {"condition_name": "c", "regions": [{"region_number": 1, "content": text}]}
+    item = {"item_number": 1, "conditions": [condition]}
+    suite = {"meta": {"metric": "sum"}, "predictions": [{"formula": "(1;%c%) = (1;%c%)"}], "items": [item]}
+    (folder / "suite.json").write_text(json.dumps(suite), encoding="utf-8")
+    return folder / "suite.json"
+
+
+def annotated(text: str, *, tokenise: bool) -> Words:
+    how = AnnotationSettings(parser=ParserSettings(name="none"), tokenise=tokenise)
+    (block,) = read_blocks(io.BytesIO(f"{text}\n".encode()), "in.txt", how, Progress())
+    (item,) = block.items
+    if item.error:
+        raise item.error
+    return item.words
+
+
+def from_line(text: str, folder: Path) -> Words:
+    (sentence,) = read_sentences(io.BytesIO(f"{text}\n".encode()), format="text")
+    return sentence.words
+
+
+def from_stimulus(text: str, folder: Path) -> Words:
+    (found,) = from_sentences(read_sentences(io.BytesIO(f"{text}\n".encode()), format="text"), "as-given")
+    return found.as_read.words
+
+
+def from_word_lines(text: str, folder: Path) -> Words:
+    (folder / "words.txt").write_text(f"{text}\n", encoding="utf-8")
+    return only(list(read_words(str(folder / "words.txt"), "as-given")))
+
+
+def from_table(text: str, folder: Path) -> Words:
+    with (folder / "words.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("word", "sentence_id"), (text, "1")])
+    return only(read_table(str(folder / "words.csv"), Columns(), "as-given").stimuli)
+
+
+def only(stimuli: Sequence[Stimulus]) -> Words:
+    (found,) = stimuli
+    return found.as_read.words
+
+
+def from_pairs(text: str, folder: Path, how: Tokenisation = "blanks") -> Words:
+    pairs = list(read_pairs(pairs_file(text, folder)))
+    return seen_by(lambda lm: score_pairs(lm, pairs, tokenisation=how))
+
+
+def from_suite(text: str, folder: Path, how: Tokenisation = "blanks") -> Words:
+    suites = load_suites([str(suite_file(text, folder))])
+    return seen_by(lambda lm: score_suites(lm, suites, tokenisation=how))
+
+
+def from_minicons(text: str, folder: Path, how: Tokenisation = "blanks") -> Words:
+    return seen_by(lambda lm: Scorer(lm, tokenisation=how).sequence_score(text))
+
+
+def from_harness(text: str, folder: Path, how: Tokenisation = "blanks") -> Words:
+    request = cast(Any, SimpleNamespace(args=(text,)))
+    return seen_by(lambda lm: Answers(lm, tokenisation=how).loglikelihood_rolling([request]))
+
+
+BY_BLANKS: dict[str, Callable[[str, Path], Words]] = {
+    "surprisal": lambda text, _: tuple(word.word for word in Recorder().surprisal([text])[0].words),
+    "score": lambda text, _: seen_by(lambda lm: lm.score([text])),
+    "parse": lambda text, _: words_of_tree(Recorder().parse([text])),
+    "analyse": lambda text, _: words_of_tree([one.tree for one in Recorder().analyse([text])]),
+    "text": from_line,
+    "stimuli": from_stimulus,
+    "a word a line": from_word_lines,
+    "a table": from_table,
+    "annotation": lambda text, _: annotated(text, tokenise=False),
+    "pairs": from_pairs,
+    "suites": from_suite,
+    "minicons": from_minicons,
+    "harness": from_harness,
+}
+AS_TREEBANKS: dict[str, Callable[[str, Path], Words]] = {
+    "annotation": lambda text, _: annotated(text, tokenise=True),
+    "pairs": lambda text, folder: from_pairs(text, folder, "treebank"),
+    "suites": lambda text, folder: from_suite(text, folder, "treebank"),
+    "minicons": lambda text, folder: from_minicons(text, folder, "treebank"),
+    "harness": lambda text, folder: from_harness(text, folder, "treebank"),
+}
+SPACES = "\t\v\f \x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2003\u2009\u200b\u2028\u2029\u202f\u205f\u3000\ufeff"
+CHARACTERS = st.one_of(
+    st.sampled_from(SPACES), st.sampled_from("ab.,'\"(é"), st.characters(exclude_characters="\0\r\n", codec="utf-8")
+)
+LINES = st.text(CHARACTERS, min_size=1, max_size=30).filter(lambda text: not text.startswith("\ufeff"))
+"""Lines of a file; a byte order mark at its start would not be text."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("texts")
+
+
+@given(text=LINES.filter(words_of))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_words_between_blanks_are_the_same_everywhere(text: str, folder: Path) -> None:
+    found = {name: read(text, folder) for name, read in BY_BLANKS.items()}
+    assert found == dict.fromkeys(BY_BLANKS, words_of(text))
+    assert all(word and not set(word) & set(BLANKS) for word in words_of(text))
+
+
+@given(text=LINES.filter(lambda text: bool(words_of(text, "treebank"))))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_words_as_in_treebanks_are_the_same_everywhere(text: str, folder: Path) -> None:
+    expected = words_of(text, "treebank")
+    assert {name: read(text, folder) for name, read in AS_TREEBANKS.items()} == dict.fromkeys(AS_TREEBANKS, expected)
+
+
+@pytest.mark.parametrize("name", BY_BLANKS)
+def test_a_nul_character_is_refused_everywhere(name: str, folder: Path) -> None:
+    with pytest.raises(InputError, match="a NUL character"):
+        BY_BLANKS[name]("The dog bar\0ks at the cats .", folder)
+
+
+def test_a_no_break_space_stands_inside_a_word() -> None:
+    assert words_of("10\u00a0000\tdogs\v bark\u2003loud\x85") == ("10\u00a0000", "dogs", "bark\u2003loud\x85")
+
+
+@pytest.mark.parametrize("ask", ["surprisal", "score", "parse", "analyse"])
+def test_one_text_is_no_list_of_sentences(ask: str) -> None:
+    with pytest.raises(InputError, match=r"one text where a list of sentences was expected; give \['The dog'\]"):
+        getattr(Recorder(), ask)("The dog")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("The dog barks .\nIt sleeps .\n".encode("utf-16-le"), "f.txt:1: looks like UTF-16; convert the file to UTF-8"),
+        ("The dog barks .\nIt sleeps .\n".encode("utf-16-be"), "f.txt:1: looks like UTF-16; convert the file to UTF-8"),
+        ("The dog barks .\n".encode("utf-16"), "f.txt:1: looks like UTF-16; convert the file to UTF-8"),
+        (b"The dog barks .\rIt sleeps .\r", "f.txt:1: a line end that is CR alone; convert line ends to LF"),
+        (b"The dog .\r\nIt\rsleeps .\r\n", "f.txt:2: a line end that is CR alone; convert line ends to LF"),
+        (b"The dog .\nIt \0sleeps .\n", "f.txt:2: a NUL character; remove it, or convert"),
+        (b"The dog .\nCaf\xe9 .\n", "f.txt:2: byte 0xe9 is not UTF-8; convert the file to UTF-8"),
+    ],
+)
+def test_what_a_file_holds_in_place_of_text_is_said_in_one_line(content: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "f.txt"
+    file.write_bytes(content)
+    readers: list[Callable[[], object]] = [
+        lambda: list(read_sentences(file)),
+        lambda: list(read_words(str(file), "as-given")),
+        lambda: read_table(str(file), Columns(), "as-given"),
+        lambda: list(read_pairs(file)),
+    ]
+    for read in readers:
+        with pytest.raises(InputError) as refused:
+            read()
+        assert str(refused.value).startswith(f"{tmp_path}/{message}")
+
+
+def test_crlf_and_empty_lines_are_read(tmp_path: Path) -> None:
+    (tmp_path / "f.txt").write_bytes(b"\xef\xbb\xbfThe dog .\r\n\r\nIt sleeps .\r\r\n")
+    assert [one.words for one in read_sentences(tmp_path / "f.txt")] == [("The", "dog", "."), ("It", "sleeps", ".")]
