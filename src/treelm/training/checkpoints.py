@@ -27,7 +27,7 @@ FORMAT_VERSION = 1
 _STATE = "state.json"
 _NAME = re.compile(r"step-(\d+)\.(\d+)")
 _FILE = re.compile(r"[a-z0-9_]+")
-_REMEDY = "remove this checkpoint to go on from the one before it"
+REMEDY = "remove this checkpoint to go on from the one before it"
 _logger = logging.getLogger(__name__)
 
 
@@ -37,6 +37,24 @@ class Checkpoint:
 
     tensors: Mapping[str, Mapping[str, Tensor]]
     values: Mapping[str, Any]
+    where: str = "checkpoint"
+    """For messages: the file of the values, if they were read from one."""
+    step: int | None = None
+    """That its name says, if it was read."""
+
+    def table(self, name: str) -> dict[str, Any]:
+        """One of the values, a JSON object; raises ``InputError`` if there is none of this name."""
+        value = self.values.get(name)
+        if not isinstance(value, dict):
+            found = f"{name} = {value!r}" if name in self.values else f"field {name!r} is missing"
+            raise InputError(found, where=self.where, remedy=REMEDY)
+        return value
+
+    def file(self, name: str) -> Mapping[str, Tensor]:
+        """The tensors of a file; raises ``InputError`` if it is not in the list of files."""
+        if name not in self.tensors:
+            raise InputError(f"tensors: {name!r} is missing", where=self.where, remedy=REMEDY)
+        return self.tensors[name]
 
 
 class Checkpoints:
@@ -88,23 +106,23 @@ class Checkpoints:
         return None
 
     def _read(self, path: Path) -> Checkpoint:
-        values = read_json(path / _STATE, remedy=_REMEDY)
+        values = read_json(path / _STATE, remedy=REMEDY)
         identity = values.pop("sha256", None)
         if identity != json_hash(values):
-            raise InputError("damaged or altered", where=str(path / _STATE), remedy=_REMEDY)
+            raise InputError("damaged or altered", where=str(path / _STATE), remedy=REMEDY)
         if values.get("format_version") != FORMAT_VERSION:
             found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
             raise InputError(found, where=str(path / _STATE), remedy="resume with the treelm that wrote it")
         names = values.get("tensors")
         if not isinstance(names, list) or not all(isinstance(name, str) and _FILE.fullmatch(name) for name in names):
-            raise InputError("does not list its files", where=str(path / _STATE), remedy=_REMEDY)
+            raise InputError("does not list its files", where=str(path / _STATE), remedy=REMEDY)
         tensors = {}
         for name in names:
             file = path / f"{name}.safetensors"
-            tensors[name], metadata = read_tensors(file, remedy=_REMEDY)
+            tensors[name], metadata = read_tensors(file, remedy=REMEDY)
             if metadata.get("state") != identity:
-                raise InputError("belongs to another checkpoint", where=str(file), remedy=_REMEDY)
-        return Checkpoint(tensors=tensors, values=values)
+                raise InputError("belongs to another checkpoint", where=str(file), remedy=REMEDY)
+        return Checkpoint(tensors=tensors, values=values, where=str(path / _STATE), step=_order(path)[0])
 
     def _free_name(self, step: int) -> Path:
         number = 0

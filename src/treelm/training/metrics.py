@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,28 @@ from treelm.corpora.replacing import naming
 from treelm.errors import InputError
 
 FILE_NAME = "metrics.jsonl"
+_logger = logging.getLogger(__name__)
 
 
 class MetricsLog:
     """Appends lines to ``metrics.jsonl``; between lines the file is closed."""
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
-        """Drop what stands behind ``offset`` (bytes): it belongs to steps that are made again."""
+        """Drop what stands behind ``offset`` (bytes): it belongs to steps that are made again.
+
+        A log that is gone begins anew, with a warning; one that is shorter is another run's, and an ``InputError``.
+        """
         self._path = path
+        if offset and not path.exists():
+            _logger.warning("%s is gone: a new log begins, without the steps so far", path)
+            offset = 0
         path.touch()
-        if path.stat().st_size > offset:
-            os.truncate(path, offset)
+        size = path.stat().st_size
+        if size < offset:
+            found = f"{size} bytes, but the checkpoint says metrics_bytes = {offset}"
+            remedy = "restore the log of this run, or move it away to go on with a new one"
+            raise InputError(found, where=str(path), remedy=remedy)
+        os.truncate(path, offset)
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line; readers see it at once."""
