@@ -20,6 +20,7 @@ from treelm.corpora.replacing import naming
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.vocabulary import FormCounts
+from treelm.corpora.whole_files import require_regular
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, Order, from_actions
 
@@ -211,6 +212,7 @@ def _write_meta(corpus: PreparedCorpus, builder: Builder, directory: Path) -> No
 
 def _read_meta(directory: Path) -> dict[str, Any]:
     path = directory / META
+    require_regular(path, remedy=_REMEDY)
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

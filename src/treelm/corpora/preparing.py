@@ -19,6 +19,7 @@ from treelm.corpora.locations import CACHE_VARIABLE, cache_directory
 from treelm.corpora.readers import OnError, ReadOptions, no_sentences
 from treelm.corpora.storage import FileSink
 from treelm.corpora.streams import STDIN, Stretch, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.whole_files import require_regular
 from treelm.corpora.workers import BlockReaders, Task
 from treelm.errors import InputError
 
@@ -89,6 +90,8 @@ def prepared(
     """The prepared corpus of these files, from the cache unless a file (path, size, time) or an option has changed."""
     if any(str(source) == STDIN for source in sources):
         raise InputError("a prepared corpus from standard input", remedy="save the text in a file first")
+    for source in sources:
+        require_regular(Path(source), remedy="save the text in a file first")
     directory = (cache or cache_directory() / "prepared") / _cache_key(sources, options, on_error, max_sentences)
     if directory.exists():
         return PreparedCorpus.open(directory)

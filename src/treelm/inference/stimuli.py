@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, get_args
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tables import read_rows
 from treelm.corpora.tokens import token_spans
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
-from treelm.models.files import read_bytes
 
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
 """What is done with punctuation and clitics that are written together with a word, as in ``dog,``."""
@@ -186,7 +186,7 @@ def _text(path: str) -> str:
 
         content = sys.stdin.buffer.read()
     else:
-        content = read_bytes(Path(path), remedy="check the path")
+        content = read_bytes(Path(path), remedy="check the path", may_be_pipe=True)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

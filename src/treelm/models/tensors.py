@@ -12,8 +12,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from treelm.corpora.whole_files import read_bytes, require_regular
 from treelm.errors import InputError
-from treelm.models.files import read_bytes, require_regular
 
 _KEY, _HASH = "treelm", "sha256"
 _PICKLES = (b"PK\x03\x04", b"\x80")  # how files of torch.save begin: a zip archive, or a pickle itself

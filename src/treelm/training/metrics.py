@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treelm.corpora.replacing import naming
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 
 FILE_NAME = "metrics.jsonl"
@@ -53,10 +54,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     A last line that was not written to its end is left out: the program was stopped there, or is writing it now.
     """
     found = []
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"no log ({error.strerror})", where=str(path), remedy="give a run folder") from None
+    lines = read_bytes(path, remedy="give a run folder").split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

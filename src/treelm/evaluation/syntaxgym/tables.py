@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from treelm.corpora.tables import read_rows
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, overall_score
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import Suite
-from treelm.models.files import read_bytes
 
 NEEDED = ("sentence", "char_start", "char_end", "surprisal_bits")
 
@@ -28,7 +28,7 @@ def read_surprisals(path: Path) -> TokensOf:
 
     TSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
     """
-    content = read_bytes(path, remedy="check the path")
+    content = read_bytes(path, remedy="check the path", may_be_pipe=True)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
