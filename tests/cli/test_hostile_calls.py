@@ -218,6 +218,17 @@ def test_words_of_any_script_come_out_as_they_went_in(folder: Path) -> None:
     assert [row.split("\t")[2] for row in outcome.out.decode().splitlines()[1:]] == WORDS
 
 
+def test_words_that_a_search_has_lost_are_counted(folder: Path) -> None:
+    narrow = "--action-beam 1 --word-beam 1 --fast-track 0 --output out.tsv"
+    outcome = call(f"treelm surprisal {{rnng-in-order-attention}} in.txt {narrow}", folder)
+    assert outcome.code == 0
+    num_infinite = (folder / "out.tsv").read_text().count("\tinf\t")
+    assert num_infinite > 0
+    assert outcome.err.startswith(f"{num_infinite} of 9 words have inf bits")
+    metadata = json.loads((folder / "out.tsv.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert (metadata["num_impossible_words"], metadata["word_surprisal_bits"]) == (num_infinite, None)
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_a_terminal_that_cannot_show_a_sign_gets_another(folder: Path, encoding: str) -> None:
     outcome = call("treelm evaluate {rnng} --data train.ptb", folder, PYTHONIOENCODING=encoding)

@@ -26,7 +26,7 @@ from treelm.models.files import encode_json, read_json, write_atomically
 from treelm.models.narrow import KEY, FloatType, narrow, widen
 from treelm.models.sealed import json_hash
 from treelm.models.shipped import find_run
-from treelm.models.tensors import check_same_tensors, encode_tensors, read_tensors
+from treelm.models.tensors import check_finite_tensors, check_same_tensors, encode_tensors, read_tensors
 
 FORMAT_VERSION = 1
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "model.safetensors"
@@ -112,6 +112,8 @@ def _fill(
     if KEY in metadata:
         tensors = widen(tensors, model.state_dict())
     check_same_tensors(tensors, model.state_dict(), where=str(path), remedy=remedy)
+    learned = {name: tensors[name] for name, _ in model.named_parameters()}  # n-grams hold log p of -inf besides
+    check_finite_tensors(learned, where=str(path), remedy=remedy)
     model.load_state_dict(tensors)
 
 

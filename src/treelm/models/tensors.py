@@ -97,5 +97,12 @@ def check_same_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tenso
             raise InputError(f"tensor {name!r} is {shapes}", where=where, remedy=remedy)
 
 
+def check_finite_tensors(tensors: Mapping[str, Tensor], *, where: str, remedy: str) -> None:
+    """Raise ``InputError`` at the first tensor with a number that is infinite or none at all."""
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise InputError(f"tensor {name!r} holds a number that is not finite", where=where, remedy=remedy)
+
+
 def _form(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

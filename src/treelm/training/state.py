@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from treelm.errors import InputError
-from treelm.models.tensors import check_same_tensors
+from treelm.models.tensors import check_finite_tensors, check_same_tensors
+from treelm.training.checkpoints import REMEDY
 from treelm.training.config import EXTENDABLE, TrainingConfig
 from treelm.training.schedules import AveragingStart, LearningRate, Patience
 from treelm.training.updates import LossSum
@@ -115,9 +116,8 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[s
         expected |= {f"{moment}/{name}": parameters[name].detach() for moment in _MOMENTS}
     remedy = "resume with the model that was trained"
     check_same_tensors(tensors, expected, where=f"{where} optimizer", remedy=remedy)
+    check_finite_tensors(tensors, where=f"{where} optimizer", remedy=REMEDY)
     for path, tensor in tensors.items():
-        if not torch.isfinite(tensor).all():
-            raise InputError(f"tensor {path!r} is not finite", where=f"{where} optimizer", remedy=remedy)
         key, _, name = path.partition("/")
         state.setdefault(indices[name], {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -133,4 +133,5 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, where: s
     """Fill a model; raises ``InputError`` unless names and shapes are the same."""
     own = model.state_dict()
     check_same_tensors(tensors, own, where=where, remedy="resume with the model that was trained")
+    check_finite_tensors(tensors, where=where, remedy=REMEDY)
     model.load_state_dict(tensors)
