@@ -17,7 +17,7 @@ from torch import Tensor
 from treelm import __version__
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
-from treelm.errors import InputError
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.models import config_class, system_class
 from treelm.models.allocation import no_larger_than
 from treelm.models.base import SyntacticLM
@@ -161,7 +161,9 @@ def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str,
     ):  # the random weights are replaced: leave the caller's generator alone
         try:
             model: SyntacticLM = build(config=config, vocabulary=vocabulary, labels=header["labels"])
-        except (RuntimeError, MemoryError, OverflowError) as error:  # sizes beyond memory
+        except (RuntimeError, MemoryError, OverflowError) as error:
+            if is_out_of_memory(error):  # not for its sizes: they are at most those of the weights
+                raise OutOfMemory(where) from None
             reason = str(error).partition("\n")[0]
             raise InputError(f"config cannot be built ({reason})", where=where, remedy=_REMEDY) from None
     return model

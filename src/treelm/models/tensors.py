@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from treelm.corpora.whole_files import read_bytes, require_regular
-from treelm.errors import InputError
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 
 _KEY, _HASH = "treelm", "sha256"
 _PICKLES = (b"PK\x03\x04", b"\x80")  # how files of torch.save begin: a zip archive, or a pickle itself
@@ -42,6 +42,8 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
+        if is_out_of_memory(error):
+            raise OutOfMemory(str(path)) from None
         raise InputError(f"not a complete safetensors file ({error})", where=str(path), remedy=remedy) from None
     expected = metadata.pop(_HASH, None)
     if expected != content_hash(tensors, metadata):

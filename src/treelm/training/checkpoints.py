@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from treelm.errors import InputError
+from treelm.errors import InputError, OutOfMemory
 from treelm.models.files import encode_json, flush_directory, read_json, write_durably
 from treelm.models.sealed import json_hash
 from treelm.models.tensors import encode_tensors, read_tensors
@@ -96,6 +96,8 @@ class Checkpoints:
         for path in reversed(paths):
             try:
                 return self._read(path)
+            except OutOfMemory:  # nothing is wrong with it
+                raise
             except InputError as error:
                 reason = error
                 _logger.warning("%s: trying the checkpoint before it", error)
