@@ -1,5 +1,6 @@
 """The one kind of error that users see: what was found, where, and what to do."""
 
+import errno
 import re
 
 _MOST_FOUND, _MOST = 500, 2000  # characters of a message's parts: a file can hold a word of any length
@@ -23,6 +24,40 @@ class InputError(ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes: the worker that met the bad input is not the one that reports it."""
         return _rebuild, (self.found, self.remedy, self.where)
+
+
+class OutOfMemory(InputError):
+    """Memory that could not be had: nothing is wrong with the file or model that was read or built."""
+
+    def __init__(self, where: str | None = None) -> None:
+        """Say in reading or building what."""
+        remedy = "free memory, raise its limit (ulimit -v, a job's --mem), or use smaller batches and fewer processes"
+        super().__init__("out of memory", where=where, remedy=remedy)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes."""
+        return OutOfMemory, (self.where,)
+
+
+_NO_MEMORY = (
+    "out of memory",  # of CUDA, its allocator in torch, and ours
+    "annot allocate memory",  # of the system, with torch's and safetensors' mapping of files
+    "can't allocate memory",  # of torch on the CPU
+    "not enough memory",
+    "bad_alloc",
+    "CUBLAS_STATUS_ALLOC_FAILED",  # a handle for another thread, such as the one that computes gradients
+    "failed to map segment from shared object",  # of the loader, where a library does not fit
+    "can't start new thread",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed, in Python, in a library, on a GPU, or in the system; they have no common class."""
+    if isinstance(error, InputError):
+        return isinstance(error, OutOfMemory)
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, Exception) and any(message in str(error) for message in _NO_MEMORY)
 
 
 def _printable(text: str, most: int) -> str:

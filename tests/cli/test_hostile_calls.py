@@ -74,6 +74,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "bits.tsv").write_text("sentence\tchar_start\tchar_end\tsurprisal_bits\nYes\t0\t3\tmany\n")
     (tmp_path / "r.toml").write_text(RECIPE.format(min_count=1))
     (tmp_path / "unknown.toml").write_text(RECIPE.format(min_count=1).replace("epochs", "epoks"))
+    os.mkfifo(tmp_path / "pipe.toml")
     (tmp_path / "unclosed.toml").write_text("[data\n")
     shutil.copytree(RUNS / "rnng", tmp_path / "no-weights", ignore=shutil.ignore_patterns("model.safetensors"))
     shutil.copytree(RUNS / "rnng", tmp_path / "mixed")
@@ -115,6 +116,7 @@ REFUSED = {
     "a surprisal that is a word": ("treelm syntaxgym --surprisals bits.tsv", "bits.tsv:2: a cell that is no number"),
     "a run that is there already": ("cp -r {lstm} run && treelm train r.toml --out run", "already holds a run"),
     "two runs of one name": ("treelm demo --recipes r.toml ./r.toml --out runs", "two recipes of one name"),
+    "a pipe in place of a recipe": ("treelm train pipe.toml --out run", "pipe.toml: no regular file"),
     "a corpus that is there already": ("treelm data prepare in.txt --out dir", "dir: the directory exists"),
     "checkpoints that are all damaged": ("treelm train --resume damaged --quiet", "none of 1 checkpoints is usable"),
     "a name with control characters": ("treelm parse $'run\\n\\e[31mred' in.txt", r"run\n\x1b[31mred"),
@@ -160,6 +162,26 @@ def test_an_output_that_is_a_pipe_is_written_to_and_stays_one(folder: Path) -> N
     assert not (folder / "pipe.json").exists()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "treelm surprisal {ngram} <(cat in.txt) --format text",
+        "cat in.txt | treelm surprisal {ngram} /dev/stdin --format text",
+        "mkfifo in; cat in.txt > in & treelm surprisal {ngram} in --format text",
+        "cat in.txt | treelm surprisal {ngram} -",
+    ],
+)
+def test_an_input_may_be_a_pipe(folder: Path, line: str) -> None:
+    outcome = call(line, folder)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.count(b"\n") == 1 + 5 + 4
+
+
+def test_a_recipe_may_be_what_a_command_writes(folder: Path) -> None:
+    outcome = call("treelm train <(sed s#train.ptb#$PWD/train.ptb# r.toml) --out run --quiet", folder)
+    assert outcome.code == 0, outcome.err
+
+
 def test_a_vocabulary_without_any_word_trains_and_says_all_are_unknown(folder: Path) -> None:
     (folder / "r.toml").write_text(RECIPE.format(min_count=1000))
     assert call("treelm train r.toml --out run --quiet", folder).code == 0
@@ -194,6 +216,17 @@ def test_words_of_any_script_come_out_as_they_went_in(folder: Path) -> None:
     outcome = call("treelm surprisal {rnng-in-order-attention} words.txt --action-beam 4 --word-beam 2", folder)
     assert (outcome.code, outcome.err) == (0, "")
     assert [row.split("\t")[2] for row in outcome.out.decode().splitlines()[1:]] == WORDS
+
+
+def test_words_that_a_search_has_lost_are_counted(folder: Path) -> None:
+    narrow = "--action-beam 1 --word-beam 1 --fast-track 0 --output out.tsv"
+    outcome = call(f"treelm surprisal {{rnng-in-order-attention}} in.txt {narrow}", folder)
+    assert outcome.code == 0
+    num_infinite = (folder / "out.tsv").read_text().count("\tinf\t")
+    assert num_infinite > 0
+    assert outcome.err.startswith(f"{num_infinite} of 9 words have inf bits")
+    metadata = json.loads((folder / "out.tsv.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert (metadata["num_impossible_words"], metadata["word_surprisal_bits"]) == (num_infinite, None)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])

@@ -84,9 +84,12 @@ def test_probability_zero_is_infinite_perplexity() -> None:
     assert found.to_json()["perplexity"] is None
 
 
-def test_not_a_number_names_the_sentence() -> None:
-    with pytest.raises(InputError, match="sentence 2"):
-        sum_scores([SCORES[0], score([math.nan, 1], [0])])
+@pytest.mark.parametrize("bits", [math.nan, -math.inf])
+def test_what_is_no_log_probability_is_no_score(bits: float) -> None:
+    with pytest.raises(InputError, match=r"gives word 2 a log probability of (nan|inf)"):
+        score([1, bits, 1], [0, 1])
+    with pytest.raises(InputError, match="gives the end a log probability"):
+        score([1, bits], [0])
 
 
 def test_nothing_to_divide_by_and_characters_unknown_are_user_errors() -> None:

@@ -39,7 +39,7 @@ from treelm.models.storage import load_model
 from treelm.training.checkpoints import Checkpoints
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
-from treelm.training.state import TrainingState
+from treelm.training.saved_state import read_state
 from treelm.trees.brackets import format_tree, parse_tree
 from treelm.trees.normal_form import unescape
 
@@ -265,7 +265,7 @@ def read_vocabulary(path: Path) -> None:
 def read_checkpoint(path: Path) -> None:
     directory = path.parent.parent
     checkpoint = Checkpoints(directory, keep=1)._read(path.parent)
-    TrainingState.from_json(checkpoint.values["state"])
+    read_state(checkpoint)
 
 
 def read_evalb_parameters(path: Path) -> None:

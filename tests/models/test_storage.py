@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -53,6 +54,17 @@ def test_saving_again_replaces_the_model_and_leaves_nothing_behind(saved: Path) 
     save_model(other, saved)
     assert torch.equal(load_model(saved).state_dict()["output.weight"], other.output.weight)
     assert {path.name for path in saved.iterdir()} == {"config.json", "vocabulary.json", "model.safetensors"}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_no_numbers_are_refused_by_name(saved: Path, value: float) -> None:
+    model = toy_model()
+    name, weight = next(iter(model.named_parameters()))
+    with torch.no_grad():
+        weight.view(-1)[0] = value
+    save_model(model, saved)
+    with pytest.raises(InputError, match=rf"model\.safetensors: tensor '{name}' holds a number that is not finite"):
+        load_model(saved)
 
 
 def edit_config(**changes: Any) -> Callable[[Path], None]:

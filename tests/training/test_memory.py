@@ -13,7 +13,7 @@ from lightning_fabric import Fabric
 
 from tests.training.test_streams import prepare
 from tests.training.toys import ToyBatches, ToyLM, toy_model
-from treelm.errors import InputError
+from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import Losses
 from treelm.training import memory
 from treelm.training.config import TrainingConfig
@@ -139,7 +139,7 @@ def test_rows_of_a_stream_are_split_with_what_they_carry(tmp_path: Path, monkeyp
     ],
 )
 def test_memory_that_cuda_itself_lacks_is_memory(message: str) -> None:
-    assert memory.is_out_of_memory(RuntimeError(message))
+    assert is_out_of_memory(RuntimeError(message))
 
 
 def test_memory_that_is_exhausted_while_gradients_are_added_up_is_no_lost_process() -> None:

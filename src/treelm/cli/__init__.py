@@ -50,8 +50,9 @@ def usage() -> str:
         f"{_shipped_example()}\n"
         "treelm VERB --help explains a verb.\n"
         "exit codes: 0 done; 1 an audit failed; 2 bad input (one line says what, where, and what to do); 3 done, but\n"
-        "  --on-error skip left sentences out; 70 training stopped at a number that is not finite; 71 one of several\n"
-        "  training processes died; 75 stopped by a signal after saving (resume with treelm train --resume RUN)\n"
+        "  --on-error skip left sentences out; 65 training stopped at a number that is not finite; 70 a fault of\n"
+        "  treelm itself (its traceback is in a file); 71 one of several training processes died; 75 stopped by a\n"
+        "  signal after saving (resume with treelm train --resume RUN); 130 interrupted. docs/exit-codes.md has more\n"
     )
 
 
@@ -108,9 +109,26 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
         _drop_output()
         print(f"treelm {verb}: {_describe(error)}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except SystemExit:
+        raise
+    except BaseException as error:  # what libraries written in Rust raise is no Exception
+        return _fail(verb, arguments, error)
     except KeyboardInterrupt:
         print(f"treelm {verb}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def _fail(verb: str, arguments: list[str], error: BaseException) -> int:
+    """Say in one line what nobody foresaw, and keep the traceback in a file; the exit code."""
+    from treelm.errors import OutOfMemory, is_out_of_memory
+
+    if is_out_of_memory(error):
+        print(f"treelm {verb}: {OutOfMemory()}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    from treelm.failures import EXIT_FAILED, explain
+
+    print(f"treelm {verb}: {explain(error, verb, arguments)}", file=sys.stderr)
+    return EXIT_FAILED
 
 
 def _drop_output() -> None:
@@ -122,8 +140,10 @@ def _drop_output() -> None:
 
 
 def _describe(error: OSError) -> InputError:
-    from treelm.errors import InputError
+    from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 
+    if is_out_of_memory(error):
+        return OutOfMemory()
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
     found = f"cannot be read or written ({error.strerror or error})"
     return InputError(found, where=" -> ".join(names) or "input or output", remedy="check path, permissions and space")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -130,7 +130,10 @@ def write_table(arguments: Arguments) -> int:
                 print(tsv_row(row, separator), file=out)
     if arguments.context == "document" and "sentence" in contexts:
         note(f"{lm.system} reads whole sentences: each begins from nothing, whatever the document said before")
-    found = {"context": ", ".join(sorted(contexts)), "punctuation": arguments.punctuation, **asdict(totals)}
+    if totals.num_impossible_words:
+        number = f"{totals.num_impossible_words} of {totals.num_words} words"
+        note(f"{number} have inf bits: the model, or what its search kept, gives them probability 0; try a wider beam")
+    found = {"context": ", ".join(sorted(contexts)), "punctuation": arguments.punctuation, **totals.to_json()}
     write_metadata(arguments.output, metadata(arguments, lm.system, beam, found, len(skipped)))
     return report_skipped(skipped)
 

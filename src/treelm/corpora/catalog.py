@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from treelm.corpora.downloads import Download, Progress, fetch
 from treelm.corpora.locations import cache_directory, user_catalog
 from treelm.corpora.streams import SUFFIXES, Format
+from treelm.corpora.whole_files import require_regular
 from treelm.errors import InputError
 
 Split = Literal["train", "dev", "test"]
@@ -153,6 +154,7 @@ def _user_entries() -> dict[str, Any]:
     path = user_catalog()
     if not path.exists():
         return {}
+    require_regular(path, remedy="give a file of TOML")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

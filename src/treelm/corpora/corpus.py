@@ -21,7 +21,8 @@ from treelm.corpora.replacing import naming
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.vocabulary import FormCounts
-from treelm.errors import InputError
+from treelm.corpora.whole_files import require_regular
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.trees.transitions import FIRST_NT, Order, from_actions
 
 META = "meta.json"
@@ -233,6 +234,7 @@ def _write_meta(corpus: PreparedCorpus, builder: Builder, directory: Path) -> No
 
 def _read_meta(directory: Path) -> dict[str, Any]:
     path = directory / META
+    require_regular(path, remedy=_REMEDY)
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -251,6 +253,8 @@ def _open_array(path: Path, description: Mapping[str, Any]) -> NDArray[Any]:
     try:
         array = map_array(path)
     except (OSError, ValueError, EOFError) as error:
+        if is_out_of_memory(error):
+            raise OutOfMemory(str(path)) from None
         raise InputError("array is missing or truncated", where=str(path), remedy=_REMEDY) from error
     if array.dtype.str != description["dtype"] or array.shape != (description["length"],):
         raise InputError("array of another type or length than prepared", where=str(path), remedy=_REMEDY)

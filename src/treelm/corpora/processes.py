@@ -18,12 +18,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import treelm
-from treelm.errors import InputError
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.failures import explain_uncaught
 
-_LIFELINE = "from treelm.corpora.processes import end_with_pipe; end_with_pipe(0)"  # before anything that takes long
+# Before anything that takes long, or may fail.
+_LIFELINE = "from treelm.corpora.processes import begin_process; begin_process()"
 
 
 class Processes:
@@ -75,8 +77,10 @@ class Processes:
             self._idle.put(process)
         if isinstance(answer, InputError):
             raise answer
-        if isinstance(answer, _Traceback):
-            raise RuntimeError(f"in {self._what}:\n{answer}")
+        if isinstance(answer, _Failure):
+            failure = RuntimeError(f"in {self._what}: {answer.last_line}")
+            failure.add_note(answer.traceback)
+            raise failure
         return answer
 
     def end(self) -> None:
@@ -89,8 +93,11 @@ class Processes:
             process.communicate()  # waits for the end and closes the pipes
 
 
-class _Traceback(str):
+class _Failure(NamedTuple):
     """What a bug left."""
+
+    last_line: str
+    traceback: str
 
 
 def _start(command: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -102,6 +109,12 @@ def _start(command: str, environment: Mapping[str, str]) -> subprocess.Popen[byt
         env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
         start_new_session=True,  # an interrupt from the keyboard is for the process that the user sees
     )
+
+
+def begin_process() -> None:
+    """What a process does first: from now on it ends with the one that started it, and never with a traceback."""
+    explain_uncaught("another process")
+    end_with_pipe(0)
 
 
 def end_with_pipe(pipe: int, exit_code: int = 1) -> None:
@@ -134,8 +147,9 @@ def answer_tasks(answer: Callable[[Any], Any]) -> None:
             found = answer(task)
         except InputError as error:
             found = error
-        except Exception:
-            found = _Traceback(traceback.format_exc())
+        except Exception as error:
+            last = traceback.format_exception_only(error)[0].strip()
+            found = OutOfMemory() if is_out_of_memory(error) else _Failure(last, traceback.format_exc())
         try:
             pickle.dump(found, answers)
             answers.flush()

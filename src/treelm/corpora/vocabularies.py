@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.replacing import create_beside, naming
 from treelm.corpora.vocabulary import FormCounts, Vocabulary, fingerprint_of
+from treelm.corpora.whole_files import require_regular
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError
 
@@ -129,8 +130,7 @@ def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
 def load_vocabulary(path: Path) -> Vocabulary:
     """Read what ``save_vocabulary`` wrote; raises InputError for a missing, truncated, changed or foreign file."""
     where, remedy = str(path), "restore the file from its run, or build the vocabulary again"
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError("no regular file", where=where, remedy=remedy)
+    require_regular(path, remedy=remedy)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

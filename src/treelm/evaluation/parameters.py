@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 
 
@@ -79,13 +80,12 @@ def find_parameters(name_or_path: str) -> Parameters:
 
 def read_parameters(path: Path) -> Parameters:
     """Read a ``.prm`` file. Raises ``InputError`` with file and line for anything that EVALB would only warn about."""
+    remedy = f"give a .prm file or one of {', '.join(BUILT_IN)}"
+    content = read_bytes(path, remedy=remedy)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        built_in = ", ".join(BUILT_IN)
-        raise InputError(
-            f"cannot read parameters: {error}", where=str(path), remedy=f"give a .prm file or one of {built_in}"
-        ) from error
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8", where=str(path), remedy=remedy) from None
     return parse_parameters(text, source=str(path))
 
 

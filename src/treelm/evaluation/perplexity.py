@@ -91,10 +91,7 @@ class Perplexity:
 
 
 def sum_scores(scores: Iterable[SentenceScore], sentences: Iterable[Sequence[str]] | None = None) -> LikelihoodSums:
-    """Add up sentence scores; the sentences' words are needed only for counts of characters.
-
-    Raises ``InputError`` naming the sentence whose log probability is not a number.
-    """
+    """Add up sentence scores; the sentences' words are needed only for counts of characters."""
     total = LikelihoodSums(
         symbols_nats=0.0,
         end_nats=0.0,
@@ -104,12 +101,7 @@ def sum_scores(scores: Iterable[SentenceScore], sentences: Iterable[Sequence[str
         num_characters=None if sentences is None else 0,
     )
     pairs = ((score, None) for score in scores) if sentences is None else zip(scores, sentences, strict=True)
-    for number, (score, words) in enumerate(pairs, start=1):
-        if np.isnan(score.log_probs).any():
-            raise InputError(
-                f"sentence {number} has a log probability that is not a number",
-                remedy="check the model's weights; training may have diverged",
-            )
+    for score, words in pairs:
         total += _sums_of(score, words)
     return total
 

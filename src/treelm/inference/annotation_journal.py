@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from treelm.corpora.replacing import naming
+from treelm.corpora.whole_files import require_regular
 from treelm.errors import InputError
 from treelm.models.files import encode_json, flush_directory, read_json, write_atomically
 from treelm.models.sealed import sealed_line, unsealed_line
@@ -92,6 +93,7 @@ class Journal:
 
     def _entries(self) -> Iterator[tuple[dict[str, Any], int]]:
         """The lines that were written to their end, and their lengths in bytes."""
+        require_regular(self._lines, remedy="remove it")
         with self._lines.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.shipped import find_run
@@ -42,13 +43,15 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
 def run_beam(run: str | Path) -> dict[str, int]:
     """The widths of the search that a run's recipe names."""
     path = find_run(run) / "recipe.toml"
-    if not path.is_file():
+    if not path.exists():
         return dict(BEAM)
+    remedy = "restore it, or remove it"
+    content = read_bytes(path, remedy=remedy)
     try:
-        evaluation = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("evaluation", {})
+        evaluation = tomllib.loads(content.decode("utf-8-sig")).get("evaluation", {})
         beam = {name: evaluation.get(name, width) for name, width in BEAM.items()}
-    except (OSError, ValueError, AttributeError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8
-        raise InputError("a recipe that cannot be read", where=str(path), remedy="restore it, or remove it") from error
+    except (ValueError, AttributeError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8
+        raise InputError("a recipe that cannot be read", where=str(path), remedy=remedy) from error
     for name, width in beam.items():
         if type(width) is not int:
             remedy = "give a whole number"

@@ -11,8 +11,8 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import name_of, whole_text
 from treelm.corpora.tables import read_rows
 from treelm.corpora.tokens import BLANKS, words_of
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
-from treelm.models.files import read_bytes
 
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
 """What is done with punctuation and clitics that are written together with a word, as in ``dog,``."""
@@ -180,5 +180,5 @@ def _text(path: str) -> str:
 
         content = sys.stdin.buffer.read()
     else:
-        content = read_bytes(Path(path), remedy="check the path")
+        content = read_bytes(Path(path), remedy="check the path", may_be_pipe=True)
     return whole_text(content, name=name_of(path))

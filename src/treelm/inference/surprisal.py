@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -130,6 +130,7 @@ class Totals:
     num_sentences: int = 0
     num_words: int = 0
     num_unknown_words: int = 0
+    num_impossible_words: int = 0  # to which the model, or what its search found, gives probability 0
     word_surprisal_bits: float = 0.0
     end_surprisal_bits: float = 0.0
 
@@ -140,6 +141,11 @@ class Totals:
             num_sentences=self.num_sentences + 1,
             num_words=self.num_words + len(words),
             num_unknown_words=self.num_unknown_words + sum(word.is_unk for word in words),
+            num_impossible_words=self.num_impossible_words + sum(math.isinf(word.surprisal_bits) for word in words),
             word_surprisal_bits=self.word_surprisal_bits + sum(word.surprisal_bits for word in words),
             end_surprisal_bits=self.end_surprisal_bits + scored.surprisal.end_surprisal_bits,
         )
+
+    def to_json(self) -> dict[str, object]:
+        """The figures under their names; null where a sum is infinite, for which JSON has no number."""
+        return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}

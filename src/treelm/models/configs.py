@@ -90,6 +90,8 @@ def _convert(annotation: Any, value: Any, name: str, where: str) -> Any:
         return _convert_union(annotation, value, name, where)
     if origin is tuple and isinstance(value, (list, tuple)):
         return _convert_tuple(get_args(annotation), value, name, where)
+    if origin in (list, dict) and isinstance(value, origin):
+        return _convert_members(get_args(annotation)[-1], value, name, where)
     if origin is not Literal and _fits(annotation, origin, value):
         return _number_or_text(annotation, value, name, where)
     if origin is Literal and any(value == choice and type(value) is type(choice) for choice in get_args(annotation)):
@@ -131,6 +133,12 @@ def _convert_tuple(members: tuple[Any, ...], value: Sequence[Any], name: str, wh
     return tuple(_convert(member, item, name, where) for member, item in zip(members, value, strict=True))
 
 
+def _convert_members(member: Any, value: list[Any] | dict[str, Any], name: str, where: str) -> Any:
+    if isinstance(value, list):
+        return [_convert(member, item, f"{name}[{index}]", where) for index, item in enumerate(value)]
+    return {key: _convert(member, item, f"{name}[{key!r}]", where) for key, item in value.items()}
+
+
 def _fits(annotation: Any, origin: Any, value: Any) -> bool:
     if annotation is Any:
         return True
@@ -149,9 +157,9 @@ def describe(annotation: Any) -> str:
         return "one of " + ", ".join(repr(choice) for choice in members)
     if origin in (Union, types.UnionType):
         return " or ".join(describe(member) for member in members if member is not type(None))
-    if origin is tuple:
+    if origin in (tuple, list):
         return "a list"
-    if is_dataclass(annotation):
+    if is_dataclass(annotation) or origin is dict:
         return "a table"
     return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treelm.corpora.replacing import create_beside, naming
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 
 
@@ -60,27 +61,8 @@ def encode_json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, ensure_ascii=False, indent=2) + "\n").encode()
 
 
-def read_bytes(path: Path, *, remedy: str) -> bytes:
-    """A file's content, or ``InputError`` with the remedy when it cannot be read."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), remedy=remedy) from None
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", where=str(path), remedy=remedy) from None
-    except ValueError as error:  # a NUL character
-        raise InputError(f"not a path ({error})", where=repr(str(path)), remedy=remedy) from None
-
-
-def require_regular(path: Path, *, remedy: str) -> None:
-    """Raise ``InputError`` for a pipe or a device: one never ends, the other may fill the memory."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError("no regular file", where=str(path), remedy=remedy)
-
-
 def read_json(path: Path, *, remedy: str) -> dict[str, Any]:
     """A JSON object from a file, or ``InputError`` with the remedy when it is missing or damaged."""
-    require_regular(path, remedy=remedy)
     content = read_bytes(path, remedy=remedy)
     try:
         values = json.loads(content)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.errors import InputError
 from treelm.trees.tree import Tree
 
 
@@ -42,6 +43,15 @@ class SentenceScore:
     word_of_symbol: NDArray[np.int64]  # (num_symbols,)
     is_lower_bound: bool
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for what is no log probability; -inf is one, of what the model holds impossible."""
+        wrong = np.isnan(self.log_probs) | (self.log_probs == np.inf)
+        if wrong.any():
+            place = int(wrong.argmax())
+            symbol = "the end" if place == len(self.word_of_symbol) else f"word {int(self.word_of_symbol[place]) + 1}"
+            found = f"the model gives {symbol} a log probability of {self.log_probs[place]}"
+            raise InputError(found, remedy="its weights are of no use: train again, with a lower learning_rate")
 
 
 @dataclass(frozen=True, kw_only=True)

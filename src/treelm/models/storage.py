@@ -17,7 +17,7 @@ from torch import Tensor
 from treelm import __version__
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
-from treelm.errors import InputError
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.models import config_class, system_class
 from treelm.models.allocation import no_larger_than
 from treelm.models.base import SyntacticLM
@@ -26,7 +26,7 @@ from treelm.models.files import encode_json, read_json, write_atomically
 from treelm.models.narrow import KEY, FloatType, narrow, widen
 from treelm.models.sealed import json_hash
 from treelm.models.shipped import find_run
-from treelm.models.tensors import check_same_tensors, encode_tensors, read_tensors
+from treelm.models.tensors import check_finite_tensors, check_same_tensors, encode_tensors, read_tensors
 
 FORMAT_VERSION = 1
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "model.safetensors"
@@ -122,6 +122,8 @@ def _fill(
     if KEY in metadata:
         tensors = widen(tensors, model.state_dict())
     check_same_tensors(tensors, model.state_dict(), where=str(path), remedy=remedy)
+    learned = {name: tensors[name] for name, _ in model.named_parameters()}  # n-grams hold log p of -inf besides
+    check_finite_tensors(learned, where=str(path), remedy=remedy)
     model.load_state_dict(tensors)
 
 
@@ -172,7 +174,9 @@ def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str,
     ):  # the random weights are replaced: leave the caller's generator alone
         try:
             model: SyntacticLM = build(config=config, vocabulary=vocabulary, labels=header["labels"])
-        except (RuntimeError, MemoryError, OverflowError) as error:  # sizes beyond memory
+        except (RuntimeError, MemoryError, OverflowError) as error:
+            if is_out_of_memory(error):  # not for its sizes: they are at most those of the weights
+                raise OutOfMemory(where) from None
             reason = str(error).partition("\n")[0]
             raise InputError(f"config cannot be built ({reason})", where=where, remedy=_REMEDY) from None
     return model

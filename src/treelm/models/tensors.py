@@ -12,8 +12,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from treelm.errors import InputError
-from treelm.models.files import read_bytes, require_regular
+from treelm.corpora.whole_files import read_bytes, require_regular
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 
 _KEY, _HASH = "treelm", "sha256"
 _PICKLES = (b"PK\x03\x04", b"\x80")  # how files of torch.save begin: a zip archive, or a pickle itself
@@ -42,6 +42,8 @@ def read_tensors(path: Path, *, remedy: str) -> tuple[dict[str, Tensor], dict[st
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
+        if is_out_of_memory(error):
+            raise OutOfMemory(str(path)) from None
         raise InputError(f"not a complete safetensors file ({error})", where=str(path), remedy=remedy) from None
     expected = metadata.pop(_HASH, None)
     if expected != content_hash(tensors, metadata):
@@ -95,6 +97,13 @@ def check_same_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tenso
         if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
             shapes = f"{_form(tensor)} where the config gives {_form(wanted)}"
             raise InputError(f"tensor {name!r} is {shapes}", where=where, remedy=remedy)
+
+
+def check_finite_tensors(tensors: Mapping[str, Tensor], *, where: str, remedy: str) -> None:
+    """Raise ``InputError`` at the first tensor with a number that is infinite or none at all."""
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise InputError(f"tensor {name!r} holds a number that is not finite", where=where, remedy=remedy)
 
 
 def _form(tensor: Tensor) -> str:

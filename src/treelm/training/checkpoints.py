@@ -19,8 +19,9 @@ from typing import Any
 
 from torch import Tensor
 
-from treelm.errors import InputError
-from treelm.models.files import encode_json, flush_directory, read_bytes, read_json, write_durably
+from treelm.corpora.whole_files import read_bytes
+from treelm.errors import InputError, OutOfMemory
+from treelm.models.files import encode_json, flush_directory, read_json, write_durably
 from treelm.models.sealed import json_hash
 from treelm.models.tensors import encode_tensors, read_tensors
 
@@ -29,7 +30,7 @@ FORMAT_VERSION = 1
 _STATE = "state.json"
 _NAME = re.compile(r"step-(\d+)\.(\d+)")
 _FILE = re.compile(r"[a-z0-9_]+")
-_REMEDY = "remove this checkpoint to go on from the one before it"
+REMEDY = "remove this checkpoint to go on from the one before it"
 _logger = logging.getLogger(__name__)
 
 
@@ -40,6 +41,24 @@ class Checkpoint:
     tensors: Mapping[str, Mapping[str, Tensor]]
     values: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
+    where: str = "checkpoint"
+    """For messages: the file of the values, if they were read from one."""
+    step: int | None = None
+    """That its name says, if it was read."""
+
+    def table(self, name: str) -> dict[str, Any]:
+        """One of the values, a JSON object; raises ``InputError`` if there is none of this name."""
+        value = self.values.get(name)
+        if not isinstance(value, dict):
+            found = f"{name} = {value!r}" if name in self.values else f"field {name!r} is missing"
+            raise InputError(found, where=self.where, remedy=REMEDY)
+        return value
+
+    def file(self, name: str) -> Mapping[str, Tensor]:
+        """The tensors of a file; raises ``InputError`` if it is not in the list of files."""
+        if name not in self.tensors:
+            raise InputError(f"tensors: {name!r} is missing", where=self.where, remedy=REMEDY)
+        return self.tensors[name]
 
 
 class Checkpoints:
@@ -85,6 +104,8 @@ class Checkpoints:
         for path in reversed(paths):
             try:
                 return self._read(path)
+            except OutOfMemory:  # nothing is wrong with it
+                raise
             except InputError as error:
                 reason = error
                 _logger.warning("%s: trying the checkpoint before it", error)
@@ -95,30 +116,31 @@ class Checkpoints:
         return None
 
     def _read(self, path: Path) -> Checkpoint:
-        values = read_json(path / _STATE, remedy=_REMEDY)
+        values = read_json(path / _STATE, remedy=REMEDY)
         identity = values.pop("sha256", None)
         if identity != json_hash(values):
-            raise InputError("damaged or altered", where=str(path / _STATE), remedy=_REMEDY)
+            raise InputError("damaged or altered", where=str(path / _STATE), remedy=REMEDY)
         if values.get("format_version") != FORMAT_VERSION:
             found = f"format_version = {values.get('format_version')!r}, this treelm reads {FORMAT_VERSION}"
             raise InputError(found, where=str(path / _STATE), remedy="resume with the treelm that wrote it")
         names = values.get("tensors")
         if not isinstance(names, list) or not all(isinstance(name, str) and _FILE.fullmatch(name) for name in names):
-            raise InputError("does not list its files", where=str(path / _STATE), remedy=_REMEDY)
+            raise InputError("does not list its files", where=str(path / _STATE), remedy=REMEDY)
         tensors = {}
         for name in names:
             file = path / f"{name}.safetensors"
-            tensors[name], metadata = read_tensors(file, remedy=_REMEDY)
+            tensors[name], metadata = read_tensors(file, remedy=REMEDY)
             if metadata.get("state") != identity:
-                raise InputError("belongs to another checkpoint", where=str(file), remedy=_REMEDY)
+                raise InputError("belongs to another checkpoint", where=str(file), remedy=REMEDY)
         files, hashes = {}, values.get("files", {})  # the first runs have none
         if not isinstance(hashes, dict) or any(Path(name).name != name for name in hashes):
-            raise InputError("does not list its files", where=str(path / _STATE), remedy=_REMEDY)
+            raise InputError("does not list its files", where=str(path / _STATE), remedy=REMEDY)
         for name, content_hash in hashes.items():
-            files[name] = read_bytes(path / name, remedy=_REMEDY)
+            files[name] = read_bytes(path / name, remedy=REMEDY)
             if _hash(files[name]) != content_hash:
-                raise InputError("damaged or altered", where=str(path / name), remedy=_REMEDY)
-        return Checkpoint(tensors=tensors, values=values, files=files)
+                raise InputError("damaged or altered", where=str(path / name), remedy=REMEDY)
+        where = str(path / _STATE)
+        return Checkpoint(tensors=tensors, values=values, files=files, where=where, step=_order(path)[0])
 
     def _free_name(self, step: int) -> Path:
         number = 0

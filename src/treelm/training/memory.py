@@ -12,12 +12,6 @@ import torch
 from treelm.errors import InputError
 
 Result = TypeVar("Result")
-_MESSAGES = (
-    "DefaultCPUAllocator: can't allocate memory",
-    "DefaultCPUAllocator: not enough memory",
-    "CUDA error: out of memory",  # of CUDA itself: its own memory for kernels and graphs, pinned memory
-    "CUBLAS_STATUS_ALLOC_FAILED",  # a handle for another thread, such as the one that computes gradients
-)
 _logger = logging.getLogger(__name__)
 
 
@@ -28,13 +22,6 @@ class PartTooLarge(Exception):
         """``name`` is the first one's place."""
         self.num_rows, self.name = num_rows, name
         super().__init__(f"{num_rows} at once do not fit into memory")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, on a GPU or on the CPU; torch has no class of its own but for its GPU allocator."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(message in str(error) for message in _MESSAGES)
 
 
 def within_memory(compute: Callable[[int | None], Result], size: int | None, *, splits: bool = True) -> Result:

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
 from treelm.corpora.replacing import naming
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 
 FILE_NAME = "metrics.jsonl"
+_logger = logging.getLogger(__name__)
 
 
 class MetricsLog:
     """Appends lines to ``metrics.jsonl``; between lines the file is closed."""
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
-        """Drop what stands behind ``offset`` (bytes): it belongs to steps that are made again."""
+        """Drop what stands behind ``offset`` (bytes): it belongs to steps that are made again.
+
+        A log that is gone begins anew, with a warning; one that is shorter is another run's, and an ``InputError``.
+        """
         self._path = path
+        if offset and not path.exists():
+            _logger.warning("%s is gone: a new log begins, without the steps so far", path)
+            offset = 0
         path.touch()
-        if path.stat().st_size > offset:
-            os.truncate(path, offset)
+        size = path.stat().st_size
+        if size < offset:
+            found = f"{size} bytes, but the checkpoint says metrics_bytes = {offset}"
+            remedy = "restore the log of this run, or move it away to go on with a new one"
+            raise InputError(found, where=str(path), remedy=remedy)
+        os.truncate(path, offset)
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line; readers see it at once."""
@@ -41,10 +54,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     A last line that was not written to its end is left out: the program was stopped there, or is writing it now.
     """
     found = []
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"no log ({error.strerror})", where=str(path), remedy="give a run folder") from None
+    lines = read_bytes(path, remedy="give a run folder").split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from treelm.errors import InputError
-from treelm.models.tensors import check_same_tensors
+from treelm.models.tensors import check_finite_tensors, check_same_tensors
+from treelm.training.checkpoints import REMEDY
 from treelm.training.config import TrainingConfig
 
 
@@ -72,6 +73,7 @@ class WeightAverages:
         """Go on from saved means; raises ``InputError`` unless they are those of this model."""
         own = {name: parameter.detach() for name, parameter in model.named_parameters()}
         check_same_tensors(tensors, own, where=where, remedy="resume with the model that was trained")
+        check_finite_tensors(tensors, where=where, remedy=REMEDY)
         self.means = {name: tensor.to(own[name].device, copy=True) for name, tensor in tensors.items()}
         self.num_steps = num_steps
 

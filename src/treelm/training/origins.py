@@ -14,7 +14,7 @@ from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
 from treelm.models.storage import VOCABULARY
-from treelm.training.checkpoints import FOLDER, Checkpoint
+from treelm.training.checkpoints import FOLDER, REMEDY, Checkpoint
 from treelm.training.recipe import FILE_NAME, Recipe, decode_recipe, encode_recipe
 from treelm.training.state import check_unchanged
 
@@ -33,9 +33,12 @@ def check_origin(checkpoint: Checkpoint, model: SyntacticLM, recipe: Recipe | No
 
     Paths of the data may differ, their content may not. Of a run that was begun before data were noted, it ``says`` so.
     """
-    noted = checkpoint.values["model"]
-    _check_data(noted.get("data_identity", {}), model, recipe, run, says=says)
-    if noted["vocabulary"] != model.vocabulary.fingerprint():
+    noted = checkpoint.table("model")
+    identity = noted.get("data_identity", {})
+    if not isinstance(identity, dict):
+        raise InputError(f"model: data_identity = {identity!r}", where=checkpoint.where, remedy=REMEDY)
+    _check_data(identity, model, recipe, run, says=says)
+    if noted.get("vocabulary") != model.vocabulary.fingerprint():
         copies = f"copy {VOCABULARY} and {FILE_NAME} of the newest folder in {FOLDER} there"
         remedy = copies if VOCABULARY in checkpoint.files else f"restore {VOCABULARY} and {FILE_NAME} of this run"
         raise InputError("not the vocabulary that this run was begun with", where=str(run / VOCABULARY), remedy=remedy)

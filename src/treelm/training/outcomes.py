@@ -41,10 +41,10 @@ class ProcessLost(Exception):
 class NonFiniteError(Exception):
     """A loss, gradient or weight is infinite or not a number. The update was not made and nothing was saved.
 
-    Exit code 70 is EX_SOFTWARE of ``sysexits.h``.
+    Exit code 65 is EX_DATAERR of ``sysexits.h``.
     """
 
-    exit_code: ClassVar[int] = 70
+    exit_code: ClassVar[int] = 65
 
     def __init__(self, what: str, *, step: int, names: Sequence[str] = ()) -> None:
         """Say what is not finite, at which step, and in which sentences (``file:line``)."""

@@ -8,13 +8,13 @@ import torch
 from lightning_fabric import Fabric
 
 from treelm.corpora.stream_batches import StreamBatch
-from treelm.errors import InputError
+from treelm.errors import InputError, is_out_of_memory
 from treelm.models.base import Losses, SyntacticLM
 from treelm.models.readings import Carried
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, part_of
-from treelm.training.memory import PartTooLarge, is_out_of_memory
+from treelm.training.memory import PartTooLarge
 from treelm.training.numerics import low_precision
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from treelm.errors import InputError
+from treelm.training.checkpoints import REMEDY
 
 
 def seed_everything(seed: int) -> None:
@@ -46,13 +50,32 @@ def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, values
 
 
-def restore_random_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    """The inverse of ``random_state``."""
+def restore_random_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any], *, where: str) -> None:
+    """The inverse of ``random_state``; raises ``InputError`` for what it did not give."""
+    generators = {"torch": _restore_torch, "numpy": _restore_numpy, "python": _restore_python}
+    for name, restore in generators.items():
+        try:
+            restore(tensors, values)
+        except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, AttributeError):
+            found = f"random {name}: not the state of a generator of random numbers"
+            raise InputError(found, where=where, remedy=REMEDY) from None
+
+
+def _restore_torch(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
     torch.set_rng_state(tensors["torch"])
     for index in range(torch.cuda.device_count()):
         if f"cuda.{index}" in tensors:
             torch.cuda.set_rng_state(tensors[f"cuda.{index}"], index)
+
+
+def _restore_numpy(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
     name, position, has_gauss, cached = values["numpy"]
-    np.random.set_state((name, tensors["numpy"].numpy().astype(np.uint32), position, has_gauss, cached))
+    keys = tensors["numpy"].numpy().astype(np.uint32)
+    if not 0 <= position <= len(keys) or has_gauss not in (0, 1) or not math.isfinite(cached):
+        raise ValueError  # NumPy would believe it
+    np.random.set_state((name, keys, position, has_gauss, cached))
+
+
+def _restore_python(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
     version, internal, gauss = values["python"]
-    random.setstate((version, tuple(internal), gauss))
+    random.setstate((version, tuple(internal), None if gauss is None else float(gauss)))

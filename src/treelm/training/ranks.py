@@ -15,9 +15,8 @@ import torch.distributed as distributed
 from lightning_fabric import Fabric
 from torch import nn
 
-from treelm.errors import InputError
+from treelm.errors import InputError, is_out_of_memory
 from treelm.training.config import TrainingConfig
-from treelm.training.memory import is_out_of_memory
 from treelm.training.outcomes import NonFiniteError, ProcessLost
 from treelm.training.placement import build_fabric
 

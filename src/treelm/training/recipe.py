@@ -16,10 +16,11 @@ import tomli_w
 from treelm.corpora.catalog import corpus_names
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.vocabularies import VocabularyConfig
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
 from treelm.models.configs import from_plain, to_toml_values
-from treelm.models.files import read_bytes, write_atomically
+from treelm.models.files import write_atomically
 from treelm.models.shipped import check_given, shipped_names
 from treelm.training.config import TrainingConfig
 

@@ -29,6 +29,7 @@ from treelm.training.parts import join_rows
 from treelm.training.randomness import random_state, restore_random_state, seed_everything
 from treelm.training.ranks import Ranks
 from treelm.training.recipe import Recipe
+from treelm.training.saved_state import read_state
 from treelm.training.selection import DevTrees
 from treelm.training.signals import StopRequest
 from treelm.training.state import Interval, TrainingState, check_unchanged, restore_weights
@@ -75,7 +76,7 @@ class Session:
         self._metrics: MetricsLog | None = None  # of the first process
         self.state = TrainingState()
         if checkpoint is not None:
-            self.state = TrainingState.from_json(checkpoint.values["state"])
+            self.state = read_state(checkpoint)
         self._stepping = Stepping(model, config, self.state)
         self._fabric.setup(model, self._stepping.optimizer)
         self._carried: ShardStates = {}  # of a stream
@@ -104,22 +105,29 @@ class Session:
         self.save()
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        where = str(self._checkpoints.directory)
+        where = checkpoint.where
         check_origin(checkpoint, self.model, self._recipe, self.run_directory, says=self._ranks.is_main)
         present = to_plain(self.config)
-        saved = {**to_plain(TrainingConfig()), **checkpoint.values["training"]}  # a newer field had its default
+        saved = {**to_plain(TrainingConfig()), **checkpoint.table("training")}  # a newer field had its default
         check_unchanged(saved, present, what="training", where=where)
-        networks = (checkpoint.values["model"], describe_model(self.model))
+        networks = (checkpoint.table("model"), describe_model(self.model))
         before, now = ({**network, "data_identity": None} for network in networks)  # that was compared already
         check_unchanged(before, now, what="model", where=where)
-        self._compare_machine(checkpoint.values["machine"])
-        restore_weights(self.model, checkpoint.tensors["weights"], where=where)
-        self._stepping.restore(checkpoint.tensors, where=where)
-        self._carried = self._own_rows(checkpoint.tensors.get("carried", {}))
+        self._compare_machine(checkpoint.table("machine"))
+        restore_weights(self.model, checkpoint.file("weights"), where=where)
+        self._stepping.restore(checkpoint)
+        if self.config.batches == "stream" and self.state.step:
+            self._carried = self._own_rows(checkpoint.file("carried"))
         self._saved_after = self.state.seconds
-        self._batches.restore(self.state.position)
+        self._restore_position(where)
         self._open_log(self.state.metrics_bytes)
-        restore_random_state(checkpoint.tensors["random"], checkpoint.values["random"])
+        restore_random_state(checkpoint.file("random"), checkpoint.table("random"), where=where)
+
+    def _restore_position(self, where: str) -> None:
+        try:
+            self._batches.restore(self.state.position)
+        except InputError as error:
+            raise InputError(error.found, where=error.where or f"{where} state position", remedy=error.remedy) from None
 
     def _open_log(self, num_bytes: int) -> None:
         if self._ranks.is_main:

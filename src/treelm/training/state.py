@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from treelm.errors import InputError
-from treelm.models.tensors import check_same_tensors
+from treelm.models.tensors import check_finite_tensors, check_same_tensors
+from treelm.training.checkpoints import REMEDY
 from treelm.training.config import EXTENDABLE, TrainingConfig
 from treelm.training.schedules import AveragingStart, LearningRate, Patience
 from treelm.training.updates import LossSum
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam
 
 
 @dataclass
@@ -45,28 +49,8 @@ class TrainingState:
     metrics_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Plain values; ``read_state`` is the inverse."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
-        """The inverse of ``to_json``; raises ``InputError`` for what it did not write."""
-        try:
-            return cls._rebuild(values)
-        except (KeyError, TypeError, AttributeError) as error:
-            found = f"a state of training that this treelm cannot read ({error})"
-            raise InputError(found, where="state.json", remedy="resume with the treelm that wrote it") from None
-
-    @classmethod
-    def _rebuild(cls, values: Mapping[str, Any]) -> TrainingState:
-        rate, interval = values["learning_rate"], values["interval"]
-        rebuilt = {
-            "learning_rate": LearningRate(factor=rate["factor"], plateau=Patience(**rate["plateau"])),
-            "early_stopping": Patience(**values["early_stopping"]),
-            "averaging": AveragingStart(**values.get("averaging", {})),
-            "interval": Interval(**{**interval, "loss": LossSum(**interval["loss"])}),
-        }
-        return cls(**{**values, **rebuilt})
 
     def is_best(self, loss: float, f1: float | None) -> bool:
         """Whether a model with this dev loss, or by F1 if there is one, is the best so far; keeps the best of both."""
@@ -122,14 +106,19 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
 
 
 def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor], *, where: str) -> None:
-    """The inverse of ``optimizer_tensors``; raises ``InputError`` for parameters that the model lacks."""
+    """The inverse of ``optimizer_tensors`` for Adam; raises ``InputError`` for what is not the state of this model."""
+    parameters = dict(model.named_parameters())
     indices = {name: index for index, name in enumerate(_names_in_order(model, optimizer))}
     state: dict[int, dict[str, Tensor]] = {}
+    expected: dict[str, Tensor] = {}
+    for name in {path.partition("/")[2] for path in tensors} & indices.keys():
+        expected[f"step/{name}"] = torch.zeros(())
+        expected |= {f"{moment}/{name}": parameters[name].detach() for moment in _MOMENTS}
+    remedy = "resume with the model that was trained"
+    check_same_tensors(tensors, expected, where=f"{where} optimizer", remedy=remedy)
+    check_finite_tensors(tensors, where=f"{where} optimizer", remedy=REMEDY)
     for path, tensor in tensors.items():
         key, _, name = path.partition("/")
-        if name not in indices:
-            remedy = "resume with the model that was trained"
-            raise InputError(f"optimiser state of {name!r}, which this model lacks", where=where, remedy=remedy)
         state.setdefault(indices[name], {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
@@ -144,4 +133,5 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, where: s
     """Fill a model; raises ``InputError`` unless names and shapes are the same."""
     own = model.state_dict()
     check_same_tensors(tensors, own, where=where, remedy="resume with the model that was trained")
+    check_finite_tensors(tensors, where=where, remedy=REMEDY)
     model.load_state_dict(tensors)

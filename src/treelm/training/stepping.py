@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from treelm.corpora.stream_batches import StreamBatch
+from treelm.training.checkpoints import Checkpoint
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch
 from treelm.training.optimizers import WeightAverages, build_optimizer, uses_adam
@@ -60,10 +61,11 @@ class Stepping:
             tensors[_AVERAGES] = self.averages.means
         return tensors
 
-    def restore(self, tensors: Mapping[str, Mapping[str, Tensor]], *, where: str) -> None:
+    def restore(self, checkpoint: Checkpoint) -> None:
         """The inverse of ``tensors``, for the same counters."""
+        where = checkpoint.where
         if not isinstance(self.optimizer, SGD):  # without momentum it has no state
-            restore_optimizer(self._model, self.optimizer, tensors[_OPTIMIZER], where=where)
+            restore_optimizer(self._model, self.optimizer, checkpoint.file(_OPTIMIZER), where=where)
         begun = self._state.averaging.after_step
         if begun is not None and self._state.step > begun:
-            self.averages.restore(self._model, tensors[_AVERAGES], self._state.step - begun, where=where)
+            self.averages.restore(self._model, checkpoint.file(_AVERAGES), self._state.step - begun, where=where)

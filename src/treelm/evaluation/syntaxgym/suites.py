@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 
 from treelm.corpora.streams import unpacked
 from treelm.corpora.tokens import words_of
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.formula import Compatibility, Formula, parse_formula
-from treelm.models.files import read_bytes
 
 Metric = Literal["sum", "mean", "median", "range", "max", "min"]
 PACKAGED = files("treelm") / "data" / "syntaxgym"
@@ -94,7 +94,7 @@ def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibil
             found.append(packaged[name])
         else:
             remedy = f"give a file, or one of {', '.join(sorted(packaged))}"
-            content = read_bytes(Path(name), remedy=remedy)
+            content = read_bytes(Path(name), remedy=remedy, may_be_pipe=True)
             found.extend(_read_suites(content, name, compatibility).values())
     twice = [name for name, count in Counter(suite.name for suite in found).items() if count > 1]
     if twice:

@@ -9,12 +9,12 @@ from typing import Any
 
 from treelm.corpora.streams import whole_text
 from treelm.corpora.tables import read_rows
+from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, overall_score
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import Suite
-from treelm.models.files import read_bytes
 
 NEEDED = ("sentence", "char_start", "char_end", "surprisal_bits")
 
@@ -29,7 +29,7 @@ def read_surprisals(path: Path) -> TokensOf:
 
     TSV or CSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
     """
-    text = whole_text(read_bytes(path, remedy="check the path"), name=str(path))
+    text = whole_text(read_bytes(path, remedy="check the path", may_be_pipe=True), name=str(path))
     names, rows = read_rows(text, str(path))
     missing = [name for name in NEEDED if name not in names]
     if missing:

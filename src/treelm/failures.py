@@ -1,0 +1,84 @@
+"""An error that nobody foresaw: one line, an exit code of its own, and a file with the traceback that can be sent."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+
+EXIT_FAILED = 70  # EX_SOFTWARE of sysexits.h
+VARIABLE = "TREELM_TRACEBACK"
+"""The environment variable with which developers see tracebacks on standard error instead."""
+_PACKAGES = ("treelm", "torch", "numpy", "safetensors", "lightning-fabric")
+_WHAT_IS_IN_IT = """\
+It holds versions, the names of options, and the traceback: places in programs, no values of variables and no content of
+your files, but for what the error message in its last line may quote. Paths in your home folder begin with ~.
+"""
+
+
+def explain(error: BaseException, verb: str, arguments: Sequence[str] = ()) -> InputError:
+    """What to tell the user, after the traceback was kept in a file; of want of memory, just that."""
+    if is_out_of_memory(error):
+        return OutOfMemory()
+    if os.environ.get(VARIABLE, "0") not in ("", "0"):
+        traceback.print_exception(error)
+        remedy = "its traceback is above"
+    elif (path := _keep(_report(error, verb, arguments))) is not None:
+        remedy = f"please send {path} to the authors, and say what you did"
+    else:
+        remedy = f"no file for the traceback could be written: set {VARIABLE}=1 to see it"
+    last = traceback.format_exception_only(error)[0].strip()
+    return InputError(f"a fault of treelm itself ({last})", remedy=remedy)
+
+
+def explain_uncaught(what: str) -> None:
+    """From now on, say what ends this process, or one of its threads, in one line too."""
+
+    def say(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
+            print(f"treelm, {what}: {explain(error, what)}", file=sys.stderr)
+
+    sys.excepthook = say
+    threading.excepthook = lambda uncaught: say(uncaught.exc_type, uncaught.exc_value, uncaught.exc_traceback)
+
+
+def _report(error: BaseException, verb: str, arguments: Sequence[str]) -> str:
+    options = " ".join(argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
+    head = (
+        f"A fault of treelm in: treelm {verb} {options}\n{_WHAT_IS_IN_IT}\n"
+        f"{', '.join(map(_version, _PACKAGES))}, Python {platform.python_version()}\n{platform.platform()}\n\n"
+    )
+    text = head + "".join(traceback.format_exception(error))
+    home = str(Path.home())
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+def _version(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"{package} not installed"
+
+
+def _keep(report: str) -> Path | None:
+    """Write a new file in the working directory, or else in that of temporary files."""
+    name = f"treelm-failure-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}.txt"
+    for folder in (Path(), Path(tempfile.gettempdir())):
+        try:
+            with (folder / name).open("x", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(report)
+        except OSError:
+            continue
+        return folder / name
+    return None

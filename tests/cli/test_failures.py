@@ -1,0 +1,155 @@
+"""A fault of our own: one line, exit code 70, and a file with the traceback that holds nothing private."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+from tests.cli.test_hostile_calls import SRC
+from treelm import failures
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+
+SECRET = "a-private-word"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(failures.VARIABLE, raising=False)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verb with a bug."""
+
+    def fail(arguments: list[str]) -> int:
+        value = SECRET
+        raise KeyError(f"{len(value)}\nlines")
+
+    monkeypatch.setattr("treelm.cli.parse.main", fail)
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted(folder.glob("treelm-failure-*.txt"))
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_bug_is_one_line_code_70_and_a_file(treelm: Treelm, tmp_path: Path) -> None:
+    outcome = treelm("parse", SECRET, "--word-beam=7", f"--output={SECRET}")
+    assert outcome.code == failures.EXIT_FAILED == 70
+    assert outcome.err.count("\n") == 1
+    assert "Traceback" not in outcome.err
+    (path,) = kept(tmp_path)
+    assert f"please send {path.name}" in outcome.err
+    text = path.read_text()
+    assert "treelm parse --word-beam --output" in text
+    assert "in fail" in text
+    assert re.search(r"KeyError: .14\\nlines.", text)
+    assert "no values of variables" in text
+
+
+@pytest.mark.usefixtures("broken")
+def test_the_file_holds_no_values_no_arguments_and_no_home(
+    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(Path(__file__).parents[1]))
+    treelm("parse", SECRET, f"--output={SECRET}")
+    text = kept(tmp_path)[0].read_text()
+    assert SECRET not in text
+    assert str(Path(__file__).parents[1]) not in text
+    assert 'File "~/cli/test_failures.py"' in text
+
+
+@pytest.mark.usefixtures("broken")
+def test_no_file_is_overwritten(treelm: Treelm, tmp_path: Path) -> None:
+    for number in range(1, 4):
+        treelm("parse", "x")
+        assert len(kept(tmp_path)) == number
+
+
+@pytest.mark.usefixtures("broken")
+def test_where_nothing_can_be_written_it_goes_to_the_folder_of_temporary_files(
+    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()  # nobody can write there, not even the superuser
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    assert str(tmp_path) in treelm("parse", "x").err
+    assert len(kept(tmp_path)) == 1
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "missing"))
+    assert "set TREELM_TRACEBACK=1" in treelm("parse", "x").err
+
+
+@pytest.mark.usefixtures("broken")
+def test_developers_see_the_traceback(treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(failures.VARIABLE, "1")
+    outcome = treelm("parse", "x")
+    assert outcome.code == 70
+    assert outcome.err.startswith("Traceback")
+    assert not kept(tmp_path)
+
+
+def test_a_bug_in_another_process_is_told_with_its_own_traceback(
+    treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\n" * 40)
+    spoilt = "import treelm.inference.loading as m; m.load = lambda *a, **b: 1 / 0"
+    monkeypatch.setattr(
+        "treelm.inference.processes._COMMAND", f"{spoilt}; from treelm.inference.processes import serve; serve()"
+    )
+    outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--processes", "2")
+    assert (outcome.code, outcome.err.count("\n")) == (70, 1)
+    assert "ZeroDivisionError: division by zero" in outcome.err
+    (path,) = kept(tmp_path)
+    assert "in <lambda>" in path.read_text()
+
+
+def test_a_process_that_cannot_even_begin_says_so_in_one_line(tmp_path: Path) -> None:
+    command = "from treelm.corpora.processes import begin_process; begin_process(); 1 / 0"
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    read, write = os.pipe()  # open at the other end: else the process would end for want of a parent
+    done = subprocess.run(
+        [sys.executable, "-c", command], env=environment, stdin=read, capture_output=True, text=True, check=False
+    )
+    os.close(read)
+    os.close(write)
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1
+    assert "ZeroDivisionError" in done.stderr
+    assert len(kept(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(12, "Cannot allocate memory"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"),
+        RuntimeError("unable to mmap 4 bytes from file </x>: Cannot allocate memory (12)"),
+        RuntimeError("std::bad_alloc"),
+        ImportError("libtorch.so: failed to map segment from shared object"),
+    ],
+)
+def test_want_of_memory_is_bad_luck_and_no_fault(
+    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(arguments: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("treelm.cli.parse.main", fail)
+    outcome = treelm("parse", "x")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert "treelm parse: out of memory; " in outcome.err
+    assert not kept(tmp_path)
+
+
+def test_bad_input_that_speaks_of_memory_stays_bad_input() -> None:
+    assert not is_out_of_memory(InputError("out of memory of what", remedy=""))
+    assert is_out_of_memory(OutOfMemory("here"))
