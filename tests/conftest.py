@@ -19,6 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: also runs on CUDA, with --device cuda (make test-gpu)")
+    config.addinivalue_line("markers", "isa: depends on the processor's last bits; run as several (make test-isa)")
+    config.addinivalue_line("markers", "slow: takes over half a second; left out of make quick")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

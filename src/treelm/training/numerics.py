@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 import torch.utils.deterministic
 from lightning_fabric import Fabric
 
-from treelm.models.devices import allow_determinism
+from treelm.models.devices import allow_determinism, find_device
+from treelm.models.layers.float32 import float32_products
 from treelm.models.layers.memory import keep_freed_memory
 from treelm.models.layers.precision import matmul_precision
 from treelm.training.config import TrainingConfig
@@ -19,7 +20,7 @@ from treelm.training.config import TrainingConfig
 @contextmanager
 def numerics(config: TrainingConfig) -> Iterator[None]:
     """Threads, precision of matrix products and determinism as the config wants them, for the block only."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    threads = torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     settings: Any = torch.utils.deterministic  # its module type hides the property from type checkers
@@ -27,11 +28,12 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
     products = torch.backends.cuda.matmul
     reduced = products.allow_bf16_reduced_precision_reduction
     keep_freed_memory()
+    stack = ExitStack()
     try:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         if config.precision == "fp32-fast":
-            torch.set_float32_matmul_precision("medium")
+            stack.enter_context(float32_products("medium", find_device(config.device)))
         products.allow_bf16_reduced_precision_reduction = False  # low precision is multiplied, and summed in float32
         if config.deterministic:
             allow_determinism()
@@ -39,8 +41,8 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
             settings.fill_uninitialized_memory = False  # a debugging aid that costs time
         yield
     finally:
+        stack.close()
         torch.set_num_threads(threads)
-        torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         settings.fill_uninitialized_memory = fill
         products.allow_bf16_reduced_precision_reduction = reduced

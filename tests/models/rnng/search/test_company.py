@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.models.rnng.worlds import Symbols, build_model
+from treelm.models.layers import float32
 from treelm.models.rnng.network import RNNG
 from treelm.models.rnng.search.settings import Search
 
@@ -30,6 +31,7 @@ def test_plain_float32_products_are_the_default() -> None:
     assert Search().matmul == "highest"
 
 
+@pytest.mark.isa
 @pytest.mark.parametrize("matmul", ["highest", "medium"])
 def test_a_sentence_scores_the_same_bytes_in_batches_of_1_7_and_64(matmul: str) -> None:
     model, sentences = _model(), _sentences(64)
@@ -41,6 +43,21 @@ def test_a_sentence_scores_the_same_bytes_in_batches_of_1_7_and_64(matmul: str) 
     assert scores[0][:6] == scores[2]
 
 
+@pytest.mark.isa
+def test_a_sentence_scores_the_same_bytes_with_any_number_of_threads() -> None:
+    model, sentences, before = _model(), _sentences(6), torch.get_num_threads()
+    model.search = Search(action_beam=8, word_beam=3)
+    scores = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            scores.append([score.log_probs.tobytes() for score in model.score(sentences)])
+    finally:
+        torch.set_num_threads(before)
+    assert scores[0] == scores[1] == scores[2]
+
+
+@pytest.mark.isa
 def test_a_sentence_scores_the_same_bytes_if_its_beginning_is_searched_with_that_of_others() -> None:
     model = _model()
     sentences = [[*start, *end] for start in _sentences(3) for end in _sentences(4)]
@@ -54,6 +71,7 @@ def test_a_sentence_scores_the_same_bytes_if_its_beginning_is_searched_with_that
 
 def test_the_precision_of_products_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = build_model(Symbols(5), 2, seed=3), set[str]()
+    monkeypatch.setattr(float32, "rounds_operands", lambda setting: False)
     addmm = torch.addmm
 
     def noting(*args: object, **kwargs: object) -> torch.Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
+from treelm.models.rnng.search.products import Affine
 from treelm.models.rnng.search.rows import (
     Bools,
     IntRows,
@@ -27,7 +28,7 @@ from treelm.models.rnng.search.rows import (
     renumbering,
     rounded,
 )
-from treelm.models.rnng.search.weights import Affine, AttentionWeights, SearchWeights, lstm_cell_
+from treelm.models.rnng.search.weights import AttentionWeights, SearchWeights, lstm_cell_
 
 # Columns of a partial.
 PREVIOUS, CHILD, LABEL, NUM_CHILDREN, COMPOSED = range(5)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import SentenceScore
 from treelm.models.rnng.search.prefixes import grouped
+from treelm.models.rnng.search.products import arithmetic
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.sentences import SentenceResult, search_sentences
 from treelm.models.rnng.search.settings import Search
@@ -59,22 +58,11 @@ def search_all(
     """Search any number of sentences, ``settings.batch_size`` at a time."""
     symbols = [sentence.symbols for sentence in sentences]
     results: dict[int, SentenceResult] = {}
-    with products_in(settings.matmul):
+    with arithmetic(settings.matmul, weights.initial.device):
         for group in grouped(symbols, settings.batch_size, share=settings.shares_prefixes):
             found = search_sentences(weights, head, settings, [symbols[index] for index in group])
             results.update(zip(group, found, strict=True))
     return [results[index] for index in range(len(sentences))]
-
-
-@contextmanager
-def products_in(precision: str) -> Iterator[None]:
-    """Torch's precision of float32 products, for the block only."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def sentence_score(sentence: EncodedSentence, result: SentenceResult, settings: Search) -> SentenceScore:

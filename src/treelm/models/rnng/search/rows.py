@@ -21,18 +21,15 @@ Bools = NDArray[np.bool_]
 
 
 BLOCK = 256  # rows of one matrix product; with what is done to them before and after, they fit into a core's cache
+ROUND = 16  # rows of the smallest product
 
-_SIZES = (0, 8, 16, 32, 64, 128, 192, BLOCK)
 
-
-@cache
 def rounded(num_rows: int) -> int:
     """Row counts are rounded up before a matrix product, so that a row never depends on how many others there are.
 
-    Few sizes also keep oneDNN, which builds and caches one kernel for every shape, small (see ``Search.matmul``).
+    ``products`` cuts them into blocks for which this holds.
     """
-    whole = num_rows // BLOCK * BLOCK
-    return whole + next(size for size in _SIZES if size >= num_rows - whole)
+    return num_rows + -num_rows % ROUND
 
 
 @cache

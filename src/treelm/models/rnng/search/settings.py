@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from treelm.errors import InputError
+from treelm.models.layers.float32 import Float32Products
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +37,10 @@ class Search:
     """Search what several sentences begin with once; speed only. Beam search by the model's own rule can."""
     max_rows: int = 1 << 11
     """Stack items after which search drops those out of reach, even within a word; memory only."""
-    matmul: Literal["highest", "high", "medium"] = "highest"
+    matmul: Float32Products = "highest"
     """``torch.set_float32_matmul_precision`` while searching. On a CPU "medium" lets oneDNN do float32 products,
-    which is a little faster but keeps a kernel for every shape, so it takes more memory (docs/performance.md)."""
+    which keeps a kernel for every shape, so it takes more memory (docs/performance.md). Where that would round to
+    bfloat16 ("medium") or TF32, products stay those of "highest", and a warning says so."""
 
     def __post_init__(self) -> None:
         """Check ranges; raises ``InputError`` naming the field."""

@@ -11,7 +11,7 @@ import copy
 import numpy as np
 from torch import Tensor
 
-from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, as_index, blocks, padded, renumbering
+from treelm.models.rnng.search.rows import Bools, IntRows, Ints, Rows, as_index, blocks, padded, renumbering, rounded
 from treelm.models.rnng.search.weights import SearchWeights, lstm_cell_
 from treelm.models.rnng.validity import EMPTY
 
@@ -53,8 +53,8 @@ class Stacks:
 
     def _push_initial(self) -> None:
         weights = self._weights
-        zero = weights.initial.new_zeros(8, weights.hidden_size)  # padded: see rows.rounded
-        inputs = weights.vectors(weights.initial.expand(8, -1).contiguous())[:, : 4 * weights.hidden_size]
+        zero = weights.initial.new_zeros(rounded(1), weights.hidden_size)
+        inputs = weights.vectors(weights.initial.expand(len(zero), -1).contiguous())[:, : 4 * weights.hidden_size]
         for layer, hidden in enumerate(weights.hidden):
             gates = hidden.bias + inputs
             state, cell = lstm_cell_(gates, zero)

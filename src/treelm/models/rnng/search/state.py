@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,8 +17,9 @@ from treelm.models.base import IncrementalState
 from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.search import stacks as at
 from treelm.models.rnng.search.beam import Beam
-from treelm.models.rnng.search.interface import build_tree, products_in
+from treelm.models.rnng.search.interface import build_tree
 from treelm.models.rnng.search.prefixes import WAITS
+from treelm.models.rnng.search.products import arithmetic
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
@@ -78,7 +80,7 @@ def start_state(weights: SearchWeights, settings: Search, num_sentences: int) ->
         found = f"search.{setting} = {getattr(settings, setting)!r} works on whole sentences only"
         raise InputError(found, remedy="read word by word with the default, or score whole sentences")
     nothing: tuple[tuple[int, ...], ...] = ((),) * num_sentences
-    with torch.inference_mode(), products_in(settings.matmul):
+    with torch.inference_mode(), arithmetic(settings.matmul, weights.initial.device):
         beam = Beam(weights, settings, num_sentences, WordHead(weights, settings.heavy_words))
     return BeamState(
         beam=beam,
@@ -89,6 +91,10 @@ def start_state(weights: SearchWeights, settings: Search, num_sentences: int) ->
     )
 
 
+def _arithmetic(beam: Beam) -> AbstractContextManager[None]:
+    return arithmetic(beam.settings.matmul, beam.machine.weights.initial.device)
+
+
 def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vocabulary) -> BeamState:
     """The state after one more symbol in each sentence, None for a sentence that waits."""
     if len(symbols) != state.num_sentences:
@@ -96,7 +102,7 @@ def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vo
         raise InputError(found, remedy="give one for each, None for a sentence that waits")
     beam = state.beam.copy()
     read = np.array([WAITS if symbol is None else symbol for symbol in symbols])
-    with torch.inference_mode(), products_in(beam.settings.matmul):
+    with torch.inference_mode(), _arithmetic(beam):
         log_mass = beam.read(read).log_mass
     reads = read != WAITS
     log_probs = _difference(log_mass, state.log_mass)
@@ -154,7 +160,7 @@ def next_log_probs(state: BeamState) -> Tensor:
     probability that the beam lost.
     """
     beam = state.beam.copy()
-    with products_in(beam.settings.matmul):
+    with _arithmetic(beam):
         out = beam.next_symbol_log_mass()
     alive = np.isfinite(state.log_mass)
     out[to_device(~alive, out.device)] = -torch.inf
@@ -176,7 +182,7 @@ def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list
     best way to end here. Raises ``InputError`` before the first word, within a word, and where the beam is empty.
     """
     beam = state.beam.copy()
-    with products_in(beam.settings.matmul):
+    with _arithmetic(beam):
         actions = _best_endings(beam) if order == "in-order" else _best_closed(beam)
     trees = []
     for index, words in enumerate(state.words):

@@ -12,37 +12,11 @@ from torch import Tensor, nn
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.search.rows import Bools, blocks
+from treelm.models.rnng.search.products import Affine
+from treelm.models.rnng.search.rows import Bools
 
 if TYPE_CHECKING:
     from treelm.models.rnng.network import RNNG
-
-
-@dataclass(frozen=True)
-class Affine:
-    """x -> x W^T + b, with W^T (I, O)."""
-
-    weight: Tensor
-    bias: Tensor
-
-    @classmethod
-    def of(cls, weight: Tensor, bias: Tensor | None = None) -> Affine:
-        """From a weight (O, I) as torch keeps it; no bias is a zero bias."""
-        bias = weight.new_zeros(len(weight)) if bias is None else bias
-        return cls(weight.detach().T, bias.detach())
-
-    def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
-        """The product for padded rows (see ``rows.rounded``)."""
-        num_rows = rows.shape[0]  # ``len`` of a tensor is slow
-        out = rows.new_empty(num_rows, self.bias.shape[0]) if out is None else out
-        for block in blocks(num_rows):
-            torch.addmm(self.bias, rows[block], self.weight, out=out[block])
-        return out
-
-    def add_product_(self, to: Tensor, rows: Tensor) -> None:
-        """Add x W^T, without the bias, in place."""
-        for block in blocks(rows.shape[0]):
-            to[block].addmm_(rows[block], self.weight)
 
 
 @dataclass(frozen=True)
@@ -85,7 +59,7 @@ class SearchWeights:
 
     @classmethod
     def of(cls, model: RNNG) -> SearchWeights:
-        """Views of a model's parameters, so far as possible: for use while they do not change."""
+        """The words' are views of a model's parameters, the others copies: for use while they do not change."""
         layers, composition = model.stack_layers, model.composition
         size = model.config.embedding_size
         directions: list[LSTMWeights] = []
@@ -106,7 +80,9 @@ class SearchWeights:
             hidden=tuple(Affine.of(lstm.weight_hidden, lstm.bias) for lstm in layers),
             output=_affine(model.output),
             actions=_action_head(model.action_head),
-            words=Affine.of(widened(model.word_embedding, size), widened(model.word_bias, size, -torch.inf)),
+            words=Affine.of(
+                widened(model.word_embedding, size), widened(model.word_bias, size, -torch.inf), copied=False
+            ),
             composition=composition,
             composed=None if isinstance(composition, NoComposition) else _affine(composition.output),
             forward_hidden=recurrent[0] if recurrent else None,
@@ -136,14 +112,14 @@ def _affine(layer: nn.Linear) -> Affine:
     return Affine.of(layer.weight, layer.bias)
 
 
-_LEAST_PRODUCT = 512  # of the sizes of a weight
+_LEAST_PRODUCT = 256  # of the sizes of a weight
 
 
 def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int = 1) -> Tensor:
     """A weight or bias with rows of padding, so that a row of a product does not depend on how many others there are.
 
     Torch hands products of at most 4096 multiplications to another library, whose sums round differently; the least
-    number of rows is 8 (see ``rows.rounded``). So tiny models need it, and few outputs that fill no whole cache line.
+    number of rows is 16 (see ``rows.rounded``). So tiny models need it, and few outputs that fill no whole cache line.
     """
     wanted = max(len(parameter), _LEAST_PRODUCT // size + 1)
     missing = wanted + -wanted % multiple - len(parameter)

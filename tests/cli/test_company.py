@@ -1,0 +1,83 @@
+"""What users see of a sentence does not depend on its company: the bytes of tables and trees, for every system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import treelm as package
+from tests.cli.conftest import Treelm
+from tests.legacy.make import HERE, RUNS
+from treelm.models.shipped import shipped_names
+
+TINY = [str(HERE / name) for name in RUNS]
+ANY = [*shipped_names(), *TINY]
+SENTENCES = """\
+The city is one of the oldest in the country .
+Why ?
+I think that she was right about this .
+Zyxwv barks
+The report that the members of the committee had written was read by nobody who wanted to know .
+We saw the old man with a telescope , and he saw us .
+In 1999 there were 12 of them .
+She said that he knew
+Yes
+The people of this country want to know what the government has done .
+He gave her the book
+"""
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text(SENTENCES, encoding="utf-8")
+    return path
+
+
+def verbs(run: str) -> list[tuple[str, ...]]:
+    """What a run can be asked for."""
+    lm = package.load(run)
+    beam = ("--action-beam", "8", "--word-beam", "4") if lm.system == "rnng" else ()
+    found = list[tuple[str, ...]]()
+    if lm.predicts_words and not lm.needs_trees:
+        found.append(("surprisal", "--end", *beam, *(["--columns", *lm.word_columns] if lm.word_columns else [])))
+    if lm.system not in ("lstm", "ngram"):
+        found.append(("parse", *beam))
+    return found
+
+
+def output(treelm: Treelm, verb: tuple[str, ...], run: str, text: Path, *options: str) -> str:
+    outcome = treelm(verb[0], run, text, *verb[1:], *options)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.count("\n") >= SENTENCES.count("\n")
+    return outcome.out
+
+
+@pytest.mark.isa
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ANY, ids=[Path(run).name for run in ANY])
+def test_tables_and_trees_have_the_same_bytes_in_batches_of_any_size(treelm: Treelm, text: Path, run: str) -> None:
+    for verb in verbs(run):
+        first, *others = (output(treelm, verb, run, text, "--batch-size", size) for size in ("1", "7", "64"))
+        assert others == [first, first], verb
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ANY, ids=[Path(run).name for run in ANY])
+def test_tables_and_trees_have_the_same_bytes_from_two_processes(
+    treelm: Treelm, text: Path, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process on two threads, against two with a thread each."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for verb in verbs(run):
+            one, two = (
+                output(treelm, verb, run, text, "--batch-size", "3", "--processes", number) for number in ("1", "2")
+            )
+            assert two == one, verb
+    finally:
+        torch.set_num_threads(before)
