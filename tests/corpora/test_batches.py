@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from treelm.corpora.batches import SentenceBatch, SentenceBatches
+from treelm.corpora.grouping import BatchesConfig
 from treelm.errors import InputError
 
 
@@ -27,6 +28,7 @@ class Lengths:
         )
 
 
+SCHEMES = (BatchesConfig(), BatchesConfig(scheme="sample-in-groups"))
 LENGTHS = st.lists(st.integers(1, 60), max_size=60)
 DATA = Lengths(np.random.default_rng(0).integers(1, 60, 500).tolist())
 
@@ -49,13 +51,21 @@ def slow_cut(lengths: list[list[int]], limits: list[int | None], batch_size: int
     return sizes
 
 
-@given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 90), st.none() | st.integers(1, 60), st.integers(1, 20))
+CONFIGS = st.builds(
+    BatchesConfig,
+    scheme=st.sampled_from([config.scheme for config in SCHEMES]),
+    group_size=st.integers(1, 20),
+    length_difference=st.none() | st.integers(1, 20),
+)
+
+
+@given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 90), st.none() | st.integers(1, 60), CONFIGS)
 def test_every_sentence_comes_once_and_budgets_hold(
-    lengths: list[int], size: int, max_actions: int | None, max_tokens: int | None, group: int
+    lengths: list[int], size: int, max_actions: int | None, max_tokens: int | None, config: BatchesConfig
 ) -> None:
     data = Lengths(lengths)
     batches = epoch(
-        SentenceBatches(data, batch_size=size, max_actions=max_actions, max_tokens=max_tokens, group_size=group)
+        SentenceBatches(data, batch_size=size, max_actions=max_actions, max_tokens=max_tokens, config=config)
     )
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
@@ -76,13 +86,26 @@ def test_batches_are_cut_as_if_sentence_by_sentence(
 
 
 def test_sentences_of_a_batch_are_neighbours_in_length_within_their_group() -> None:
-    batches = epoch(SentenceBatches(DATA, batch_size=10, group_size=1000))
+    batches = epoch(SentenceBatches(DATA, batch_size=10, config=BatchesConfig(group_size=1000)))
     ranges = sorted((int(DATA.num_actions[b].min()), int(DATA.num_actions[b].max())) for b in batches)
     assert all(left[1] <= right[0] for left, right in pairwise(ranges))
 
 
-def test_the_order_follows_from_the_seed_and_the_epoch() -> None:
-    first, same, other = (SentenceBatches(DATA, batch_size=10, seed=seed) for seed in (1, 1, 2))
+def test_batches_of_sampled_groups_hold_lengths_of_one_group_and_other_sentences_in_every_epoch() -> None:
+    sampled = SentenceBatches(
+        DATA, batch_size=10, config=BatchesConfig(scheme="sample-in-groups", length_difference=15)
+    )
+    shortest = DATA.num_actions.min()  # every length up to 59 is there, so groups begin at 1, 16, 31 and 46
+    epochs = [epoch(sampled) for _ in range(2)]
+    for batch in epochs[0]:
+        assert len({(DATA.num_actions[index] - shortest) // 15 for index in batch}) == 1
+    first, second = ({frozenset(batch) for batch in batches if len(batch) > 1} for batches in epochs)
+    assert not first & second
+
+
+@pytest.mark.parametrize("config", SCHEMES)
+def test_the_order_follows_from_the_seed_and_the_epoch(config: BatchesConfig) -> None:
+    first, same, other = (SentenceBatches(DATA, batch_size=10, config=config, seed=seed) for seed in (1, 1, 2))
     order = epoch(first)
     assert order == epoch(same)
     assert order != epoch(other)
@@ -94,23 +117,25 @@ def test_a_sentence_beyond_the_budget_is_a_batch_by_itself() -> None:
     assert sorted(map(len, epoch(SentenceBatches(Lengths([5, 99, 5]), batch_size=9, max_actions=20)))) == [1, 2]
 
 
-def test_without_shuffling_all_epochs_are_the_same_and_sorted() -> None:
-    batches = SentenceBatches(DATA, batch_size=7, shuffle=False)
+@pytest.mark.parametrize("config", SCHEMES)
+def test_without_shuffling_all_epochs_are_the_same_and_sorted(config: BatchesConfig) -> None:
+    batches = SentenceBatches(DATA, batch_size=7, config=config, shuffle=False)
     order = epoch(batches)
     assert order == epoch(batches)
     lengths = [DATA.num_actions[index] for batch in order for index in batch]
     assert lengths == sorted(lengths)
 
 
+@pytest.mark.parametrize("config", SCHEMES)
 @pytest.mark.parametrize("stop", [0, 1, 17, 50])
-def test_a_restored_position_continues_as_if_undisturbed(stop: int) -> None:
-    undisturbed = SentenceBatches(DATA, batch_size=10, seed=3)
+def test_a_restored_position_continues_as_if_undisturbed(stop: int, config: BatchesConfig) -> None:
+    undisturbed = SentenceBatches(DATA, batch_size=10, config=config, seed=3)
     epoch(undisturbed)
     rest = iter(undisturbed)
     for _ in range(stop):
         next(rest)
     state = json.loads(json.dumps(undisturbed.state()))
-    resumed = SentenceBatches(DATA, batch_size=10, seed=3)
+    resumed = SentenceBatches(DATA, batch_size=10, config=config, seed=3)
     resumed.restore(state)
     assert (resumed.epoch, resumed.position) == (1, stop)
     expected = [batch.tokens.tolist() for batch in rest]
@@ -124,12 +149,35 @@ def test_a_restored_position_continues_as_if_undisturbed(stop: int) -> None:
         SentenceBatches(DATA, batch_size=10, seed=1),
         SentenceBatches(DATA, batch_size=11),
         SentenceBatches(Lengths([1, 2, 3]), batch_size=10),
-        SentenceBatches(DATA, batch_size=10, group_size=8),
+        SentenceBatches(DATA, batch_size=10, config=BatchesConfig(group_size=8)),
+        SentenceBatches(DATA, batch_size=10, config=BatchesConfig(scheme="sample-in-groups")),
     ],
 )
 def test_a_position_in_other_data_is_an_error(other: SentenceBatches) -> None:
     with pytest.raises(InputError, match="other"):
         other.restore(SentenceBatches(DATA, batch_size=10).state())
+
+
+def test_a_position_in_groups_of_other_lengths_is_an_error() -> None:
+    saved, other = (
+        SentenceBatches(
+            DATA, batch_size=10, config=BatchesConfig(scheme="sample-in-groups", length_difference=difference)
+        )
+        for difference in (20, None)
+    )
+    with pytest.raises(InputError, match="other limits"):
+        other.restore(saved.state())
+
+
+def test_a_position_from_when_there_was_one_scheme_is_one_of_that_scheme() -> None:
+    batches = SentenceBatches(DATA, batch_size=10)
+    expected = epoch(batches)[3:]
+    old = {name: value for name, value in batches.state().items() if name != "scheme"}
+    assert old["limits"] == {"batch_size": 10, "max_actions": None, "max_tokens": None, "group_size": 4096}
+    batches.restore({**old, "epoch": 0, "position": 3})
+    assert epoch(batches) == expected
+    with pytest.raises(InputError, match=r"other scheme \('sort-in-groups', now 'sample-in-groups'\)"):
+        SentenceBatches(DATA, batch_size=10, config=SCHEMES[1]).restore(old)
 
 
 @pytest.mark.parametrize("damage", [{"position": 10**6}, {"position": "x"}, {"epoch": -1}])
@@ -139,22 +187,25 @@ def test_a_damaged_position_is_an_error(damage: dict[str, object]) -> None:
         batches.restore({**batches.state(), **damage})
 
 
-def test_ranks_share_the_batches_of_an_epoch() -> None:
-    whole = epoch(SentenceBatches(DATA, batch_size=7))
-    shares = [epoch(SentenceBatches(DATA, batch_size=7, rank=rank, world=3)) for rank in range(3)]
+@pytest.mark.parametrize("config", SCHEMES)
+def test_ranks_share_the_batches_of_an_epoch(config: BatchesConfig) -> None:
+    whole = epoch(SentenceBatches(DATA, batch_size=7, config=config))
+    shares = [epoch(SentenceBatches(DATA, batch_size=7, config=config, rank=rank, world=3)) for rank in range(3)]
     assert len({len(share) for share in shares}) == 1
     mixed = [batch for step in zip(*shares, strict=True) for batch in step]
     assert mixed == whole[: len(mixed)]
     assert len(whole) - len(mixed) < 3
 
 
-def test_the_number_of_batches_is_known_beforehand() -> None:
-    batches = SentenceBatches(DATA, batch_size=7, max_actions=100)
+@pytest.mark.parametrize("config", SCHEMES)
+def test_the_number_of_batches_is_known_beforehand(config: BatchesConfig) -> None:
+    batches = SentenceBatches(DATA, batch_size=7, max_actions=100, config=config)
     assert len(batches) == len(epoch(batches))
 
 
-def test_no_sentences_are_no_batches() -> None:
-    assert epoch(SentenceBatches(Lengths([]), batch_size=7)) == []
+@pytest.mark.parametrize("config", SCHEMES)
+def test_no_sentences_are_no_batches(config: BatchesConfig) -> None:
+    assert epoch(SentenceBatches(Lengths([]), batch_size=7, config=config)) == []
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,15 @@ SYSTEMS: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "rnng with attention": ("rnng", ["model.embedding_size=8", "model.hidden_size=8", "model.composition=attention"]),
+    "rnng with sampled batches": (
+        "rnng",
+        [
+            "model.embedding_size=8",
+            "model.hidden_size=8",
+            "batches.scheme=sample-in-groups",
+            "batches.length_difference=4",
+        ],
+    ),
     "som": ("som", ["model.size=8", "model.num_slots=4", "training.select_by=unlabeled_f1"]),
     "shift-reduce": ("shift-reduce", ["model.size=8", "model.num_layers=1"]),
 }

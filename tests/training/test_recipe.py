@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from treelm.corpora.grouping import BatchesConfig
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 from treelm.models.rnng.config import RNNGConfig
@@ -43,10 +44,11 @@ def test_sections_become_typed_settings(tmp_path: Path) -> None:
     assert recipe.training.betas == (0.9, 0.98)
     assert recipe.training.gradient_clip is None
     assert recipe.evaluation.action_beam == 100
+    assert recipe.batches.scheme == "sort-in-groups"
 
 
 def test_a_saved_recipe_is_read_back_as_it_was(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path, GOOD))
+    recipe = load_recipe(write(tmp_path, GOOD), ["batches.scheme=sample-in-groups", "batches.length_difference=none"])
     save_recipe(recipe, tmp_path / "recipe.toml")
     assert load_recipe(tmp_path / "recipe.toml") == recipe
     bounded = replace(recipe, model=replace(recipe.model, bounds_margin=None))
@@ -62,7 +64,9 @@ def test_packaged_recipes_load(name: str) -> None:
 
 def test_overrides_replace_fields(tmp_path: Path) -> None:
     settings = ["training.epochs=7", "model.order=in-order", "evaluation.splits=['test']", "training.max_actions=none"]
+    settings += ["batches.scheme=sample-in-groups", "batches.length_difference=none"]
     recipe = load_recipe(write(tmp_path, GOOD), settings)
+    assert recipe.batches == BatchesConfig(scheme="sample-in-groups", length_difference=None)
     assert recipe.training.epochs == 7
     assert recipe.training.max_actions is None
     assert recipe.model.config.order == "in-order"
@@ -113,6 +117,8 @@ def test_the_run_of_a_packaged_recipe_knows_its_data_wherever_it_lies(
         ("hidden_size = 32", "max_open = 9", r"\[model\]: max_open given; give both max_open and max_consecutive"),
         ("hidden_size = 32", "bounds_margin = -1", r"\[model\]: bounds_margin = -1; give a whole number of at least 0"),
         ("min_count = 3", "min_count = 0", r"my\.toml \[vocabulary\]: vocabulary\.min_count = 0; give 1 or more"),
+        ("[model]", "[batches]\ngroup_size = 0\n[model]", r"my\.toml \[batches\]: group_size = 0; give 1 or more"),
+        ("[model]", "[batches]\nscheme = 'x'\n[model]", r"\[batches\]: scheme = 'x' .*sample-in-groups"),
         ('dev = "dev.ptb"', 'corpus = "gum-open"', r"\[data\]: data\.corpus = 'gum-open' beside data\.train"),
     ],
 )

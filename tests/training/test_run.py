@@ -68,12 +68,18 @@ def test_overfits_and_is_the_same_after_loading(tmp_path: Path) -> None:
     assert found == pytest.approx(min(losses), rel=1e-6)
 
 
-@pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
-def test_resumed_in_mid_epoch_with_dropout_it_is_the_undisturbed_run_bit_for_bit(
-    tmp_path: Path, composition: str
-) -> None:
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "model.composition=lstm",
+        "model.composition=attention",
+        "model.composition=none",
+        "batches.scheme=sample-in-groups",
+    ],
+)
+def test_resumed_in_mid_epoch_with_dropout_it_is_the_undisturbed_run_bit_for_bit(tmp_path: Path, setting: str) -> None:
     path = write_treebank(tmp_path)
-    settings = [f"model.composition={composition}"]
+    settings = [setting]
     train(load_recipe(path, settings), tmp_path / "undisturbed", on_terminal=False)
     train(load_recipe(path, [*settings, "training.max_steps=6"]), tmp_path / "resumed", on_terminal=False)
     rest = load_run_recipe(tmp_path / "resumed", ("training.max_steps=none",))
@@ -82,6 +88,32 @@ def test_resumed_in_mid_epoch_with_dropout_it_is_the_undisturbed_run_bit_for_bit
     for name, tensor in weights(tmp_path / "resumed").items():
         assert torch.equal(tensor, expected[name]), name
     assert load_run_recipe(tmp_path / "resumed").training.max_steps is None
+
+
+def test_the_scheme_of_batches_is_that_of_the_recipe(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path)
+
+    def sizes(*settings: str) -> list[int]:
+        return sorted(len(batch) for batch in set_up(load_recipe(path, settings)).batches)
+
+    sampled = "batches.scheme=sample-in-groups"
+    assert sizes() == sizes(sampled, "batches.length_difference=none") == [6] * 4
+    assert sizes(sampled, "batches.length_difference=none", "batches.group_size=5") == [4, 5, 5, 5, 5]
+    by_length = sizes(sampled, "batches.length_difference=1")
+    assert len(by_length) > 5
+    assert sum(by_length) == 24
+
+
+def test_a_stream_has_no_schemes_of_batches(tmp_path: Path) -> None:
+    (tmp_path / "lstm.toml").write_text(
+        '[data]\ntrain = "train.ptb"\n[vocabulary]\nmin_count = 1\n[model]\nsystem = "lstm"\n'
+        '[training]\nbatches = "stream"\n[batches]\nscheme = "sample-in-groups"\n'
+    )
+    write_treebank(tmp_path)
+    with pytest.raises(
+        InputError, match=r'\[batches\]: settings of sentence batches with training\.batches = "stream"'
+    ):
+        set_up(load_recipe(tmp_path / "lstm.toml"))
 
 
 def test_two_runs_of_a_recipe_are_equal_and_another_seed_is_not(tmp_path: Path) -> None:
@@ -347,9 +379,10 @@ def test_bounds_follow_the_order_of_actions(tmp_path: Path) -> None:
     [
         ("vocabulary.min_count=2", "vocabulary: min_count = 2 now"),
         ("data.max_sentences=3", "data: max_sentences = 3 now"),
+        ("batches.scheme=sample-in-groups", "batches: scheme = 'sample-in-groups' now"),
     ],
 )
-def test_changed_data_or_vocabulary_settings_are_refused_on_resume(tmp_path: Path, override: str, found: str) -> None:
+def test_other_data_vocabulary_or_batches_are_refused_on_resume(tmp_path: Path, override: str, found: str) -> None:
     path = write_treebank(tmp_path)
     train(load_recipe(path, ["training.max_steps=2"]), tmp_path / "run", on_terminal=False)
     with pytest.raises(InputError, match=rf"recipe\.toml: {found}, but the run was started with"):

@@ -22,9 +22,9 @@ EXIT_BAD_INPUT, EXIT_AGAIN = 2, 75
 class Arguments:
     """Train a model by a recipe, or go on with a run that was stopped.
 
-    A recipe is a TOML file with the sections [data], [vocabulary], [model], [training], [evaluation], or the name of a
-    packaged one (demo). --set changes any field. SIGTERM, SIGUSR1 or Ctrl-C finishes the step, saves, and exits with
-    code 75; --resume continues bit for bit.
+    A recipe is a TOML file with the sections [data], [vocabulary], [batches], [model], [training], [evaluation], or the
+    name of a packaged one (demo). --set changes any field. SIGTERM, SIGUSR1 or Ctrl-C finishes the step, saves, and
+    exits with code 75; --resume continues bit for bit.
 
     Example: treelm train demo --out runs/first --set training.epochs=20 model.dropout=0.2
     Example: treelm train --resume runs/first

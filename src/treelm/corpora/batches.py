@@ -11,7 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
 from treelm.errors import InputError
+
+_DEFAULT = BatchesConfig()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,9 +55,8 @@ class Encoded(Protocol):
 class SentenceBatches:
     """Batches of sentences of similar length, epoch by epoch; the order follows from the seed alone.
 
-    Every epoch shuffles the whole corpus, cuts it into groups, sorts each group by the number of actions, cuts it into
-    batches by size and budget, and shuffles the batches (the scheme of Noji & Oseki 2021). A sentence beyond the budget
-    is a batch by itself.
+    Every epoch arranges the corpus in groups by the scheme of its ``BatchesConfig``, cuts each group into batches by
+    size and budget, and shuffles the batches. A sentence beyond the budget is a batch by itself.
 
     Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
     last batch that was handed out, and ``restore`` goes there.
@@ -67,7 +69,7 @@ class SentenceBatches:
         batch_size: int,
         max_actions: int | None = None,
         max_tokens: int | None = None,
-        group_size: int = 4096,
+        config: BatchesConfig = _DEFAULT,
         seed: int = 0,
         shuffle: bool = True,
         rank: int = 0,
@@ -77,15 +79,15 @@ class SentenceBatches:
 
         Of ``world`` processes the one with this ``rank`` gets every ``world``-th batch, all the same number of them.
         """
-        limits = {"batch_size": batch_size, "max_actions": max_actions, "max_tokens": max_tokens}
-        limits["group_size"] = group_size
-        for name, value in limits.items():
+        budgets = {"max_actions": max_actions, "max_tokens": max_tokens}
+        for name, value in {"batch_size": batch_size, **budgets}.items():
             if value is not None and value < 1:
                 raise InputError(f"{name} = {value}", remedy="give 1 or more")
         if not 0 <= rank < world:
             raise InputError(f"rank {rank} of {world}", remedy="give a rank from 0 to world - 1")
         self._encoded = encoded
-        self._limits = limits
+        self._config = config
+        self._batch_size, self._budgets = batch_size, budgets
         self._seed, self._shuffle = seed, shuffle
         self._rank, self._world = rank, world
         self._epoch = 0
@@ -122,14 +124,16 @@ class SentenceBatches:
             "seed": self._seed,
             "shuffle": self._shuffle,
             "world": self._world,
-            "limits": dict(self._limits),
+            "scheme": self._config.scheme,
+            "limits": {"batch_size": self._batch_size, **self._budgets, **self._config.limits()},
             "data": self._data_fingerprint,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go to a position; raises InputError if data or settings are others than those of the saved state."""
         own = self.state()
-        for name in ("seed", "shuffle", "world", "limits", "data"):
+        state = {"scheme": "sort-in-groups", **state}  # once there was no other
+        for name in ("seed", "shuffle", "world", "scheme", "limits", "data"):
             if state.get(name) != own[name]:
                 raise InputError(
                     f"the data position was saved with other {name} ({state.get(name)!r}, now {own[name]!r})",
@@ -154,44 +158,21 @@ class SentenceBatches:
         return self._planned[1]
 
     def _cut_epoch(self) -> list[NDArray[np.int64]]:
-        num_sentences = len(self._encoded.num_actions)
-        generator = np.random.default_rng([self._seed, self._epoch])
-        order = generator.permutation(num_sentences) if self._shuffle else np.arange(num_sentences)
-        order = _sort_groups(order, self._encoded.num_actions, self._limit("group_size"))
-        starts = self._starts(order)
-        batches = np.split(order, starts[1:]) if num_sentences else []
-        if self._shuffle:
+        generator = np.random.default_rng([self._seed, self._epoch]) if self._shuffle else None
+        order, groups = arrange(self._encoded.num_actions, self._config, generator)
+        starts = starts_of_pieces(self._stops(order, groups))
+        batches = np.split(order, starts[1:]) if starts else []
+        if generator is not None:
             batches = [batches[index] for index in generator.permutation(len(batches))]
         return batches[self._rank : len(batches) - len(batches) % self._world : self._world]
 
-    def _limit(self, name: str) -> int:
-        value = self._limits[name]
-        assert value is not None
-        return value
-
-    def _starts(self, order: NDArray[np.int64]) -> list[int]:
-        """Where batches begin in this order: each takes as many sentences as size, budgets and its group allow."""
+    def _stops(self, order: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where a batch that begins at a place stops: it takes as many sentences as size, budgets and group allow."""
         place = np.arange(len(order))
-        group_size = self._limit("group_size")
-        stop = np.minimum(place + self._limit("batch_size"), (place // group_size + 1) * group_size)
+        stops = np.minimum(place + self._batch_size, np.searchsorted(groups, groups, side="right"))
         for name, lengths in (("max_actions", self._encoded.num_actions), ("max_tokens", self._encoded.num_tokens)):
-            budget = self._limits[name]
+            budget = self._budgets[name]
             if budget is not None:
                 ends = np.concatenate(([0], np.cumsum(lengths[order])))
-                stop = np.minimum(stop, np.searchsorted(ends, ends[:-1] + budget, side="right") - 1)
-        following = np.minimum(np.maximum(stop, place + 1), len(order)).tolist()
-        starts: list[int] = []
-        start = 0
-        while start < len(order):
-            starts.append(start)
-            start = following[start]
-        return starts
-
-
-def _sort_groups(order: NDArray[np.int64], lengths: NDArray[np.int64], group_size: int) -> NDArray[np.int64]:
-    """Sort each group by length; equally long sentences keep their order. The last group may be smaller."""
-    whole = len(order) - len(order) % group_size
-    groups = order[:whole].reshape(-1, group_size)
-    by_length = np.take_along_axis(groups, np.argsort(lengths[groups], axis=1, kind="stable"), axis=1)
-    rest = order[whole:]
-    return np.concatenate((by_length.ravel(), rest[np.argsort(lengths[rest], kind="stable")]))
+                stops = np.minimum(stops, np.searchsorted(ends, ends[:-1] + budget, side="right") - 1)
+        return np.maximum(stops, place + 1)

@@ -15,6 +15,7 @@ import tomli_w
 
 from treelm.corpora.catalog import corpus_names
 from treelm.corpora.data_config import DataConfig
+from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
@@ -25,7 +26,7 @@ from treelm.models.shipped import check_given, shipped_names
 from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"
-SECTIONS = ("data", "vocabulary", "model", "training", "evaluation")
+SECTIONS = ("data", "vocabulary", "batches", "model", "training", "evaluation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,7 @@ class Recipe:
     data: DataConfig
     model: ModelConfig
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
+    batches: BatchesConfig = field(default_factory=BatchesConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
@@ -133,6 +135,7 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
     return Recipe(
         data=_resolve_files(data, folder),
         vocabulary=from_plain(VocabularyConfig, values.get("vocabulary", {}), where=f"{where} [vocabulary]"),
+        batches=from_plain(BatchesConfig, values.get("batches", {}), where=f"{where} [batches]"),
         model=_build_model(values.get("model", {}), where=f"{where} [model]"),
         training=_resolve_start(
             from_plain(TrainingConfig, values.get("training", {}), where=f"{where} [training]"), folder

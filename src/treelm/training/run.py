@@ -13,6 +13,7 @@ from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.corpus import PreparedCorpus, merge_labels
 from treelm.corpora.data_config import prepared_split
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.corpora.vocabularies import build_vocabulary, load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
@@ -24,7 +25,6 @@ from treelm.models.estimated import EstimatedLM
 from treelm.models.shipped import find_run
 from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
-from treelm.training.config import TrainingConfig
 from treelm.training.estimation import check_estimated, estimate
 from treelm.training.locks import RESUME, check_nothing_trained, lock_folder
 from treelm.training.loop import fit_locked
@@ -155,7 +155,7 @@ def load_run_recipe(
         raise InputError("no run to resume: it has no recipe.toml", where=str(run_directory), remedy="check the path")
     recipe = load_recipe(path, overrides)
     for present in (recipe, same_as):  # model and training are compared with the checkpoint
-        for section in ("data", "vocabulary") if present is not None else ():
+        for section in ("data", "vocabulary", "batches") if present is not None else ():
             saved = to_plain(getattr(load_recipe(path), section))
             check_unchanged(saved, to_plain(getattr(present, section)), what=section, where=str(path))
     if same_as is None:
@@ -196,10 +196,9 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
         load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
-    config = recipe.training
     encoded = EncodedCorpus(train_data, vocabulary, labels)
     model.check_corpus(encoded, trains=True)
-    batches = _train_batches(encoded, model, config)
+    batches = _train_batches(encoded, model, recipe)
     dev = None if dev_data is None else _dev_batches(dev_data, model, recipe)
     trees = _dev_trees(recipe, model)
     return Setup(recipe=recipe, model=model, encoded=encoded, batches=batches, dev=dev, dev_trees=trees)
@@ -218,12 +217,22 @@ def _sentences(batches: SentenceBatches | BPTTBatches | None) -> SentenceBatches
     return batches if isinstance(batches, SentenceBatches) else None
 
 
-def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, config: TrainingConfig) -> SentenceBatches | BPTTBatches:
+def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:
+    config = recipe.training
     if config.batches == "sentences":
-        return SentenceBatches(encoded, batch_size=config.batch_size, max_actions=config.max_actions, seed=config.seed)
+        return SentenceBatches(
+            encoded,
+            batch_size=config.batch_size,
+            max_actions=config.max_actions,
+            config=recipe.batches,
+            seed=config.seed,
+        )
     if not isinstance(model, StreamLM):
         found = f'batches = "stream" with system {model.system!r}, which reads whole sentences'
         raise InputError(found, where="[training]", remedy='set batches = "sentences"')
+    if recipe.batches != BatchesConfig():
+        found = 'settings of sentence batches with training.batches = "stream"'
+        raise InputError(found, where="[batches]", remedy="leave this section out")
     return BPTTBatches(
         encoded,
         batch_size=config.batch_size,

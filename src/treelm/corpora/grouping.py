@@ -1,0 +1,70 @@
+"""Which sentences may share a batch: groups of similar length, and the order within them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchesConfig:
+    """How sentences of similar length come together in batches of whole sentences.
+
+    Length is the number of actions, or of symbols where there are no trees.
+    """
+
+    scheme: Literal["sort-in-groups", "sample-in-groups"] = "sort-in-groups"
+    """``sort-in-groups``: every epoch draws groups at random and sorts each by length, so that a batch holds neighbours
+    in length. ``sample-in-groups``: the whole corpus is sorted by length and cut into groups, the same ones in every
+    epoch, and batches are drawn at random within each group (Noji & Oseki 2021). In both, batches come in random
+    order."""
+    group_size: int = 4096
+    """Sentences in a group, at most."""
+    length_difference: int | None = 20
+    """Lengths in a group differ by less (``sample-in-groups``); 20 is what the public code of Noji & Oseki 2021 has."""
+
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        for name in ("group_size", "length_difference"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} = {value}", remedy="give 1 or more")
+
+    def limits(self) -> dict[str, int | None]:
+        """What bounds a group, by name."""
+        limits: dict[str, int | None] = {"group_size": self.group_size}
+        return limits if self.scheme == "sort-in-groups" else {**limits, "length_difference": self.length_difference}
+
+
+def arrange(
+    lengths: NDArray[np.int64], config: BatchesConfig, generator: np.random.Generator | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Order of an epoch's sentences, and the group's number at each place; without a generator nothing is drawn."""
+    places = np.arange(len(lengths))
+    drawn = places if generator is None else generator.permutation(len(lengths))
+    if config.scheme == "sort-in-groups":
+        order, groups = drawn, places // config.group_size
+        return order[np.lexsort((lengths[order], groups))], groups
+    order = np.argsort(lengths, kind="stable")
+    stops = np.minimum(places + config.group_size, len(lengths))
+    if config.length_difference is not None:
+        ascending = lengths[order]
+        stops = np.minimum(stops, np.searchsorted(ascending, ascending + config.length_difference))
+    groups = np.searchsorted(starts_of_pieces(stops), places, side="right")
+    return order[np.lexsort((drawn, groups))], groups
+
+
+def starts_of_pieces(stops: NDArray[np.int64]) -> list[int]:
+    """Where pieces begin, one behind another, if a piece that begins at a place stops at ``stops`` of that place."""
+    following = stops.tolist()
+    starts: list[int] = []
+    start = 0
+    while start < len(following):
+        starts.append(start)
+        start = following[start]
+    return starts
