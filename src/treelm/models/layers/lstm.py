@@ -50,8 +50,7 @@ def lstm_cell_into(gates: Tensor, cell_before: Tensor, cell: Tensor, tanh_cell: 
 
     ``gates`` (n, 4H) come before their nonlinearity and leave after it. The gradient needs just what is filled here.
     """
-    size = cell.shape[1]
-    i, f, o, g = _gates(gates, size)
+    i, f, o, g = gates.chunk(4, 1)
     g.mul_(2)
     gates.sigmoid_()
     g.mul_(2).sub_(1)
@@ -70,8 +69,8 @@ def lstm_cell_gradient_into(
     cell; that of the old cell is ``d_cell`` times the forget gate.
     """
     size = d_cell.shape[1]
-    i, _, o, g = _gates(gates, size)
-    d_i, d_f, d_o, d_g = _gates(d_gates, size)
+    i, _, o, g = gates.chunk(4, 1)
+    d_i, d_f, d_o, d_g = d_gates.chunk(4, 1)
     torch.mul(d_hidden, o, out=d_i)  # as scratch, until d_cell is known
     _tanh_backward(d_i, tanh_cell, grad_input=d_i)
     d_cell.add_(d_i)
@@ -86,12 +85,6 @@ def lstm_cell_gradient_into(
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
-
-
-def _gates(gates: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Views of i, f, o and g, each (n, H)."""
-    i, f, o, g = (gates[:, start : start + size] for start in range(0, 4 * size, size))
-    return i, f, o, g
 
 
 def tanh_into(out: Tensor, inputs: Tensor) -> None:

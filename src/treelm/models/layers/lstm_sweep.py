@@ -16,7 +16,16 @@ from torch import Tensor
 
 from treelm.models.layers.levels import block_rows
 from treelm.models.layers.lstm import LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
-from treelm.models.layers.precision import SLACK_ROWS, add_outer, multiply_into, operand, padded
+from treelm.models.layers.packed import LevelProduct
+from treelm.models.layers.precision import (
+    SLACK_ROWS,
+    add_outer,
+    gather_into,
+    multiply_into,
+    operand,
+    padded,
+    sum_of_rows,
+)
 
 # Legend: n rows in schedule order, of which S start; P parents, rows that others step from; m different inputs;
 # I size of an input, H of a state.
@@ -72,12 +81,13 @@ class _LSTMSweep(torch.autograd.Function):
     ) -> Tensor:
         num_rows, size, new = len(tree.parent), weight_hidden.shape[1], inputs.new_empty
         weights = operand(weight_input), operand(weight_hidden)
+        seen = inputs.to(weights[0].dtype)  # the same tensor, unless the precision is another
         projected = new(len(inputs), 4 * size)
-        multiply_into(projected, inputs, weights[0].T, bias=bias)
+        multiply_into(projected, seen, weights[0].T, bias=bias)
         gates = projected if read is None else new(num_rows, 4 * size)
         hidden, cell, tanh_cell, cell_before = (new(num_rows, size) for _ in range(4))
-        longest = _longest(tree)
-        hidden_before, recurrent = inputs.new_zeros(longest, size), new(longest, 4 * size)
+        hidden_before = weights[1].new_zeros(len(tree.parents) + SLACK_ROWS, size)
+        recurrent, multiply = new(_longest(tree), 4 * size), LevelProduct(weights[1])
         for start, end, first, stop in tree.blocks:
             rows, num = slice(start, end), padded(stop - first)
             if read is not None:
@@ -85,51 +95,60 @@ class _LSTMSweep(torch.autograd.Function):
             if num == 0:
                 cell_before[rows] = 0
             else:
-                parents, parent = tree.parents[first:stop], tree.parent[rows]
-                torch.index_select(hidden, 0, parents, out=hidden_before[: stop - first])
-                multiply_into(recurrent[:num], hidden_before[:num], weights[1].T)
+                parent = tree.parent[rows]
+                gather_into(hidden_before[first:stop], hidden, tree.parents[first:stop])
+                multiply.into(recurrent[:num], hidden_before[first : first + num])
                 gates[rows] += recurrent.index_select(0, parent - first)
                 torch.index_select(cell, 0, tree.parents.index_select(0, parent), out=cell_before[rows])
             lstm_cell_into(gates[rows], cell_before[rows], cell[rows], tanh_cell[rows], hidden[rows])
-        ctx.save_for_backward(inputs, gates, tanh_cell, cell_before, hidden, *weights)
+        ctx.save_for_backward(seen, gates, tanh_cell, cell_before, hidden_before, *weights)
         ctx.tree, ctx.read = tree, read
         return hidden
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, gates, tanh_cell, cell_before, hidden, weight_input, weight_hidden = ctx.saved_tensors
+        inputs, gates, tanh_cell, cell_before, hidden_before, weight_input, weight_hidden = ctx.saved_tensors
         tree, read, size, new = ctx.tree, ctx.read, tanh_cell.shape[1], gates.new_empty
         d_hidden = gradients[0].clone()
         d_cell = torch.zeros_like(d_hidden)
-        d_projected = torch.empty_like(gates) if read is None else gates.new_zeros(len(inputs), 4 * size)
-        d_recurrent = new(len(tree.parents) + SLACK_ROWS, 4 * size)
+        # What is multiplied is kept as it is multiplied; what is added up first, in the precision of the gates.
+        if read is None:
+            d_projected = torch.empty_like(gates, dtype=inputs.dtype)
+        else:
+            d_projected = gates.new_zeros(len(inputs), 4 * size)
+        is_multiplied = read is None and d_projected.dtype == gates.dtype
+        d_recurrent = weight_hidden.new_empty(len(tree.parents) + SLACK_ROWS, 4 * size)
         d_recurrent[len(tree.parents) :] = 0
-        d_before = new(_longest(tree), size)
+        longest, multiply = _longest(tree), LevelProduct(weight_hidden.T)
+        d_before, d_summed = new(longest, size), new(longest, 4 * size)
         for start, end, first, stop in reversed(tree.blocks):
             rows = slice(start, end)
-            d_gates = d_projected[rows] if read is None else new(end - start, 4 * size)
+            d_gates = d_projected[rows] if is_multiplied else new(end - start, 4 * size)
             states = gates[rows], cell_before[rows], tanh_cell[rows]
             lstm_cell_gradient_into(d_gates, d_cell[rows], d_hidden[rows], *states)
             if read is not None:
                 d_projected.index_add_(0, read[rows], d_gates)
+            elif not is_multiplied:
+                d_projected[rows] = d_gates
             if stop > first:
                 parent, num = tree.parent[rows], padded(stop - first)
-                d_recurrent[first:stop].zero_().index_add_(0, parent - first, d_gates)
-                multiply_into(d_before[:num], d_recurrent[first : first + num], weight_hidden)
+                d_parents = d_recurrent[first:stop]
+                summed = d_parents if d_parents.dtype == gates.dtype else d_summed[: stop - first]
+                summed.zero_().index_add_(0, parent - first, d_gates)
+                if summed is not d_parents:
+                    d_parents.copy_(summed)
+                multiply.into(d_before[:num], d_recurrent[first : first + num])
                 d_hidden.index_add_(0, tree.parents[first:stop], d_before[: stop - first])
                 d_cell_before = d_cell[rows] * gates[rows, size : 2 * size]
                 d_cell.index_add_(0, tree.parents.index_select(0, parent), d_cell_before)
-        d_inputs = torch.empty_like(inputs)
+        d_bias, d_projected = sum_of_rows(d_projected, like=gates), d_projected.to(inputs.dtype)
+        d_inputs = new(inputs.shape)
         multiply_into(d_inputs, d_projected, weight_input)
         d_weights = gates.new_zeros(4 * size, inputs.shape[1]), gates.new_zeros(4 * size, size)
         add_outer(d_weights[0], d_projected, inputs, dtype=weight_input.dtype)
-        add_outer(
-            d_weights[1],
-            d_recurrent[: len(tree.parents)],
-            hidden.index_select(0, tree.parents),
-            dtype=weight_hidden.dtype,
-        )
-        return d_inputs, *d_weights, d_projected.sum(0), None, None
+        num_parents, dtype = len(tree.parents), weight_hidden.dtype
+        add_outer(d_weights[1], d_recurrent[:num_parents], hidden_before[:num_parents], dtype=dtype)
+        return d_inputs, *d_weights, d_bias, None, None
 
 
 def sweep_lstm(inputs: Tensor, lstm: LSTMWeights, tree: Tree, read: Tensor | None = None) -> Tensor:

@@ -14,8 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from treelm.models.layers.precision import add_product, multiply_into
+
 _ops: Any = torch.ops
 ALIGNED_ROWS, LARGEST_PIECE = 8, 512
+LEVEL_ROWS = 64  # of a product that a sweep's weights are packed for; others take little longer
 
 
 class PackedWeight:
@@ -77,6 +80,39 @@ class PackedProduct:
     def backward(self) -> PackedWeight:
         """(n, O) -> (n, I)."""
         return PackedWeight(self.weight.T, self._num_rows)
+
+
+class LevelProduct:
+    """inputs (n, I) -> inputs @ weight^T + bias (n, O), for the levels of a sweep; the weight decides the precision.
+
+    In bf16 the weight is packed, and rows, at most a block of ``padded`` ones, are multiplied at once. In other types
+    the product is an ordinary one.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        """Keep a weight (O, I), which must not change afterwards, and what ``into`` adds (O)."""
+        self._weight, self._bias = weight, bias
+        self._packed = _pack(weight, LEVEL_ROWS) if weight.dtype == torch.bfloat16 else None
+
+    def into(self, out: Tensor, inputs: Tensor) -> None:
+        """out = inputs @ weight^T (+ bias)."""
+        if self._packed is None:
+            multiply_into(out, inputs, self._weight.T, bias=self._bias)
+            return
+        out.copy_(self._multiply(inputs))
+        if self._bias is not None:
+            out.add_(self._bias)
+
+    def add_to(self, total: Tensor, inputs: Tensor) -> None:
+        """total += inputs @ weight^T."""
+        if self._packed is None:
+            add_product(total, inputs, self._weight.T)
+        else:
+            total += self._multiply(inputs).to(total.dtype)  # torch takes longer to add mixed types
+
+    def _multiply(self, inputs: Tensor) -> Tensor:
+        product: Tensor = _ops.mkldnn._linear_pointwise(inputs, self._packed, None, "none", [], "")
+        return product
 
 
 def _pack(weight: Tensor, num_rows: int) -> Tensor | None:

@@ -100,10 +100,10 @@ def add_product(out: Tensor, left: Tensor, right: Tensor) -> None:
     """out += left @ right. ``right`` comes from ``operand`` and decides the precision."""
     for start, end in _few_shapes(left, _LARGEST_PRODUCT):
         rows, total = left[start:end], out[start:end]
-        if right.dtype == rows.dtype:
+        if right.dtype == total.dtype:
             total.addmm_(rows, right)
         else:
-            total += rows.to(right.dtype) @ right
+            _add_converted(total, rows.to(right.dtype) @ right)
 
 
 def add_outer(total: Tensor, left: Tensor, right: Tensor, *, dtype: torch.dtype, whole: bool = False) -> None:
@@ -115,7 +115,27 @@ def add_outer(total: Tensor, left: Tensor, right: Tensor, *, dtype: torch.dtype,
         if dtype == total.dtype:
             total.addmm_(left[start:end].T, right[start:end])
         else:
-            total += left[start:end].to(dtype).T @ right[start:end].to(dtype)
+            _add_converted(total, left[start:end].to(dtype).T @ right[start:end].to(dtype))
+
+
+def _add_converted(total: Tensor, product: Tensor) -> None:
+    """total += product, in two steps: torch takes longer to add mixed types than to convert and then add."""
+    total += product.to(total.dtype)
+
+
+def gather_into(out: Tensor, rows: Tensor, index: Tensor) -> None:
+    """out = rows[index], in the type of ``out``."""
+    if out.dtype == rows.dtype:
+        torch.index_select(rows, 0, index, out=out)
+    else:
+        out.copy_(rows.index_select(0, index))
+
+
+def sum_of_rows(matrix: Tensor, *, like: Tensor) -> Tensor:
+    """The sum (C,) of rows (n, C) in the type of ``like``: in low precision by a product, which adds in fp32."""
+    if matrix.dtype == like.dtype:
+        return matrix.sum(0)
+    return (matrix.new_ones(1, len(matrix)) @ matrix)[0].to(like.dtype)
 
 
 def outer(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from treelm.models.layers.precision import add_outer, column_sums, multiply_into
 
 CHUNK_ROWS = 512
 WHOLE_ROWS = 1024
-ALIGNED_COLUMNS = 16
+ALIGNED_COLUMNS, ALIGNED_ROWS = 16, 64
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -19,27 +19,29 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, whole: bool) -> Tensor:
-        d_hidden, d_bias = torch.empty_like(hidden), torch.zeros_like(bias)
+        multiplied, added = _aligned_operands(weight, bias)
+        seen = _padded_rows(hidden, multiplied.dtype)
+        d_hidden, d_bias = hidden.new_empty(seen.shape), torch.zeros_like(bias)
         d_weight: Tensor | None = None
         total = hidden.new_zeros((), dtype=torch.float64)
-        multiplied = operand(weight)
-        chunk = _rows_of_chunk(hidden, weight, WHOLE_ROWS if whole else CHUNK_ROWS)
-        buffer = hidden.new_empty(min(chunk, len(hidden)), _aligned(len(weight)))
+        chunk, num_columns = _rows_of_chunk(hidden, weight, WHOLE_ROWS if whole else CHUNK_ROWS), len(multiplied)
+        buffer = hidden.new_empty(min(chunk, len(seen)), _aligned(len(weight)))
         for start in range(0, len(hidden), chunk):
             rows = slice(start, start + chunk)
-            wanted = targets[rows, None]
-            logits = buffer[: len(wanted)]
-            multiply_into(logits[:, : len(weight)], hidden[rows], multiplied.T, bias=bias, whole=whole)
-            logits[:, len(weight) :] = -torch.inf
-            probabilities, losses = _softmax_into(logits, wanted)
+            wanted, states = targets[rows, None], seen[rows]
+            num, logits = len(wanted), buffer[: len(states)]
+            multiply_into(logits[:, :num_columns], states, multiplied.T, bias=added, whole=whole)
+            logits[:, num_columns:] = -torch.inf
+            probabilities, losses = _softmax_into(logits[:num], wanted)
             total += losses.sum(dtype=torch.float64)
-            places = wanted[:, 0] + torch.arange(len(wanted), device=wanted.device) * buffer.shape[1]
+            places = wanted[:, 0] + torch.arange(num, device=wanted.device) * buffer.shape[1]
             probabilities.view(-1).index_add_(0, places, probabilities.new_full(places.shape, -1.0))
-            d_logits = probabilities[:, : len(weight)]
-            d_bias += column_sums(d_logits)
-            d_logits = d_logits.to(multiplied.dtype)  # once for two products
+            d_bias += column_sums(probabilities[:, : len(weight)])
+            logits[num:] = 0
+            d_logits = logits[:, :num_columns].to(multiplied.dtype)  # once for two products
             multiply_into(d_hidden[rows], d_logits, multiplied, whole=whole)
-            d_weight = _add_weight_gradient(d_weight, d_logits, hidden[rows], weight, multiplied.dtype, whole)
+            d_weight = _add_weight_gradient(d_weight, d_logits, states, weight, whole)
+        d_hidden = d_hidden[: len(hidden)]
         ctx.save_for_backward(d_hidden, torch.zeros_like(weight) if d_weight is None else d_weight, d_bias)
         return total
 
@@ -56,14 +58,34 @@ def _rows_of_chunk(hidden: Tensor, weight: Tensor, num_rows: int) -> int:
     return num_rows if hidden.device.type == "cpu" else max(num_rows, 2**27 // len(weight))
 
 
-def _add_weight_gradient(
-    total: Tensor | None, d_logits: Tensor, hidden: Tensor, weight: Tensor, dtype: torch.dtype, whole: bool
-) -> Tensor:
+def _aligned_operands(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Weight and bias as they are multiplied; in low precision, with rows of no probability up to ``_aligned``.
+
+    AMX takes a third less time where the logits' rows start at multiples of 32 bytes.
+    """
+    multiplied = operand(weight)
+    num_missing = _aligned(len(weight)) - len(weight)
+    if multiplied.dtype == weight.dtype or not num_missing:
+        return multiplied, bias
+    missing = multiplied.new_zeros(num_missing, multiplied.shape[1])
+    return torch.cat([multiplied, missing]), torch.cat([bias, bias.new_full((num_missing,), -torch.inf)])
+
+
+def _padded_rows(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """hidden (n, E) as it is multiplied; in low precision, with rows of zeros that make its last piece a whole one."""
+    num_missing = -len(hidden) % ALIGNED_ROWS
+    if dtype == hidden.dtype or not num_missing:
+        return hidden.to(dtype)
+    return torch.cat([hidden.to(dtype), hidden.new_zeros(num_missing, hidden.shape[1], dtype=dtype)])
+
+
+def _add_weight_gradient(total: Tensor | None, d_logits: Tensor, hidden: Tensor, weight: Tensor, whole: bool) -> Tensor:
     """The gradient of the weight with this chunk's part; a whole first chunk needs no array of zeros to add to."""
-    if total is None and whole:
-        return outer(d_logits.to(dtype), hidden.to(dtype), like=weight)
+    num_rows = len(weight)
+    if total is None and (whole or d_logits.dtype != weight.dtype):
+        return outer(d_logits, hidden, like=weight)[:num_rows]
     total = torch.zeros_like(weight) if total is None else total
-    add_outer(total, d_logits, hidden, dtype=dtype, whole=whole)
+    add_outer(total, d_logits[:, :num_rows], hidden, dtype=hidden.dtype, whole=whole)
     return total
 
 

@@ -16,7 +16,17 @@ from torch import Tensor
 
 from treelm.models.layers.levels import block_rows, blocks
 from treelm.models.layers.lstm import lstm_cell_gradient_into, lstm_cell_into
-from treelm.models.layers.precision import SLACK_ROWS, add_outer, add_product, multiply_into, operand, padded
+from treelm.models.layers.packed import LevelProduct
+from treelm.models.layers.precision import (
+    SLACK_ROWS,
+    add_outer,
+    add_product,
+    gather_into,
+    multiply_into,
+    operand,
+    padded,
+    sum_of_rows,
+)
 from treelm.models.rnng.chains import Chains, Direction
 from treelm.models.rnng.composition import LSTMComposition
 from treelm.models.rnng.structure import Families
@@ -114,7 +124,8 @@ class _Reading:
         self.size = size
         num_later = sum(block.end - block.middle for level in plan.blocks for block in level)
         self.gates = new(num_rows + SLACK_ROWS, 4 * size)
-        self.hidden_before = projected.new_zeros(num_later + SLACK_ROWS, size)
+        self.hidden_before = weight.new_zeros(num_later + SLACK_ROWS, size)
+        self.multiply = LevelProduct(weight)
         self.cell_before, self.cell, self.tanh_cell, self.hidden = (new(num_rows, size) for _ in range(4))
         rows = slice(num_heads)
         torch.index_select(projected, 0, heads, out=self.gates[rows])
@@ -138,8 +149,8 @@ class _Reading:
             if middle < end:
                 num = padded(end - middle)
                 before = self.hidden_before[later : later + num]
-                torch.index_select(self.hidden, 0, previous[first:], out=before[: end - middle])
-                add_product(self.gates[rows.start + first : rows.start + first + num], before, self.weight.T)
+                gather_into(before[: end - middle], self.hidden, previous[first:])
+                self.multiply.add_to(self.gates[rows.start + first : rows.start + first + num], before)
             torch.index_select(self.cell, 0, previous, out=self.cell_before[rows])
             lstm_cell_into(gates, *self._states(rows))
 
@@ -148,8 +159,9 @@ class _Reading:
         self.d_projected = d_projected
         self.d_hidden, self.d_cell = torch.empty_like(self.hidden), torch.zeros_like(self.cell)
         self.d_from_heads = torch.zeros_like(self.from_heads)
-        self.d_later = self.gates.new_empty(len(self.hidden_before), 4 * self.size)  # of the gates of later steps
+        self.d_later = self.weight.new_empty(len(self.hidden_before), 4 * self.size)  # of the gates of later steps
         self.d_later[-SLACK_ROWS:] = 0
+        self.multiply_back = LevelProduct(self.weight.T)
         longest = max((block.end - block.middle for level in self.plan.blocks for block in level), default=0)
         self.d_before = self.gates.new_empty(padded(longest), self.size)
 
@@ -178,7 +190,7 @@ class _Reading:
             if middle < end:
                 num = padded(end - middle)
                 self.d_later[later : later + end - middle] = d_gates[first:]
-                multiply_into(self.d_before[:num], self.d_later[later : later + num], self.weight)
+                self.multiply_back.into(self.d_before[:num], self.d_later[later : later + num])
                 self.d_hidden.index_copy_(0, previous[first:], self.d_before[: end - middle])
 
     def finish_gradient(self) -> Tensor:
@@ -213,27 +225,32 @@ class _ComposeSweep(torch.autograd.Function):
         vectors = given.new_empty(num_given + num_families + SLACK_ROWS, size)
         vectors[:num_given], vectors[-SLACK_ROWS:] = given, 0
         weights = operand(weight_input), operand(output_weight)
+        multiplied = vectors.to(weights[0].dtype)  # the same tensor, unless the precision is another
         projected = given.new_empty(len(vectors), 8 * size)
-        multiply_into(projected[:num_given], given, weights[0].T, bias=bias)
+        multiply_into(projected[:num_given], multiplied[:num_given], weights[0].T, bias=bias)
+        project, transform = LevelProduct(weights[0], bias), LevelProduct(weights[1], output_bias)
         readings = (
             _Reading(plan.forward, plan.heads, projected[:, : 4 * size], operand(forward_weight)),
             _Reading(plan.backward, plan.heads, projected[:, 4 * size :], operand(backward_weight)),
         )
-        ends = given.new_zeros(num_families + SLACK_ROWS, 2 * size)  # drop([f; b])
-        outputs = given.new_zeros(_longest(plan.families), size)
+        ends = weights[1].new_zeros(num_families + SLACK_ROWS, 2 * size)  # drop([f; b])
+        longest = _longest(plan.families)
+        outputs, summaries = given.new_zeros(longest, size), given.new_empty(longest, 2 * size)
         for level, families in enumerate(plan.families):
             for reading in readings:
                 reading.compute(level)
             for start, end in families:
                 rows, num, first = slice(start, end), padded(end - start), num_given + start
-                for half, reading in zip(torch.split(ends[rows], size, 1), readings, strict=True):
+                both = summaries[: end - start]
+                for half, reading in zip(torch.split(both, size, 1), readings, strict=True):
                     torch.index_select(reading.hidden, 0, reading.plan.last[rows], out=half)
-                if kept is not None:
-                    ends[rows] *= kept[rows]
-                multiply_into(outputs[:num], ends[start : start + num], weights[1].T, bias=output_bias)
+                ends[rows] = both if kept is None else both.mul_(kept[rows])
+                transform.into(outputs[:num], ends[start : start + num])
                 torch.clamp_min(outputs[:num], 0, out=vectors[first : first + num])
-                multiply_into(projected[first : first + num], vectors[first : first + num], weights[0].T, bias=bias)
-        ctx.save_for_backward(vectors, *weights, kept)
+                if multiplied is not vectors:
+                    multiplied[first : first + num] = vectors[first : first + num]
+                project.into(projected[first : first + num], multiplied[first : first + num])
+        ctx.save_for_backward(multiplied, *weights, kept)
         ctx.readings, ctx.ends, ctx.plan, ctx.num_given = readings, ends, plan, num_given
         return vectors[: num_given + num_families]
 
@@ -241,20 +258,25 @@ class _ComposeSweep(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         vectors, weight_input, weight, kept = ctx.saved_tensors
         num_given, num_families, size = ctx.num_given, len(ctx.plan.forward.last), vectors.shape[1]
-        d_vectors, d_projected = gradients[0].clone(), vectors.new_zeros(len(vectors), 8 * size)
+        d_vectors = gradients[0].clone()
+        d_projected = d_vectors.new_zeros(len(vectors), 8 * size)
+        d_multiplied = d_projected.to(vectors.dtype)  # the same tensor, unless the precision is another
         d_outputs = vectors.new_zeros(num_families + SLACK_ROWS, size)
         longest = _longest(ctx.plan.families)
-        d_ends, d_read = vectors.new_empty(longest, 2 * size), vectors.new_empty(longest, size)
+        d_ends, d_read = d_vectors.new_empty(longest, 2 * size), d_vectors.new_empty(longest, size)
+        project_back, transform_back = LevelProduct(weight_input.T), LevelProduct(weight.T)
         for reading, half in zip(ctx.readings, torch.split(d_projected, 4 * size, 1), strict=True):
             reading.begin_gradient(half)
         for level in reversed(range(len(ctx.plan.families))):
             for start, end in ctx.plan.families[level]:
                 rows, num, first = slice(start, end), padded(end - start), num_given + start
                 composed = slice(first, num_given + end)
-                multiply_into(d_read[:num], d_projected[first : first + num], weight_input)
+                if d_multiplied is not d_projected:
+                    d_multiplied[composed] = d_projected[composed]
+                project_back.into(d_read[:num], d_multiplied[first : first + num])
                 d_vectors[composed] += d_read[: end - start]
                 torch.mul(d_vectors[composed], vectors[composed] > 0, out=d_outputs[rows])
-                multiply_into(d_ends[:num], d_outputs[start : start + num], weight)
+                transform_back.into(d_ends[:num], d_outputs[start : start + num])
                 if kept is not None:
                     d_ends[: end - start] *= kept[rows]
                 for half, reading in zip(torch.split(d_ends[: end - start], size, 1), ctx.readings, strict=True):
@@ -262,12 +284,15 @@ class _ComposeSweep(torch.autograd.Function):
             for reading in ctx.readings:
                 reading.propagate(level)
         d_hidden_weights = [reading.finish_gradient() for reading in ctx.readings]
-        add_product(d_vectors[:num_given], d_projected[:num_given], weight_input)
-        d_weight_input, d_weight = vectors.new_zeros(8 * size, size), vectors.new_zeros(size, 2 * size)
-        add_outer(d_weight_input, d_projected[:-SLACK_ROWS], vectors[:-SLACK_ROWS], dtype=weight.dtype)
+        if d_multiplied is not d_projected:
+            d_multiplied[:num_given] = d_projected[:num_given]
+        add_product(d_vectors[:num_given], d_multiplied[:num_given], weight_input)
+        d_weight_input, d_weight = d_vectors.new_zeros(8 * size, size), d_vectors.new_zeros(size, 2 * size)
+        add_outer(d_weight_input, d_multiplied[:-SLACK_ROWS], vectors[:-SLACK_ROWS], dtype=weight.dtype)
         add_outer(d_weight, d_outputs[:num_families], ctx.ends[:num_families], dtype=weight.dtype)
-        d_inputs = d_vectors[:num_given], d_weight_input, d_projected[:-SLACK_ROWS].sum(0)
-        return *d_inputs, *d_hidden_weights, d_weight, d_outputs.sum(0), None, None
+        d_bias, d_output_bias = (sum_of_rows(rows, like=d_vectors) for rows in (d_multiplied[:-SLACK_ROWS], d_outputs))
+        d_inputs = d_vectors[:num_given], d_weight_input, d_bias
+        return *d_inputs, *d_hidden_weights, d_weight, d_output_bias, None, None
 
 
 def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, plan: Plan) -> Tensor:
