@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo report test test-gpu lint unit fuzz snapshots pretrained install clean
+.PHONY: demo report test test-isa test-gpu quick durations lint unit fuzz snapshots pretrained install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -19,6 +19,21 @@ report: demo
 	cp $(if $(QUICK),runs/quick,runs)/report.html docs/example-report.html
 
 test: lint unit
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.isa avx2 avx512
+
+# after each edit, under a minute on two cores: style, and all tests but those of tests/slow.txt; the slowest are shown
+quick: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --durations=5
+
+# the whole suite, which writes tests/slow.txt: on an idle machine
+durations: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --write-slow
+
+# the tests that could depend on a processor's last bits, as processors with fewer instructions would run them
+test-isa: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.isa
 
 lint: install
 	$(BIN)/ruff check .

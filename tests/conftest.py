@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.durations import LIST, Recorder, names_of, read_slow
 from treelm.models.devices import find_device
 
 # No test asserts a time, and continuous integration should not fail at random.
@@ -15,16 +16,25 @@ settings.load_profile("treelm")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where tests marked `gpu` compute")
+    parser.addoption(
+        "--write-slow", action="store_true", help=f"write the slow tests into {LIST.name} (make durations)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: also runs on CUDA, with --device cuda (make test-gpu)")
     config.addinivalue_line("markers", "isa: depends on the processor's last bits; run as several (make test-isa)")
-    config.addinivalue_line("markers", "slow: takes over half a second; left out of make quick")
+    config.addinivalue_line("markers", "slow: stands in slow.txt; left out by make quick")
+    if config.getoption("--write-slow"):
+        config.pluginmanager.register(Recorder())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a CPU, tests of GPUs compare it with itself: two systems are enough to see that they work."""
+    """Mark what is slow. On a CPU, tests of GPUs compare it with itself: two systems show that they work."""
+    slow = read_slow()
+    for item in items:
+        if not slow.isdisjoint(names_of(item.nodeid)):
+            item.add_marker(pytest.mark.slow)
     if config.getoption("--device") == "cuda":
         return
     for item in items:

@@ -51,7 +51,7 @@ class Arguments:
     sentences: int = 10
     """Dev sentences of 13 to 17 words that are searched side by side."""
     threads: int = 1
-    """CPU threads."""
+    """CPU threads of training; search uses one."""
     seconds: float = 20.0
     """Time for each measurement of training."""
     warm_up_seconds: float = 120.0
@@ -164,7 +164,7 @@ def _measure_search(options: Arguments, beams: Sequence[Beam]) -> list[dict[str,
         if not options.run:
             note(f"training a model for {options.warm_up_seconds:.0f} s")
             train(_recipe(options), run, on_terminal=False)
-        return [asdict(speed) for speed in compare_beams(run, _sentences(options), beams, threads=options.threads)]
+        return [asdict(speed) for speed in compare_beams(run, _sentences(options), beams, threads=1)]
 
 
 def _sentences(options: Arguments) -> list[tuple[str, ...]]:

@@ -120,7 +120,8 @@ class TrainingConfig:
     device: Literal["cpu", "cuda", "auto"] = "auto"
     """Where to compute; ``auto`` takes a GPU if there is one."""
     precision: Precision = "fp32"
-    """``fp32-fast``: float32 with the faster matrix products of oneDNN or TF32. ``bf16``: mixed, weights in float32."""
+    """``fp32-fast``: float32 with the faster matrix products of oneDNN, where these do not round, or TF32 on a GPU.
+    ``bf16``: mixed, weights in float32."""
     devices: int = 1
     """Processes of each node, one a device (GPU, or share of the CPU's cores). May differ when a run is resumed."""
     num_nodes: int = 1

@@ -44,6 +44,7 @@ def test_outputs_and_all_gradients_equal_the_steps(num_steps: int, num_rows: int
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
+@pytest.mark.isa
 def test_lower_precision_is_near() -> None:
     torch.manual_seed(0)
     layer = LSTMLayer(8, 16)
@@ -54,6 +55,7 @@ def test_lower_precision_is_near() -> None:
     assert 0 < (rounded - exact).abs().max().item() < 0.02
 
 
+@pytest.mark.isa
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 0.3)])
 def test_a_repeated_product_is_the_product(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(0)

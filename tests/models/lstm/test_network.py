@@ -115,16 +115,18 @@ def test_regularisers_of_padded_sentences_leave_padding_out(monkeypatch: pytest.
     assert_same(network, losses.total, nats + 22 * (activation + difference))
 
 
-@pytest.mark.parametrize(("num_rows", "dtype"), [(4, torch.float64), (20, torch.float32)])
-def test_two_segments_are_one_pass_bit_for_bit(num_rows: int, dtype: torch.dtype) -> None:
-    # Where rows are no multiple of 4, the product of all steps with the input weights is equal to an ulp only.
+@pytest.mark.isa
+@pytest.mark.parametrize("num_rows", [4, 5, 20])
+@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-13), (torch.float32, 1e-5)])
+def test_two_segments_are_one_pass_but_for_rounding(num_rows: int, dtype: torch.dtype, rounding: float) -> None:
+    # Products of other numbers of rows may take other kernels, which add up in another order.
     network = lstm(**AWD).eval().to(dtype)
     inputs = torch.from_numpy(np.random.default_rng(0).integers(0, 9, (20, num_rows)))
     whole = network.read(inputs, network.begin(num_rows))
     first = network.read(inputs[:7], network.begin(num_rows))
     second = network.read(inputs[7:], first.carried)
-    assert torch.equal(whole.outputs, torch.cat([first.outputs, second.outputs]))
-    assert all(torch.equal(tensor, second.carried[name]) for name, tensor in whole.carried.items())
+    together = {"outputs": torch.cat([first.outputs, second.outputs]), **second.carried}
+    torch.testing.assert_close(together, {"outputs": whole.outputs, **whole.carried}, rtol=0, atol=rounding)
 
 
 @pytest.mark.parametrize("name", AWD)

@@ -48,6 +48,7 @@ def test_outputs_and_all_gradients_equal_the_plain_form(num_steps: int, num_rows
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
+@pytest.mark.isa
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 0.05)])
 def test_lower_precisions_are_near(precision: str, tolerance: float) -> None:
     torch.manual_seed(0)

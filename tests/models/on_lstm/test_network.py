@@ -89,16 +89,18 @@ def test_loss_and_gradients_of_a_stream_with_all_regularisers_equal_the_plain_fo
     assert_same(network, losses.total, expected.nats + 36 * (2 * expected.activation + expected.difference))
 
 
+@pytest.mark.isa
 @pytest.mark.parametrize("cut", [1, 4])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_two_segments_are_one_pass_bit_for_bit(cut: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-13), (torch.float32, 1e-5)])
+def test_two_segments_are_one_pass_but_for_rounding(cut: int, dtype: torch.dtype, rounding: float) -> None:
+    # Products of other numbers of rows may take other kernels, which add up in another order.
     network = on_lstm().eval().to(dtype)
     inputs = torch.from_numpy(SYMBOLS.T)
     whole = network.read(inputs, network.begin(4))
     first = network.read(inputs[:cut], network.begin(4))
     second = network.read(inputs[cut:], first.carried)
-    assert torch.equal(whole.outputs, torch.cat([first.outputs, second.outputs]))
-    assert all(torch.equal(tensor, second.carried[name]) for name, tensor in whole.carried.items())
+    together = {"outputs": torch.cat([first.outputs, second.outputs]), **second.carried}
+    torch.testing.assert_close(together, {"outputs": whole.outputs, **whole.carried}, rtol=0, atol=rounding)
 
 
 @pytest.mark.parametrize("name", REGULARISERS)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from treelm.errors import InputError
-from treelm.models.layers.float32 import Float32Products
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +36,7 @@ class Search:
     """Search what several sentences begin with once; speed only. Beam search by the model's own rule can."""
     max_rows: int = 1 << 11
     """Stack items after which search drops those out of reach, even within a word; memory only."""
-    matmul: Float32Products = "highest"
+    matmul: Literal["highest", "high", "medium"] = "highest"
     """``torch.set_float32_matmul_precision`` while searching. On a CPU "medium" lets oneDNN do float32 products,
     which keeps a kernel for every shape, so it takes more memory (docs/performance.md). Where that would round to
     bfloat16 ("medium") or TF32, products stay those of "highest", and a warning says so."""
