@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import tyro
 
+from treelm.corpora.replacing import suppress_hangup
 from treelm.errors import InputError
 
 Arguments = TypeVar("Arguments")
@@ -90,4 +91,5 @@ def _first_words(box: str) -> str:
 
 def note(message: str) -> None:
     """Tell the user something without touching standard output, which carries data only."""
-    print(message, file=sys.stderr)
+    with suppress_hangup():
+        print(message, file=sys.stderr)

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
@@ -74,8 +75,9 @@ def fit(
     gets all steps; only the first one writes. ``ranks`` is for callers that have connected already.
 
     Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update,
-    ``TrainingInterrupted`` after SIGINT, SIGTERM or SIGUSR1, when the step is finished and saved, and ``ProcessLost``
-    when another process is gone. Another SIGINT ends the process at once, with a line that says which checkpoint stays.
+    ``TrainingInterrupted`` after SIGINT, SIGTERM, SIGHUP or SIGUSR1, when the step is finished and saved, and
+    ``ProcessLost`` when another process is gone. Another SIGINT ends the process at once, with a line that says which
+    checkpoint stays.
     """
     if dev is None:
         _check_without_dev(config)
@@ -106,6 +108,7 @@ def fit(
                 interrupted_by = session.interrupted_by(stop.signal_name)
                 if reason or interrupted_by or session.checkpoint_is_due(ends_epoch=reading.ends_epoch):
                     session.save()
+                paused = perf_counter()
                 yield Step(
                     step=session.state.step,
                     epoch=session.state.epoch,
@@ -119,6 +122,7 @@ def fit(
                     is_best=is_best,
                     stopped_because=reason,
                 )
+                session.leave_out(perf_counter() - paused)
                 if reason:  # a signal in the last step changes nothing: the run is finished
                     break
                 if interrupted_by:

@@ -23,7 +23,7 @@ from treelm.models.estimated import EstimatedLM
 from treelm.models.shipped import find_run
 from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
-from treelm.training.config import TrainingConfig
+from treelm.training.config import LIMITS_OF_TIME, TrainingConfig
 from treelm.training.estimation import check_estimated, estimate
 from treelm.training.loop import fit
 from treelm.training.progress import show_progress
@@ -53,8 +53,9 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
     """Train by a recipe and return the best model, as it was saved in the run folder.
 
     ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
-    shows progress on standard error. Of several processes the first one prepares data and vocabulary, writes and shows;
-    they need a file system in common. Raises what ``fit`` raises.
+    shows progress on standard error; without it only warnings are logged, one of them when a limit of time ends it. Of
+    several processes the first one prepares data and vocabulary, writes and shows; they need a file system in common.
+    Raises what ``fit`` raises.
     """
     run = Path(run_directory)
     ranks = Ranks.connect(recipe.training)
@@ -67,9 +68,11 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
     steps = fit(model, setup.batches, setup.dev, config, run, resume=resume, dev_trees=setup.dev_trees, ranks=ranks)
     if on_terminal and ranks.is_main:
         steps = show_progress(steps, config, steps_per_epoch=len(setup.batches))
-    for number, _ in enumerate(steps):
+    for number, step in enumerate(steps):
         if resume and number == 0 and ranks.is_main:
             save_recipe(setup.recipe, run / FILE_NAME)  # it was accepted, and may be longer than before
+        if not on_terminal and ranks.is_main and (step.stopped_because or "").startswith(LIMITS_OF_TIME):
+            _logger.warning("training ended after step %d: %s", step.step, step.stopped_because)
     return load_model(run)
 
 
