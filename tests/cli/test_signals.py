@@ -37,7 +37,7 @@ def stop(process: "subprocess.Popen[str]", run: Path, signal_number: int, *, aft
     return error
 
 
-@pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGTERM)])
+@pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGHUP)])
 def test_a_stopped_run_says_how_to_go_on_and_goes_on(project: Path, tmp_path: Path, first: int, second: int) -> None:
     run = tmp_path / "run"
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
@@ -61,3 +61,52 @@ def test_a_stopped_demo_stops_all_its_systems_which_save(project: Path, tmp_path
     assert "the same command goes on" in error
     assert any((tmp_path / "runs" / "two" / "checkpoints").iterdir())
     assert not (tmp_path / "runs" / "three").exists()
+
+
+def test_a_terminal_that_is_closed_loses_no_work(project: Path, tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    run = tmp_path / "run"
+    master, terminal = pty.openpty()
+    command = ["train", str(project / "recipe.toml"), "--out", str(run)]
+    settings = ["--set", "training.epochs=100000", "training.log_every_steps=5", "training.checkpoint_every_minutes=90"]
+    # A session of its own, whose terminal is the first one that it opens.
+    opening = "import os, sys; os.open(sys.argv.pop(1), os.O_RDWR); from treelm.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", opening, os.ttyname(terminal), *command, *settings],
+        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "TERM": "xterm"},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    deadline = time.monotonic() + 120
+    while max(steps(run), default=0) <= 10:
+        os.read(master, 1 << 16)
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+    reached = max(steps(run))
+    os.close(master)
+    assert process.wait(timeout=120) == 75
+    saved = sorted((run / "checkpoints").iterdir())[-1]
+    assert json.loads((saved / "state.json").read_text())["state"]["step"] >= reached
+
+
+def test_nohup_goes_on(project: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from treelm.cli import main; main()"
+    command = ["train", str(project / "recipe.toml"), "--out", str(run), "--set", "training.epochs=100000"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command, "training.log_every_steps=5"],
+        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    for reached in (5, 30):
+        while max(steps(run), default=0) <= reached:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGHUP)
+    stop(process, run, signal.SIGTERM, after_step=40)

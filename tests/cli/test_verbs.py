@@ -100,6 +100,28 @@ def test_surprisal_of_a_table_keeps_the_words_and_columns_of_the_experimenter(
     assert [float(row["surprisal_bits"]) for row in found[:4]] == pytest.approx(folded, abs=1e-5)
 
 
+def test_no_two_columns_of_a_table_have_one_name(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    header = "word,sentence_id,surprisal_bits,own_surprisal_bits,open_nodes,rt"
+    (tmp_path / "rt.csv").write_text(f"{header}\nthe,1,a,b,c,d\n")
+    call = ("surprisal", project / "run", tmp_path / "rt.csv", "--layout", "table", "--columns", "open_nodes")
+    outcome = treelm(*call)
+    assert outcome.code == 0
+    names, row = (line.split("\t") for line in outcome.out.splitlines())
+    assert len(set(names)) == len(names)
+    own = {"own_own_surprisal_bits": "a", "own_surprisal_bits": "b", "own_open_nodes": "c", "rt": "d"}
+    assert own.items() <= dict(zip(names, row, strict=True)).items()
+    refused = treelm(*call, "open_nodes")
+    assert (refused.code, refused.err) == (2, "treelm surprisal: the column 'open_nodes' twice; name each once\n")
+
+
+def test_a_limit_of_time_is_told_even_if_quiet(
+    treelm: Treelm, project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit = ("--set", "training.max_minutes=0.0001", "--quiet")
+    assert treelm("train", project / "recipe.toml", "--out", tmp_path / "run", *limit).code == 0
+    assert "training ended after step 1: max_minutes = 0.0001 are over" in caplog.text
+
+
 def test_surprisal_in_documents_says_what_the_system_had_in_mind(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\na cat sleeps .\n\nthe cat\n")
     outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--context", "document")

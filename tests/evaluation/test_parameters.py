@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.harness import limits
 from treelm.errors import InputError
 from treelm.evaluation.parameters import COLLINS, find_parameters, parse_parameters, read_parameters
 
@@ -19,6 +20,12 @@ def test_every_keyword_is_understood() -> None:
     assert parameters.quote_labels == ("POS",)
     assert parameters.equal_labels == (("ADVP", "PRT"),)
     assert parameters.equal_words == (("a", "b"),)
+
+
+def test_a_file_of_many_lines_is_read_in_linear_time(tmp_path: Path) -> None:
+    (tmp_path / "long.prm").write_text("".join(f"DELETE_LABEL X{n}\nEQ_WORD a{n} b\n" for n in range(150_000)))
+    with limits():
+        assert len(read_parameters(tmp_path / "long.prm").delete_labels) == 150_000
 
 
 def test_built_in_collins_says_what_its_file_says() -> None:

@@ -32,6 +32,8 @@ def test_round_trip_through_plain_values() -> None:
             {"schedule": "warmup", "warmup_steps": 9, "decay": "cosine", "decay_steps": 9},
             "decay = 'cosine' with decay_steps = 9; set decay_steps above warmup_steps = 9",
         ),
+        ({"threads": 100_000}, "threads = 100000; give a whole number of at most 1024"),
+        ({"devices": 100_000}, "devices = 100000; give a whole number of at most 1024"),
         ({"devices": 0}, "devices = 0; give a whole number of at least 1"),
         (
             {"shards": 3, "devices": 2, "num_nodes": 2},

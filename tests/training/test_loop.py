@@ -124,6 +124,27 @@ def test_max_minutes_ends_training(tmp_path: Path) -> None:
     assert steps[-1].dev is not None
 
 
+def test_time_that_a_caller_spends_between_steps_is_not_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, away = iter(range(10**6)), [0.0]  # a second passes whenever anybody looks at the clock
+    for module in ("loop", "session"):
+        monkeypatch.setattr(f"treelm.training.{module}.perf_counter", lambda: next(looks) + away[0])
+    settings = TrainingConfig(epochs=1, batch_size=4, max_minutes=60)
+    steps = []
+    for step in fit(toy_model(), ToyBatches(), list(ToyBatches(num_sentences=8)), settings, tmp_path):
+        steps.append(step)
+        away[0] += 3600  # draws a figure, sleeps
+    assert 0 < steps[-1].seconds < 1000
+    assert steps[-1].stopped_because == "epochs = 1 are done"
+
+
+def test_a_limit_of_time_leaves_a_model_however_short_it_is(tmp_path: Path) -> None:
+    (step,) = run(tmp_path, epochs=None, max_minutes=1e-9)
+    assert step.is_best
+    load_model(tmp_path)
+
+
 def test_max_cpu_minutes_counts_updates_alone(tmp_path: Path) -> None:
     steps = run(tmp_path, epochs=None, max_cpu_minutes=0.002)
     assert 0.12 <= steps[-1].cpu_seconds < 5

@@ -11,7 +11,7 @@ import pytest
 from treelm.training.signals import quit_on_signals, stop_on_signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_is_remembered(number: signal.Signals) -> None:
     with stop_on_signals() as request:
         assert request.signal_name is None

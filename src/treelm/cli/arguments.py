@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import tyro
 
+from treelm.corpora.replacing import suppress_hangup
 from treelm.errors import InputError
 
 Arguments = TypeVar("Arguments")
@@ -93,7 +94,8 @@ def _first_words(box: str) -> str:
 
 def note(message: str) -> None:
     """Tell the user something without touching standard output, which carries data only."""
-    print(message, file=sys.stderr)
+    with suppress_hangup():
+        print(message, file=sys.stderr)
 
 
 def how_called() -> str:

@@ -13,6 +13,7 @@ from threading import Lock
 from time import perf_counter
 
 from treelm.cli.arguments import note
+from treelm.training.signals import watched_signals
 
 EXIT_STOPPED = 75  # of a process that was asked to stop, or was not begun any more
 
@@ -83,8 +84,8 @@ def _begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
 
 @contextmanager
 def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` at SIGINT and SIGTERM within the block."""
-    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Call ``stop`` at the signals that training listens to within the block."""
+    before = {number: signal.signal(number, lambda *_: stop()) for number in watched_signals()}
     try:
         yield
     finally:

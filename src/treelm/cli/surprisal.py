@@ -89,7 +89,7 @@ def write_table(arguments: Arguments) -> int:
     """Score the file and write the table."""
     from treelm.inference.processes import computing, score
     from treelm.inference.reading import ENTROPY, check_columns, score_stimuli, score_with_entropies
-    from treelm.inference.surprisal import COLUMNS, Totals, table_rows, tsv_row
+    from treelm.inference.surprisal import COLUMNS, Totals, apart, table_rows, tsv_row
 
     check_not_input((arguments.output, f"{arguments.output}.json"), [arguments.file])
     separator = _separator(arguments)
@@ -100,8 +100,7 @@ def write_table(arguments: Arguments) -> int:
     names, stimuli = _read(arguments, skipped)
     has_documents = arguments.context == "document" or bool(arguments.document_column)
     about = ("document_id", "context") if has_documents else ()
-    ours = {*COLUMNS, *arguments.columns, *about}
-    kept = [f"own_{name}" if name in ours else name for name in names]
+    kept = apart(names, taken=(*COLUMNS, *arguments.columns, *about))
     totals, contexts = Totals(), set[str]()
     job = score_with_entropies if ENTROPY in arguments.columns else score
     computer = computing(job, lm, run=arguments.run, processes=arguments.processes)

@@ -23,8 +23,8 @@ class Arguments:
     """Train a model by a recipe, or go on with a run that was stopped.
 
     A recipe is a TOML file with the sections [data], [vocabulary], [batches], [model], [training], [evaluation], or the
-    name of a packaged one (demo). --set changes any field. SIGTERM, SIGUSR1 or Ctrl-C finishes the step, saves, and
-    exits with code 75; --resume continues bit for bit.
+    name of a packaged one (demo). --set changes any field. SIGTERM, SIGHUP, SIGUSR1 or Ctrl-C finishes the step, saves,
+    and exits with code 75; --resume continues bit for bit.
 
     Example: treelm train demo --out runs/first --set training.epochs=20 model.dropout=0.2
     Example: treelm train --resume runs/first
@@ -46,7 +46,7 @@ class Arguments:
     set: tuple[str, ...] = ()
     """SECTION.FIELD=VALUE, as many as you like. When resuming: only longer training."""
     quiet: bool = False
-    """Show no progress."""
+    """Show no progress; a limit of time that ends training is told all the same."""
 
 
 def main(arguments: list[str]) -> int:

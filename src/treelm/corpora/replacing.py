@@ -27,6 +27,16 @@ def create_beside(path: Path) -> tuple[Path, int]:
 
 
 @contextmanager
+def suppress_hangup() -> Iterator[None]:
+    """Let nothing come of writing to a terminal that was closed: what is under way is not to be lost with it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+
+
+@contextmanager
 def naming(path: Path | str) -> Iterator[None]:
     """Name the file in errors of writing it: the system does so in opening it, but not when the disk is full."""
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
@@ -91,23 +91,34 @@ def read_parameters(path: Path) -> Parameters:
 
 def parse_parameters(text: str, *, source: str) -> Parameters:
     """Parse the text of a ``.prm`` file: a keyword and its value a line, ``#`` in the first column is a comment."""
-    parameters = Parameters(name=Path(source).name)
+    numbers: dict[str, Any] = {}
+    lists: dict[str, list[Any]] = {field: [] for field in _LISTS.values()}
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
-        if line.strip() and not line.startswith("#"):
-            parameters = _with_line(parameters, line.split(), where=f"{source}:{number}")
-    return parameters
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"{source}:{number}"
+        keyword, *values = line.split()
+        _check_line(keyword, values, where)
+        if keyword in _LISTS:
+            lists[_LISTS[keyword]].append(tuple(values) if keyword in _PAIRS else values[0])
+        else:
+            value = _number(values[0], where, choices=_CHOICES.get(keyword))
+            if keyword == "DISC_ONLY" and value:
+                found = "DISC_ONLY 1 scores only discontinuous constituents, and Penn brackets have none"
+                raise InputError(found, where=where, remedy="set it to 0")
+            if (field := _NUMBERS[keyword]) is not None:
+                numbers[field] = bool(value) if keyword == "LABELED" else value
+    fields: dict[str, Any] = numbers | {field: tuple(items) for field, items in lists.items()}
+    return Parameters(name=Path(source).name, **fields)
 
 
-def _with_line(parameters: Parameters, parts: list[str], *, where: str) -> Parameters:
-    keyword, values = parts[0], parts[1:]
+def _check_line(keyword: str, values: list[str], where: str) -> None:
     if keyword not in _KEYWORDS:
         raise InputError(f"unknown keyword {keyword!r}", where=where, remedy=f"use one of {', '.join(_KEYWORDS)}")
-    num_values, apply = _KEYWORDS[keyword]
+    num_values = 2 if keyword in _PAIRS else 1
     if len(values) != num_values:
-        raise InputError(
-            f"{keyword} has {len(values)} values", where=where, remedy=f"give exactly {num_values}, separated by blanks"
-        )
-    return apply(parameters, values, where)
+        remedy = f"give exactly {num_values}, separated by blanks"
+        raise InputError(f"{keyword} has {len(values)} values", where=where, remedy=remedy)
 
 
 def _number(value: str, where: str, *, choices: tuple[int, ...] | None = None) -> int:
@@ -118,65 +129,22 @@ def _number(value: str, where: str, *, choices: tuple[int, ...] | None = None) -
     return number
 
 
-_Apply = Callable[[Parameters, list[str], str], Parameters]
-
-
-def _ignored(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    _number(values[0], where)
-    return parameters
-
-
-def _set_labeled(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    return replace(parameters, labeled=_number(values[0], where, choices=(0, 1)) == 1)
-
-
-def _set_cutoff(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    return replace(parameters, cutoff_length=_number(values[0], where))
-
-
-def _set_max_errors(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    return replace(parameters, max_errors=_number(values[0], where))
-
-
-def _refuse_discontinuous(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    if _number(values[0], where, choices=(0, 1)):
-        raise InputError(
-            "DISC_ONLY 1 scores only discontinuous constituents, and Penn brackets have none",
-            where=where,
-            remedy="set it to 0",
-        )
-    return parameters
-
-
-def _add_delete(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    return replace(parameters, delete_labels=(*parameters.delete_labels, values[0]))
-
-
-def _add_delete_for_length(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    return replace(parameters, delete_labels_for_length=(*parameters.delete_labels_for_length, values[0]))
-
-
-def _add_quote(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    return replace(parameters, quote_labels=(*parameters.quote_labels, values[0]))
-
-
-def _add_equal_labels(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    return replace(parameters, equal_labels=(*parameters.equal_labels, (values[0], values[1])))
-
-
-def _add_equal_words(parameters: Parameters, values: list[str], where: str) -> Parameters:
-    return replace(parameters, equal_words=(*parameters.equal_words, (values[0], values[1])))
-
-
-_KEYWORDS: dict[str, tuple[int, _Apply]] = {
-    "DEBUG": (1, _ignored),
-    "MAX_ERROR": (1, _set_max_errors),
-    "CUTOFF_LEN": (1, _set_cutoff),
-    "LABELED": (1, _set_labeled),
-    "DELETE_LABEL": (1, _add_delete),
-    "DELETE_LABEL_FOR_LENGTH": (1, _add_delete_for_length),
-    "QUOTE_LABEL": (1, _add_quote),
-    "EQ_LABEL": (2, _add_equal_labels),
-    "EQ_WORD": (2, _add_equal_words),
-    "DISC_ONLY": (1, _refuse_discontinuous),
+_NUMBERS = {
+    "DEBUG": None,
+    "MAX_ERROR": "max_errors",
+    "CUTOFF_LEN": "cutoff_length",
+    "LABELED": "labeled",
+    "DISC_ONLY": None,
 }
+"""The field of each keyword with a number; None: it says nothing about scores."""
+_CHOICES = {"LABELED": (0, 1), "DISC_ONLY": (0, 1)}
+_LISTS = {
+    "DELETE_LABEL": "delete_labels",
+    "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
+    "QUOTE_LABEL": "quote_labels",
+    "EQ_LABEL": "equal_labels",
+    "EQ_WORD": "equal_words",
+}
+"""The field of each keyword of which every line adds a value."""
+_PAIRS = ("EQ_LABEL", "EQ_WORD")
+_KEYWORDS = (*_NUMBERS, *_LISTS)

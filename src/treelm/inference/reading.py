@@ -36,6 +36,9 @@ _SUMMED = ("beam_loss_bits",)  # all others are those of the last one, after whi
 def check_columns(lm: SyntacticLM, names: Sequence[str]) -> None:
     """Raise ``InputError`` for the first name that is neither a column of the system's scores nor ``ENTROPY``."""
     known = (ENTROPY, *sorted(lm.word_columns))
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise InputError(f"the column {twice[0]!r} twice", remedy="name each once")
     for name in names:
         if name not in known:
             raise InputError(f"no column {name!r} from {lm.system}", remedy=f"choose from: {', '.join(known)}")

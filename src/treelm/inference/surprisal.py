@@ -97,6 +97,20 @@ def table_rows(
         yield (scored.sentence.identifier, str(number), END_OF_SENTENCE, bits, "0", MISSING, "1", *blanks, *about)
 
 
+def apart(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
+    """What a table's own columns are called beside those that are taken: own_NAME if NAME is one of these."""
+    used = {*taken, *names}
+    found = []
+    for name in names:
+        free = name
+        if name in taken:
+            while free in used:
+                free = f"own_{free}"
+            used.add(free)
+        found.append(free)
+    return found
+
+
 def tsv_row(cells: Iterable[str], separator: str = "\t") -> str:
     """A line of the table, without its end. A cell with a quotation mark is quoted, and the mark doubled.
 

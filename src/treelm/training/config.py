@@ -27,7 +27,9 @@ class TrainingConfig:
     max_steps: int | None = None
     """Updates of the weights."""
     max_minutes: float | None = None
-    """Minutes of training, over all resumed parts. Limits of time make a run depend on the machine's speed."""
+    """Minutes of training by the clock, over all resumed parts: updates, evaluations on dev and checkpoints, but not
+    the preparation of data, nor what a caller of ``fit`` does between two steps. The step in which they are over is
+    the last. Limits of time make a run depend on the machine's speed, and on what else runs there."""
     max_cpu_minutes: float | None = None
     """Minutes of processor time in updates of the weights, over all resumed parts and all threads: a limit that other
     programs on the same machine hardly change, and that evaluation does not count for."""
@@ -159,6 +161,8 @@ class TrainingConfig:
             _at_least(self, name, 1)
         for name in ("devices", "num_nodes"):
             _at_least(self, name, 1)
+        for name in ("threads", "devices"):
+            _at_most(self, name, _MOST_THREADS)
         for name in ("evaluate_every_steps", "checkpoint_every_steps"):
             _at_least(self, name, 1)
         for name in ("plateau_patience", "warmup_steps", "seed", "adam_epochs"):
@@ -205,6 +209,10 @@ class TrainingConfig:
             raise InputError(found, remedy=f"set decay_steps above warmup_steps = {self.warmup_steps}")
 
 
+_MOST_THREADS = 1024  # of one machine: from some tens of thousands on, thread libraries end the process
+LIMITS_OF_TIME = ("max_minutes", "max_cpu_minutes")
+"""Fields whose effect depends on the machine's speed."""
+
 LIMITS = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
 """Fields that say how long; one of them must."""
 
@@ -216,6 +224,12 @@ def _at_least(config: Any, name: str, least: int) -> None:
     value = getattr(config, name)
     if value is not None and value < least:
         raise InputError(f"{name} = {value!r}", remedy=f"give a whole number of at least {least}")
+
+
+def _at_most(config: Any, name: str, most: int) -> None:
+    value = getattr(config, name)
+    if value is not None and value > most:
+        raise InputError(f"{name} = {value!r}", remedy=f"give a whole number of at most {most}")
 
 
 def _positive(config: Any, name: str) -> None:

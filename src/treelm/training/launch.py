@@ -19,7 +19,7 @@ from typing import Any
 
 from treelm.corpora.processes import end_with_pipe
 from treelm.errors import InputError
-from treelm.training.signals import EXIT_INTERRUPTED, restore_at_end
+from treelm.training.signals import EXIT_INTERRUPTED, restore_at_end, watched_signals
 
 EXIT_LOST, EXIT_AGAIN = 71, 75  # see outcomes.ProcessLost and outcomes.TrainingInterrupted
 _COMMAND = ("-m", "treelm")
@@ -27,7 +27,6 @@ _PIPE = "TREELM_LAUNCHER_PIPE"
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
 _PATIENCE = 10.0  # seconds that processes have to end by themselves when one of them has failed
 _BETWEEN_LOOKS = 0.5  # seconds
-_FORWARDED = ("SIGINT", "SIGTERM", "SIGUSR1")
 
 
 def is_launched() -> bool:
@@ -107,8 +106,7 @@ def _forwarding(children: Sequence[subprocess.Popen[Any]]) -> Iterator[list[int]
         for child in children:
             child.send_signal(number)
 
-    numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
-    before = {number: signal.signal(number, forward) for number in numbers}
+    before = {number: signal.signal(number, forward) for number in watched_signals()}
     try:
         yield came
     finally:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
@@ -77,8 +78,9 @@ def fit(
     ``recipe``, if there is one, is kept in every checkpoint and compared when the run is resumed.
 
     Raises ``InputError`` when the run cannot begin or resume, ``NonFiniteError`` before a bad update,
-    ``TrainingInterrupted`` after SIGINT, SIGTERM or SIGUSR1, when the step is finished and saved, and ``ProcessLost``
-    when another process is gone. Another SIGINT ends the process at once, with a line that says which checkpoint stays.
+    ``TrainingInterrupted`` after SIGINT, SIGTERM, SIGHUP or SIGUSR1, when the step is finished and saved, and
+    ``ProcessLost`` when another process is gone. Another SIGINT ends the process at once, with a line that says which
+    checkpoint stays.
     """
     ranks = ranks or Ranks.connect(config)
     with ExitStack() as stack:
@@ -128,6 +130,7 @@ def fit_locked(
                 interrupted_by = session.interrupted_by(stop.signal_name)
                 if reason or interrupted_by or session.checkpoint_is_due(ends_epoch=reading.ends_epoch):
                     session.save()
+                paused = perf_counter()
                 yield Step(
                     step=session.state.step,
                     epoch=session.state.epoch,
@@ -141,6 +144,7 @@ def fit_locked(
                     is_best=is_best,
                     stopped_because=reason,
                 )
+                session.leave_out(perf_counter() - paused)
                 if reason:  # a signal in the last step changes nothing: the run is finished
                     break
                 if interrupted_by:

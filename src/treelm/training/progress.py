@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
-from typing import TextIO
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from treelm.corpora.replacing import suppress_hangup
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step
 from treelm.training.updates import LossSum, perplexity
@@ -21,8 +23,7 @@ def show_progress(
 
     In a file or a pipe there is no bar, only the lines.
     """
-    stream = stream or sys.stderr
-    console = Console(file=stream)
+    console = Console(file=cast(TextIO, _Enduring(stream or sys.stderr)))
     bar = Progress(
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),
@@ -44,6 +45,38 @@ def show_progress(
                 console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
                 since = LossSum()
             yield step
+
+
+class _Enduring(io.TextIOBase):
+    """A stream that may be a terminal, and that may be closed while training goes on, or saves for that reason."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Hand on to this one."""
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """That of the stream: what cannot be shown depends on it."""
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        """Whether a bar can be drawn."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Of the stream, whose size is that of its terminal."""
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        """Write, if there still is somebody to see it."""
+        with suppress_hangup():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write out what is held back."""
+        with suppress_hangup():
+            self._stream.flush()
 
 
 def describe(step: Step, train: LossSum) -> str:

@@ -25,6 +25,7 @@ from treelm.models.estimated import EstimatedLM
 from treelm.models.shipped import find_run
 from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
+from treelm.training.config import LIMITS_OF_TIME
 from treelm.training.estimation import check_estimated, estimate
 from treelm.training.locks import RESUME, check_nothing_trained, lock_folder
 from treelm.training.loop import fit_locked
@@ -55,8 +56,9 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
     """Train by a recipe and return the best model, as it was saved in the run folder.
 
     ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
-    shows progress on standard error. Of several processes the first one prepares data and vocabulary, writes and shows;
-    they need a file system in common. Raises what ``fit`` raises.
+    shows progress on standard error; without it only warnings are logged, one of them when a limit of time ends it. Of
+    several processes the first one prepares data and vocabulary, writes and shows; they need a file system in common.
+    Raises what ``fit`` raises.
     """
     run = Path(run_directory)
     ranks = Ranks.connect(recipe.training)
@@ -86,9 +88,11 @@ def _fit(setup: Setup, run: Path, *, resume: bool, ranks: Ranks, on_terminal: bo
     )
     if on_terminal and ranks.is_main:
         steps = show_progress(steps, config, steps_per_epoch=len(setup.batches))
-    for number, _ in enumerate(steps):
+    for number, step in enumerate(steps):
         if resume and number == 0 and ranks.is_main:
             save_recipe(setup.recipe, run / FILE_NAME)  # it was accepted, and may be longer than before
+        if not on_terminal and ranks.is_main and (step.stopped_because or "").startswith(LIMITS_OF_TIME):
+            _logger.warning("training ended after step %d: %s", step.step, step.stopped_because)
 
 
 def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -> Setup:

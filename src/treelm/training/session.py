@@ -312,6 +312,10 @@ class Session:
         if self._metrics is not None:
             self._metrics.write({**where, **figures})
 
+    def leave_out(self, seconds: float) -> None:
+        """Do not count these seconds as training: the caller's own."""
+        self._clock += seconds
+
     def _tick(self) -> None:
         now = perf_counter()
         self.state.seconds = self._ranks.from_main(self.state.seconds + now - self._clock)

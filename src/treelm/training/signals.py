@@ -1,4 +1,4 @@
-"""What SIGINT, SIGTERM and SIGUSR1 do to a training process.
+"""What SIGINT, SIGTERM, SIGHUP and SIGUSR1 do to a training process.
 
 Before training they end it at once (``quit_on_signals``); in training they ask for an end after the present step
 (``stop_on_signals``), where another SIGINT ends the process at once; when training is over, they
@@ -15,12 +15,20 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-# SIGUSR1 is what batch jobs ask schedulers to send some minutes before time is up; Windows has none.
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+# SIGHUP comes when a terminal or connection is closed; SIGUSR1 is what batch jobs ask schedulers to send some minutes
+# before time is up. Windows has neither.
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+_SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 EXIT_INTERRUPTED = 130  # as shells say it of a process that SIGINT has ended
 _pipes: list[int] = []  # where the numbers of signals come, while this process trains
 
 Handlers = Mapping[int, "Callable[[int, FrameType | None], object] | int | None"]
+
+
+def watched_signals() -> tuple[int, ...]:
+    """The signals that training listens to: not SIGHUP if whoever started it has it ignored, as nohup does."""
+    hangup = getattr(signal, "SIGHUP", None)
+    return tuple(one for one in _SIGNALS if one != hangup or signal.getsignal(one) != signal.SIG_IGN)
 
 
 class StopRequest:
@@ -45,7 +53,7 @@ def stop_on_signals(last_words: Callable[[], object] = lambda: None) -> Iterator
         yield request
         return
     with _ending_at_another_sigint(last_words):
-        before = {number: signal.signal(number, remember) for number in _SIGNALS}
+        before = {number: signal.signal(number, remember) for number in watched_signals()}
         try:
             yield request
         finally:
@@ -122,7 +130,7 @@ def quit_on_signals(exit_code: int, *, to_the_end: bool = False) -> Iterator[Non
         yield
         return
     handler = Quit(exit_code)
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    before = {number: signal.signal(number, handler) for number in watched_signals()}
     try:
         yield
     finally:

@@ -68,6 +68,8 @@ class TrainingState:
             return f"epochs = {config.epochs} are done"
         if config.max_steps is not None and self.step >= config.max_steps:
             return f"max_steps = {config.max_steps} are done"
+        if not self.step:  # however short the time: without a step there would be no model
+            return None
         if config.max_minutes is not None and self.seconds >= 60 * config.max_minutes:
             return f"max_minutes = {config.max_minutes} are over"
         if config.max_cpu_minutes is not None and self.cpu_seconds >= 60 * config.max_cpu_minutes:

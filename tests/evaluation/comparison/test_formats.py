@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from tests.evaluation.comparison.test_figures import FULL
+from treelm.errors import InputError
+from treelm.evaluation.comparison.compare import row_names
 from treelm.evaluation.comparison.figures import Comparison, RunFigures, SyntaxGymFigures
 from treelm.evaluation.comparison.formats import as_csv, as_latex, as_markdown, latex_text
 from treelm.evaluation.syntaxgym.references import circuits
@@ -47,6 +52,24 @@ def test_csv_has_plain_unrounded_numbers() -> None:
     assert bare["perplexity"] == ""
     assert bare["is_upper_bound"] == ""
     assert int(bare["parameters"]) == 1_000_000
+
+
+def test_names_of_runs_break_no_table() -> None:
+    names = ("=1+1", "a|b", 'say "x", y', "<b>", "@x", "-x")
+    rows = [replace(BARE, name=name) for name in names]
+    found = list(csv.DictReader(as_csv(Comparison(runs=tuple(rows))).splitlines()))
+    assert [row["run"] for row in found] == ["'=1+1", "a|b", 'say "x", y', "<b>", "'@x", "'-x"]
+    markdown = as_markdown(Comparison(runs=tuple(rows)))
+    assert r"| a\|b |" in markdown
+    assert "| &lt;b> |" in markdown
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "a\x1b[31mb", "a\u2028b"])
+def test_a_name_with_a_line_end_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a name with a line end"):
+        replace(BARE, name=name)
+    with pytest.raises(InputError, match="a name with a line end"):
+        row_names([tmp_path / name])
 
 
 def test_latex_writes_what_it_would_take_for_commands() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.figures import Comparison, RunFigures, check_name
 from treelm.evaluation.comparison.keeping import FOLDER, Kept
 from treelm.evaluation.comparison.measure import Settings, ShowProgress, measure
 from treelm.evaluation.report import GIVEN_TREES
@@ -89,7 +89,10 @@ def row_names(runs: Sequence[Path]) -> dict[Path, str]:
     length = 1
     while len({parts[-length:] for parts in whole.values()}) < len(runs):
         length += 1
-    return {run: "/".join(parts[-length:]) for run, parts in whole.items()}
+    names = {run: "/".join(parts[-length:]) for run, parts in whole.items()}
+    for name in names.values():
+        check_name(name)
+    return names
 
 
 def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,12 @@ class LossPoint:
     word_nats: float | None = None  # the part of the words alone, if it is logged
 
 
+def check_name(name: str) -> None:
+    """Raise ``InputError`` for the name of a run with a line end or another control character: it breaks tables."""
+    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in name):
+        raise InputError("a name with a line end or another control character", where=name, remedy="rename the folder")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
     """Everything that was measured of one run. What was not measured, or what a system does not have, is empty."""
@@ -120,6 +127,10 @@ class RunFigures:
     pairs: tuple[PairFigures, ...] = ()
     sentences: tuple[SentenceAnalysis, ...] = ()  # chosen ones, the same for all rows
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for a name that no table can hold."""
+        check_name(self.name)
 
     @property
     def perplexity(self) -> Perplexity | None:

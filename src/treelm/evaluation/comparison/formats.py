@@ -17,6 +17,7 @@ LEGEND = (
 )
 """What stands over the columns, in words."""
 
+_FORMULA = ("=", "+", "-", "@")
 _LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -51,13 +52,14 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def _markdown(cell: str) -> str:
-    return cell.replace("|", r"\|")
+    return cell.replace("|", r"\|").replace("<", "&lt;")
 
 
 def as_csv(comparison: Comparison) -> str:
     """All columns, those for eyes and others, unrounded: F1 in 0..100, accuracies in 0..1; empty where there is none.
 
-    ``is_upper_bound`` (0 or 1) is about every perplexity of the row.
+    ``is_upper_bound`` (0 or 1) is about every perplexity of the row. A text that begins as a formula would, such as the
+    name of a run ``=1+1``, has an apostrophe before it: spreadsheets would compute it.
     """
     columns = columns_of(comparison)
     stream = io.StringIO()
@@ -71,6 +73,8 @@ def as_csv(comparison: Comparison) -> str:
 def _plain(value: Value | None) -> Value:
     if value is None:
         return ""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
     return int(value) if isinstance(value, bool) else value
 
 
