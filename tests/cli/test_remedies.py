@@ -18,6 +18,7 @@ VERB = re.compile(
 )  # ...: a value, such as the program's name
 OF_ALL = {"--help", "--version"}
 OF_OTHERS = {
+    "errors.py": {"--mem"},  # of sbatch
     "training/slurm.py": {"--ntasks-per-node"},  # of srun
     "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
 }

@@ -66,6 +66,7 @@ def test_two_processes_find_the_same_as_one_and_a_second_call_scores_nothing(
         raise AssertionError("scored again")
 
     monkeypatch.setattr(RNNG, "score", refuse)
+    monkeypatch.setenv("TREELM_TRACEBACK", "1")
     assert treelm(*call).out == outcomes[0].out
     with pytest.raises(AssertionError, match="scored again"):
         treelm(*call, "--fresh")

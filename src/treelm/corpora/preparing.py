@@ -18,7 +18,7 @@ from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.locations import CACHE_VARIABLE, cache_directory
 from treelm.corpora.readers import OnError, ReadOptions, no_sentences
 from treelm.corpora.storage import FileSink
-from treelm.corpora.streams import STDIN, Stretch, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.streams import STDIN, Stretch, check_is_file, cut, name_of, numbered_lines, open_bytes
 from treelm.corpora.workers import BlockReaders, Task
 from treelm.errors import InputError
 
@@ -132,15 +132,14 @@ def _cache_key(sources: Sequence[str | Path], hashes: Sequence[str], options: Re
 
 
 def _content_hash(path: Path) -> str:
-    if path.exists() and not path.is_file() and not path.is_dir():
+    check_is_file(str(path))
+    if path.exists() and not path.is_file():
         raise InputError("no regular file: it can be read only once", where=str(path), remedy=_SAVE_FIRST)
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"cannot read it ({error.strerror})", where=str(path), remedy="check the path") from error
-    except ValueError as error:  # a NUL character
-        raise InputError(f"not a path ({error})", where=repr(str(path)), remedy="check the path") from error
 
 
 def _check_same(sources: Sequence[str | Path], hashes: Sequence[str], directory: Path) -> None:

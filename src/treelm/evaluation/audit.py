@@ -6,13 +6,17 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec
 
 import torch
 
 from treelm.errors import InputError
 from treelm.evaluation.audit_differences import Change, compare_prefix, next_symbol_changes, word_changes
 from treelm.models.base import ProbabilityMass, SyntacticLM
+from treelm.models.scores import NoLogProbability
+
+Arguments = ParamSpec("Arguments")
 
 Sentences = Sequence[Sequence[str]]
 Outcome = Literal["passed", "failed", "skipped"]
@@ -108,6 +112,26 @@ def audit(
     return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=checks)
 
 
+def fails_without_numbers(
+    name: str, tolerance: float, unit: str
+) -> Callable[[Callable[Arguments, Check]], Callable[Arguments, Check]]:
+    """Let a check fail, instead of end, at a score that is no number: the audit has to say so, and to go on."""
+
+    def wrapper(check: Callable[Arguments, Check]) -> Callable[Arguments, Check]:
+        @wraps(check)
+        def checked(*arguments: Arguments.args, **named: Arguments.kwargs) -> Check:
+            try:
+                return check(*arguments, **named)
+            except NoLogProbability as error:
+                change = Change(math.inf, error.found)
+                return judge_changes(name, [change], tolerance, unit, "such a model predicts nothing")
+
+        return checked
+
+    return wrapper
+
+
+@fails_without_numbers("causality", 0.0, "nats")
 def check_causality(
     model: SyntacticLM, sentences: Sentences, *, seed: int = 1, num_cuts: int = 3, tolerance: float = 0.0
 ) -> Check:
@@ -134,6 +158,7 @@ def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: rando
     return [others, longer] if others else [longer]
 
 
+@fails_without_numbers("normalisation", 1e-6, "probability")
 def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
     """Whether the probabilities of all next symbols and of the end sum to 1 after every prefix.
 
@@ -169,6 +194,7 @@ def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None
     return judge_changes("enumeration", [Change(deviation, finding)], tolerance, "probability", explanation)
 
 
+@fails_without_numbers("batch invariance", 0.0, "nats")
 def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, tolerance: float = 0.0) -> Check:
     """Whether a sentence has the same scores alone as among others, in whatever order."""
     explanation = "scores that depend on what else is in the batch cannot be reproduced"
@@ -185,6 +211,7 @@ def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, to
     return judge_changes("batch invariance", changes, tolerance, "nats", explanation)
 
 
+@fails_without_numbers("incremental", 1e-6, "nats")
 def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
     """Whether reading word by word gives the numbers that scoring whole sentences gives.
 

@@ -31,6 +31,18 @@ class Losses:
     num_sentences: int
 
 
+class NoLogProbability(InputError):
+    """What a model gives in place of a log probability: NaN, or plus infinity."""
+
+    def __init__(self, found: str) -> None:
+        """Say what was given, and of which symbol."""
+        super().__init__(found, remedy="its weights are of no use: train again, with a lower learning_rate")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes."""
+        return NoLogProbability, (self.found,)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentenceScore:
     """log p(symbol | symbols before it) in nats, for every symbol and, last, the end of the sentence.
@@ -45,13 +57,13 @@ class SentenceScore:
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ``InputError`` for what is no log probability; -inf is one, of what the model holds impossible."""
+        """Raise ``NoLogProbability`` for what is none; -inf is one, of what the model holds impossible."""
         wrong = np.isnan(self.log_probs) | (self.log_probs == np.inf)
         if wrong.any():
             place = int(wrong.argmax())
             symbol = "the end" if place == len(self.word_of_symbol) else f"word {int(self.word_of_symbol[place]) + 1}"
             found = f"the model gives {symbol} a log probability of {self.log_probs[place]}"
-            raise InputError(found, remedy="its weights are of no use: train again, with a lower learning_rate")
+            raise NoLogProbability(found)
 
 
 @dataclass(frozen=True, kw_only=True)
