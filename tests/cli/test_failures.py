@@ -150,6 +150,23 @@ def test_want_of_memory_is_bad_luck_and_no_fault(
     assert not kept(tmp_path)
 
 
+def test_an_interrupt_is_no_fault_and_a_panic_of_a_library_is_one(
+    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Panic(BaseException):
+        pass
+
+    for error, code in ((KeyboardInterrupt(), 130), (BrokenPipeError(), 0), (Panic("null"), 70)):
+
+        def fail(arguments: list[str], error: BaseException = error) -> int:
+            raise error
+
+        monkeypatch.setattr("treelm.cli.parse.main", fail)
+        monkeypatch.setattr("treelm.cli._drop_output", lambda: None)
+        assert treelm("parse", "x").code == code
+    assert len(kept(tmp_path)) == 1
+
+
 def test_bad_input_that_speaks_of_memory_stays_bad_input() -> None:
     assert not is_out_of_memory(InputError("out of memory of what", remedy=""))
     assert is_out_of_memory(OutOfMemory("here"))

@@ -109,13 +109,13 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
         _drop_output()
         print(f"treelm {verb}: {_describe(error)}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        print(f"treelm {verb}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
     except SystemExit:
         raise
     except BaseException as error:  # what libraries written in Rust raise is no Exception
         return _fail(verb, arguments, error)
-    except KeyboardInterrupt:
-        print(f"treelm {verb}: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
 
 
 def _fail(verb: str, arguments: list[str], error: BaseException) -> int:
