@@ -273,10 +273,13 @@ class RNNG(SyntacticLM):
     def next_word_log_probs(self, state: IncrementalState, *, renormalise: bool = False) -> Tensor:
         """log p(next symbol), float64 (n, V + 1), by a search that does not look at the next word.
 
-        So this is a distribution, up to what the beam loses. ``score`` gives the same analyses' log p by another search,
-        which looks at the word and then keeps the best; this one sums over all that it finds. Both are lower bounds of
-        one sum, so either may be larger. They are equal where the beams lose nothing; ``treelm audit`` measures by how
-        much they differ, and the state's ``beam_converged`` says where not to trust them. The lost mass is 1 - exp().sum(1); with ``renormalise`` the others share it in proportion, which makes a
+        So this is a distribution, up to what the beam loses. ``score`` gives log p of the word that came by another
+        search from the same analyses: it looks at the word, and then keeps the best; this one sums over all that it
+        finds. Both find part of one sum, so either may be larger, and they are equal where the beams lose nothing:
+        ``treelm audit`` measures by how much they differ. What was lost before counts in neither; where it may matter,
+        the state's ``beam_converged`` is 0.
+
+        The lost mass is 1 - exp().sum(1); with ``renormalise`` the others share it in proportion, which makes a
         distribution of it, but no longer one of lower bounds. Where a beam is empty, all are -inf in either case.
         """
         log_probs = next_log_probs(_own(state))

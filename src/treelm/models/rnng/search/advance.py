@@ -12,7 +12,6 @@ from treelm.models.rnng.search.machine import Machine
 from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.rnng.search.selection import Layout, best, log_sums, nth_best
 from treelm.models.rnng.search.settings import Search
-from treelm.trees.transitions import SHIFT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +32,8 @@ class Arrivals:
         rank = np.arange(len(self)) - Layout(self.sentence, num_sentences).starts[self.sentence]
         return self.take(np.flatnonzero(rank < count))
 
-    def take(self, index: Ints) -> Arrivals:
-        """The arrivals at ``index``."""
+    def take(self, index: Ints | Bools) -> Arrivals:
+        """The arrivals at ``index`` (numbers, or a mask)."""
         return Arrivals(**{name: getattr(self, name)[index] for name in _ARRAYS})
 
     def ranked(self) -> Arrivals:
@@ -67,8 +66,8 @@ class Advance:
     """One search: all analyses of a batch expand side by side until none is left that could still matter.
 
     Scores only fall, so whatever is not above the ``keep``-th best arrival of its sentence is dropped; this is exact,
-    and it is what ends the search. With a threshold, so is what lies too far below all that the sentence began with,
-    or below all that arrived.
+    and it is what ends the search. With a threshold, so is what lies too far below all that is in play, which is
+    what is in search and what was at the goal, or below all that arrived.
     """
 
     def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
@@ -76,7 +75,8 @@ class Advance:
         self._num_sentences, self._keep = num_sentences, keep
         self._best = np.full((num_sentences, keep), -np.inf)  # best arrivals so far
         self._found: list[Arrivals] = []
-        self._all = self._dropped = self._refused = np.zeros(num_sentences)
+        nothing: Floats = np.zeros(num_sentences)
+        self._all = self._at_goal = self._arrived = self._dropped = nothing
 
     @property
     def _floor(self) -> Floats:
@@ -89,7 +89,7 @@ class Advance:
     @property
     def cut(self) -> Cut:
         """What was dropped so far."""
-        return Cut(dropped=self._dropped.clip(0, 1), refused=self._refused)
+        return Cut(dropped=self._dropped.clip(0, 1), refused=(self._at_goal - self._arrived).clip(0, 1))
 
     def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
@@ -116,9 +116,14 @@ class Advance:
         floor, beam = self._floor, self._settings.action_beam
         others = self._goal.others(analyses)
         width = others.shape[1]
-        self._dropped = self._dropped + self._shares(analyses.sentence, others)
+        at_goal = analyses.score + analyses.log_probs[:, self._goal.action]
+        in_search = self._shares(analyses.sentence, others)
+        self._dropped = self._dropped + in_search
+        self._at_goal = self._at_goal + self._shares(analyses.sentence, at_goal[:, None])
+        with np.errstate(divide="ignore"):
+            in_play = self._all + np.log(in_search + self._at_goal)
         matrix = layout.pad(others)
-        matrix[matrix <= np.maximum(floor, self._all - self._settings.threshold)[:, None]] = -np.inf
+        matrix[matrix <= np.maximum(floor, in_play - self._settings.threshold)[:, None]] = -np.inf
         rows, places = np.nonzero(best(matrix, beam))
         values = matrix[rows, places]
         stays = Layout(rows, self._num_sentences)
@@ -129,9 +134,8 @@ class Advance:
         arrives = self._admitted(chosen[:, stays.width :], reaching)
         arrives &= reaching > floor[:, None]
         self._accept(analyses, layout, reaching, arrives)
-        shifts = analyses.score + analyses.log_probs[:, SHIFT]
-        shifts[layout.flat(*np.nonzero(arrives))] = -np.inf
-        self._refused = self._refused + self._shares(analyses.sentence, shifts[:, None])
+        arriving = layout.flat(*np.nonzero(arrives))
+        self._arrived = self._arrived + self._shares(analyses.sentence[arriving], at_goal[arriving, None])
         staying = chosen[:, : stays.width] & (padded > self._floor[:, None]) & self._open[:, None]
         index = stays.flat(*np.nonzero(staying))
         if len(index) == 0:
@@ -139,14 +143,13 @@ class Advance:
         rows, places, values = rows[index], places[index], values[index]
         self._dropped = self._dropped - self._shares(rows, values[:, None])
         sources, actions = layout.flat(rows, places // width), places % width + 1
-        shortfall = np.maximum(analyses.shortfall[sources], self._all[rows] - values)
+        shortfall = np.maximum(analyses.shortfall[sources], in_play[rows] - values)
         return self._machine.apply(analyses, sources, actions, rows, values, shortfall)
 
     def _shares(self, sentence: Ints, log_mass: Floats) -> Floats:
         """The sum of a sentence's rows as a share of what it began with; no sum depends on other sentences."""
-        rows = np.exp(log_mass - self._all[sentence][:, None]).sum(1)
-        shares: Floats = np.bincount(sentence, rows, self._num_sentences)
-        return shares
+        rows: Floats = np.exp(log_mass - self._all[sentence][:, None]).sum(1)
+        return np.bincount(sentence, rows, self._num_sentences).astype(np.float64)
 
     def _admitted(self, inside: Bools, reaching: Floats) -> Bools:
         """Which arrive: those inside the action beam, and the best ``fast_track`` of this step."""

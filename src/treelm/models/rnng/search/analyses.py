@@ -20,7 +20,7 @@ class Analyses:
 
     sentence: Ints  # (n,)
     score: Floats  # (n,) log probability in nats
-    shortfall: Floats  # (n,) the most nats that it ever lay below all analyses of the sentence together
+    shortfall: Floats  # (n,) the most nats that it ever lay below all that was in play (see Advance)
     top: Ints  # (n,) row of Stacks
     history: Ints  # (n,) row of Histories, -1 before the first action
     items: Ints  # (n, NUM_COLUMNS) the integers of the top row

@@ -186,9 +186,7 @@ class ParticleFilter:
         old = cloud.analyses
         if len(old) == 0:
             return cloud
-        new = self.machine.shift(
-            old.sentence, old.score, old.shortfall, old.top, old.history, symbols[old.sentence]
-        )
+        new = self.machine.shift(old.sentence, old.score, old.shortfall, old.top, old.history, symbols[old.sentence])
         return replace(cloud, analyses=new)
 
     def _collect(self) -> None:

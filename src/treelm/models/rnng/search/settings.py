@@ -22,9 +22,8 @@ class Search:
     fast_track: int = 1
     """k_s: the best SHIFTs of every step that reach the word beam even from below the action beam."""
     threshold: float = math.inf
-    """Nats below all analyses of the sentence together at which one is dropped, however few there are: so the beam is as
-    wide as the doubt, and ``action_beam`` and ``word_beam`` are only the most that it may hold. Without it (inf), they
-    are always filled."""
+    """Nats below all analyses of the sentence that are in play at which one is dropped: so the beam is as wide as the
+    doubt, and ``action_beam`` and ``word_beam`` are the most that it may hold. Without it (inf) they are filled."""
     num_particles: int = 1000
     """Particles of each sentence (``method = "particles"``)."""
     seed: int = 0
