@@ -12,6 +12,7 @@ from tests.cli.conftest import Treelm
 from treelm import SyntacticLM
 from treelm import load as python_load
 from treelm.errors import InputError
+from treelm.inference.loading import THRESHOLD
 from treelm.models import shipped
 from treelm.models.shipped import find_run, shipped_names
 from treelm.training.recipe import load_recipe
@@ -51,7 +52,7 @@ def test_every_verb_takes_the_name(package: Path, project: Path, treelm: Treelm)
 
 def test_python_takes_the_name(package: Path) -> None:
     by_name, by_hub = python_load("tiny"), SyntacticLM.from_pretrained("tiny")
-    assert by_name.search.action_beam == 20  # of its recipe
+    assert by_name.search.threshold == THRESHOLD
     assert torch.equal(by_name.state_dict()["word_bias"], by_hub.state_dict()["word_bias"])
 
 

@@ -330,19 +330,30 @@ def test_evaluate_skips_bad_sentences_and_says_so(treelm: Treelm, project: Path,
     assert "bad.ptb:1" in outcome.err
 
 
-def test_surprisal_searches_with_the_beam_of_the_recipe_or_of_the_flags(
+def test_surprisal_searches_as_wide_as_the_doubt_or_by_the_flags_and_says_which_words_did_not_converge(
     treelm: Treelm, project: Path, tmp_path: Path
 ) -> None:
+    said = dict[str, str]()
+
     def bits(name: str, *flags: str) -> dict[str, float]:
         out = tmp_path / f"{name}.tsv"
-        assert treelm("surprisal", project / "run", project / "train.ptb", "--output", out, *flags).code == 0
+        outcome = treelm("surprisal", project / "run", project / "train.ptb", "--output", out, *flags)
+        assert outcome.code == 0
+        said[name] = outcome.err
         metadata: dict[str, float] = json.loads(out.with_name(f"{name}.tsv.json").read_text())
         return metadata
 
     default, narrow = bits("default"), bits("narrow", "--action-beam", "1", "--word-beam", "1", "--fast-track", "0")
-    names = ("action_beam", "word_beam", "fast_track")
-    assert [default[name] for name in names] == [20, 5, 1]
-    assert [narrow[name] for name in names] == [1, 1, 0]
+    names = ("action_beam", "word_beam", "fast_track", "threshold")
+    assert [default[name] for name in names] == [1000, 100, 1, 10.0]
+    assert [narrow[name] for name in names] == [1, 1, 0, None]
+    assert [bits("one", "--word-beam", "4")[name] for name in names] == [20, 4, 1, None]  # others as in the recipe
+    assert [bits("both", "--word-beam", "4", "--threshold", "7")[name] for name in names] == [1000, 4, 1, 7.0]
+    with (tmp_path / "narrow.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    doubtful = [row["beam_converged"] for row in rows].count("0")
+    assert doubtful > 0
+    assert f"{doubtful} of {len(rows)} words not converged" in said["narrow"]
     assert narrow["word_surprisal_bits"] > default["word_surprisal_bits"]
 
 
@@ -380,7 +391,7 @@ def test_a_column_that_the_system_lacks_is_refused_before_anything_is_written(
     outcome = treelm(*call)
     assert (outcome.code, outcome.out) == (2, "")
     assert "no column 'distance' from rnng" in outcome.err
-    assert "next_entropy_bits, beam_loss_bits, entropy_bits, open_nodes" in outcome.err
+    assert "next_entropy_bits, beam_bound_bits, beam_converged, beam_loss_bits, entropy_bits" in outcome.err
     assert treelm(*call, "--output", tmp_path / "out.tsv").code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 

@@ -117,7 +117,8 @@ def test_tokens_are_gathered_into_the_words_of_the_experimenter() -> None:
 
 @pytest.mark.parametrize("system", sorted(SIZES))
 def test_columns_have_a_figure_for_every_word(system: str) -> None:
-    expected = {"rnng": {"entropy_bits", "open_nodes", "beam_loss_bits"}, "som": {"depth", "attachment_slot"}}
+    beam = {"beam_loss_bits", "beam_bound_bits", "beam_converged"}
+    expected = {"rnng": {"entropy_bits", "open_nodes", *beam}, "som": {"depth", "attachment_slot"}}
     expected |= {name: {"distance"} for name in ("on-lstm", "prpn")} | {
         "palm": {"attended_length", "attention_entropy_bits"}
     }

@@ -67,6 +67,22 @@ def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[s
     return lm, beam
 
 
+def load_adaptive(
+    run: str, options: ModelOptions, threshold: float | None
+) -> tuple[SyntacticLM, dict[str, float | None]]:
+    """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold."""
+    from treelm.inference.loading import ADAPTIVE, THRESHOLD, load, run_beam
+
+    lm = load(run, device=options.device)
+    widths = {name: getattr(options, name) for name in ADAPTIVE}
+    given = {name: width for name, width in widths.items() if width is not None}
+    if threshold is None and not given:
+        threshold = THRESHOLD
+    beam = {**(run_beam(run) if threshold is None else ADAPTIVE), **given}
+    lm.set_beam(**beam, threshold=threshold)
+    return lm, {**beam, "threshold": threshold}
+
+
 def read_input(
     path: str, options: InputOptions, skipped: list[InputError], *, empty_lines: bool = False
 ) -> Iterator[Sentence]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from treelm.cli.files import (
     ModelOptions,
     RunFolder,
     check_not_input,
-    load_with_beam,
+    load_adaptive,
     open_output,
     read_input,
     report_skipped,
@@ -34,11 +34,12 @@ SEPARATORS = {".tsv": "\t", ".txt": "\t", ".csv": ",", "": "\t"}
 class Arguments(ModelOptions, InputOptions):
     """Surprisal in bits of every word of a file, as TSV: one row a word, one header line.
 
-    Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, what
-    --columns asks for, and those of an input table. Text is one sentence a line, words apart by blanks. A word with a
-    quotation mark is quoted, the mark doubled, as R and pandas expect. NA is missing, but a word may be NA, null or
-    None too. To keep such words: in pandas, read_csv(f, sep="\\t", converters={"word": str}); in R,
-    d$word[is.na(d$word)] <- "NA" after read.delim(f). docs/surprisal.md has more.
+    Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, of an RNNG
+    beam_converged (0 where another beam may say otherwise), what --columns asks for, and those of an input table. Text
+    is one sentence a line, words apart by blanks. A word with a quotation mark is quoted, the mark doubled, as R and
+    pandas expect. NA is missing, but a word may be NA, null or None too. To keep such words: in pandas,
+    read_csv(f, sep="\\t", converters={"word": str}); in R, d$word[is.na(d$word)] <- "NA" after read.delim(f).
+    docs/surprisal.md has more.
 
     Example: treelm surprisal runs/demo stimuli.txt --output stimuli.tsv
     Example: treelm surprisal runs/demo words.csv --layout table --punctuation summed --output words-bits.csv
@@ -68,10 +69,14 @@ class Arguments(ModelOptions, InputOptions):
     """document: what came before in the document counts, for systems that read streams; columns document_id and context
     say what a system did. Documents of text are divided by empty lines."""
     columns: tuple[str, ...] = ()
-    """Further columns: next_entropy_bits of any system; of an RNNG, entropy_bits, open_nodes, beam_loss_bits; of PRPN
-    and ON-LSTM, distance; of a SOM, depth and attachment_slot; of PaLM, attended_length and attention_entropy_bits."""
+    """Further columns: next_entropy_bits of any system; of an RNNG, entropy_bits, open_nodes, beam_loss_bits and
+    beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot; of PaLM, attended_length and
+    attention_entropy_bits."""
     end: bool = False
     """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
+    threshold: float | None = None
+    """Of an RNNG: nats below all analyses together at which one is dropped. Without it, 10 with beams of at most
+    1000/100/1, or none if a width is given: then the beam has that width and those of the recipe."""
     separator: Literal["auto", "tab", "comma"] = "auto"
     """Between cells. auto: a comma if --output ends in .csv, a tab if it ends in .tsv or .txt, or is a stream."""
     batch_size: int = 16
@@ -89,19 +94,20 @@ def write_table(arguments: Arguments) -> int:
     """Score the file and write the table."""
     from treelm.inference.processes import computing, score
     from treelm.inference.reading import ENTROPY, check_columns, score_stimuli, score_with_entropies
-    from treelm.inference.surprisal import COLUMNS, Totals, apart, table_rows, tsv_row
+    from treelm.inference.surprisal import COLUMNS, CONVERGED, Totals, apart, table_rows, tsv_row
 
     check_not_input((arguments.output, f"{arguments.output}.json"), [arguments.file])
     separator = _separator(arguments)
-    lm, beam = load_with_beam(arguments.run, arguments)
+    lm, beam = load_adaptive(arguments.run, arguments, arguments.threshold)
     lm.require_words()
     check_columns(lm, arguments.columns)
     skipped: list[InputError] = []
     names, stimuli = _read(arguments, skipped)
     has_documents = arguments.context == "document" or bool(arguments.document_column)
     about = ("document_id", "context") if has_documents else ()
-    kept = apart(names, taken=(*COLUMNS, *arguments.columns, *about))
-    totals, contexts = Totals(), set[str]()
+    extra = tuple(dict.fromkeys((*((CONVERGED,) if CONVERGED in lm.word_columns else ()), *arguments.columns)))
+    kept = apart(names, taken=(*COLUMNS, *extra, *about))
+    totals, contexts, num_doubtful = Totals(), set[str](), 0
     job = score_with_entropies if ENTROPY in arguments.columns else score
     computer = computing(job, lm, run=arguments.run, processes=arguments.processes)
     with open_output(arguments.output) as out, computer as compute:
@@ -115,13 +121,14 @@ def write_table(arguments: Arguments) -> int:
             compute=compute,
         )
         first = list(islice(scored, 1))  # before the header: of input that cannot be read nothing is written
-        print(tsv_row([*COLUMNS, *arguments.columns, *kept, *about], separator), file=out)
+        print(tsv_row([*COLUMNS, *extra, *kept, *about], separator), file=out)
         for one in chain(first, scored):
             totals = totals.plus(one.scored)
+            num_doubtful += sum(word.columns.get(CONVERGED) == 0 for word in one.scored.surprisal.words)
             contexts.add(one.context)
             for row in table_rows(
                 one.scored,
-                extra=arguments.columns,
+                extra=extra,
                 with_end=arguments.end,
                 kept=one.stimulus.kept,
                 about=(one.stimulus.document, one.context) if has_documents else (),
@@ -132,6 +139,8 @@ def write_table(arguments: Arguments) -> int:
     if totals.num_impossible_words:
         number = f"{totals.num_impossible_words} of {totals.num_words} words"
         note(f"{number} have inf bits: the model, or what its search kept, gives them probability 0; try a wider beam")
+    if num_doubtful:
+        note(f"{num_doubtful} of {totals.num_words} words not converged: another beam may differ ({_wider(beam)})")
     found = {"context": ", ".join(sorted(contexts)), "punctuation": arguments.punctuation, **totals.to_json()}
     write_metadata(arguments.output, metadata(arguments, lm.system, beam, found, len(skipped)))
     return report_skipped(skipped)
@@ -151,6 +160,13 @@ def _read(arguments: Arguments, skipped: list[InputError]) -> tuple[tuple[str, .
     return (), from_sentences(sentences, arguments.punctuation)
 
 
+def _wider(beam: Mapping[str, float | None]) -> str:
+    """What to do about words that have not converged."""
+    if beam["threshold"] is None:
+        return "leave out the widths for an adaptive beam"
+    return f"--threshold {beam['threshold'] + 1:g} takes longer and settles more of them"
+
+
 def _separator(arguments: Arguments) -> str:
     """Between cells; raises ``InputError`` for an output that by its name is no table, such as .xlsx or .gz."""
     suffix = Path(arguments.output).suffix.lower()
@@ -161,7 +177,7 @@ def _separator(arguments: Arguments) -> str:
 
 
 def metadata(
-    arguments: Arguments, system: str, beam: dict[str, int], totals: dict[str, object], num_skipped: int
+    arguments: Arguments, system: str, beam: Mapping[str, float | None], totals: dict[str, object], num_skipped: int
 ) -> dict[str, object]:
     """What a reader of the table should know about how it was made."""
     from treelm import __version__

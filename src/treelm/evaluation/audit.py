@@ -50,15 +50,21 @@ class AuditReport:
         return all(check.outcome != "failed" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values; a figure is null when its check was skipped or it is infinite."""
-        checks = [asdict(check) | {"figure": _finite(check.figure)} for check in self.checks]
+        """The report as JSON values; a figure is null when its check was skipped or it is infinite, a
+        tolerance when anything is allowed.
+        """
+        checks = [
+            asdict(check) | {"figure": _finite(check.figure), "tolerance": _finite(check.tolerance)}
+            for check in self.checks
+        ]
         return asdict(self) | {"passed": self.passed, "checks": checks}
 
     def as_text(self) -> str:
         """A short paragraph for each check."""
         lines = [f"audit of {self.system}: {self.num_sentences} sentences, seed {self.seed}"]
         for check in self.checks:
-            figure = "" if check.figure is None else f"{check.figure:.3g} {check.unit} (allowed {check.tolerance:g}); "
+            allowed = f"allowed {check.tolerance:g}" if math.isfinite(check.tolerance) else "measured, not judged"
+            figure = "" if check.figure is None else f"{check.figure:.3g} {check.unit} ({allowed}); "
             lines += [f"{check.outcome:7s} {check.name}: {figure}{check.finding}", f"        {check.explanation}"]
         return "\n".join(lines) + "\n"
 
@@ -106,6 +112,7 @@ def audit(
                 check_enumeration(enumerate_all, tolerance=allowed.probability),
                 check_batches(model, sentences, seed=seed, tolerance=allowed.batch_nats),
                 check_incremental(model, sentences, tolerance=allowed.incremental_nats),
+                *check_search(model, sentences),
             )
     finally:
         model.train(was_training)
@@ -225,6 +232,26 @@ def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: fl
         compare = word_changes if reported else next_symbol_changes
         changes += compare(model, words, score, f"sentence {number}")
     return judge_changes("incremental", changes, tolerance, "nats", explanation)
+
+
+def check_search(model: SyntacticLM, sentences: Sentences) -> tuple[Check, ...]:
+    """Of a search that prunes: how far ``score`` and ``next_word_log_probs`` differ, and how many words converged.
+
+    Both are lower bounds of the same probability by different searches, so this is measured, not judged. Other systems
+    have no such check: ``check_incremental`` holds them to equality.
+    """
+    scores = model.score(sentences)
+    if not any(score.is_lower_bound for score in scores):
+        return ()
+    changes = []
+    for number, (words, score) in enumerate(zip(sentences, scores, strict=True), start=1):
+        changes += next_symbol_changes(model, words, score, f"sentence {number}")
+    in_bits = [Change(change.size / math.log(2), change.where) for change in changes]
+    explanation = "a search that looks at the next word and one that does not find different parts of its probability"
+    flags = [flag for score in scores for flag in score.columns.get("beam_converged", ())]
+    if flags:
+        explanation += f"; {flags.count(0.0)} of {len(flags)} words have not converged"
+    return (judge_changes("search", in_bits, math.inf, "bits", explanation),)
 
 
 def judge_changes(name: str, changes: Sequence[Change], tolerance: float, unit: str, explanation: str) -> Check:

@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
 """Widths of the search where no recipe says others."""
 
+ADAPTIVE = {"action_beam": 1000, "word_beam": 100, "fast_track": 1}
+THRESHOLD = 10.0
+"""The search for figures of single words, as wide as the doubt; docs/models/rnng-search.md has what it costs."""
+
 
 def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     """The model of a run folder (or of any folder that ``save_pretrained`` wrote), in evaluation mode.
 
     Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name.
 
-    It searches with the beam of the run's recipe, section [evaluation], as ``treelm evaluate`` does; a folder without a
-    recipe gets ``BEAM``. With ``device`` "cuda" or "auto" it computes on a GPU, unless it has no weights (n-grams).
-    Raises ``InputError`` when the folder is missing, incomplete, damaged, or made by a newer version, and when there is
-    no GPU.
+    It searches with ``ADAPTIVE`` and ``THRESHOLD``, as ``treelm surprisal`` does; verbs that evaluate take the fixed
+    beam of the run's recipe instead (``run_beam``, for ``set_beam``). With ``device`` "cuda" or "auto" it computes on a
+    GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is missing, incomplete, damaged, or
+    made by a newer version, and when there is no GPU.
     """
     from treelm.models.devices import find_device
     from treelm.models.storage import load_model
@@ -35,8 +39,7 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     lm = load_model(run).eval()
     if any(True for _ in lm.parameters()):
         lm.to(place)
-    beam = run_beam(run)
-    lm.set_beam(action_beam=beam["action_beam"], word_beam=beam["word_beam"], fast_track=beam["fast_track"])
+    lm.set_beam(**ADAPTIVE, threshold=THRESHOLD)
     return lm
 
 

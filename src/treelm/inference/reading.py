@@ -15,7 +15,7 @@ from treelm.inference.batching import in_batches
 from treelm.inference.entropies import next_entropies
 from treelm.inference.processes import Compute, score
 from treelm.inference.stimuli import Stimulus
-from treelm.inference.surprisal import ScoredSentence, word_offsets
+from treelm.inference.surprisal import CONVERGED, ScoredSentence, word_offsets
 from treelm.models.base import SyntacticLM
 from treelm.models.running_text import score_text
 from treelm.models.scores import SentenceScore
@@ -133,4 +133,6 @@ def _word(word: str, tokens: Sequence[WordSurprisal], counts: Sequence[bool]) ->
 def _column(name: str, tokens: Sequence[WordSurprisal]) -> float:
     if name in _SUMMED:
         return sum(token.columns[name] for token in tokens)
+    if name == CONVERGED:  # of all tokens, or of none
+        return min(token.columns[name] for token in tokens)
     return tokens[0 if name in _OF_THE_FIRST else -1].columns[name]

@@ -26,6 +26,8 @@ COLUMNS = (
     "char_start",
     "char_end",
 )
+CONVERGED = "beam_converged"
+"""The column that systems which search always have: whether a narrower search would say the same."""
 END_OF_SENTENCE = "</s>"
 _QUOTE = '"'
 _SPECIAL = re.compile(r'["\t\r\n]')
@@ -134,7 +136,10 @@ def _extra(word: WordSurprisal, names: Sequence[str]) -> Iterator[str]:
             available = ", ".join(sorted(word.columns)) or "none"
             raise InputError(f"no column {name!r} from this system", remedy=f"choose from: {available}")
         value = word.columns[name]
-        yield MISSING if math.isnan(value) else f"{value:.6f}"
+        if math.isnan(value):
+            yield MISSING
+        else:
+            yield str(int(value)) if name == CONVERGED else f"{value:.6f}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

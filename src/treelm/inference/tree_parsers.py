@@ -34,7 +34,7 @@ class ParserSettings:
     name: str
     """A run folder, the name of a model in the package, ``benepar`` or ``stanza``."""
     beam: tuple[tuple[str, int], ...] = ()
-    """Arguments of ``set_beam`` for a run; without any, as in its recipe."""
+    """Arguments of ``set_beam`` for a run; without any, the adaptive beam."""
     device: DeviceName = "cpu"
     """Where a run computes."""
 

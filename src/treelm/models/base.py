@@ -119,8 +119,11 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         Asked before training, so that it does not stop in the middle. Here: nothing is wrong.
         """
 
-    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:
-        """Widths of the search from now on. Systems that score without a search have nothing to set."""
+    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int, threshold: float | None = None) -> None:
+        """Widths of the search from now on; with a threshold (nats) they are the most that an adaptive beam may hold.
+
+        Systems that score without a search have nothing to set.
+        """
 
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:

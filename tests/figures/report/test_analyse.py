@@ -93,14 +93,16 @@ def test_all_rows_are_analysed_and_kept_analyses_are_not_made_again(monkeypatch:
     assert [one.words for one in other.runs[0].sentences] == [("2", "1")]
 
 
-def test_the_search_is_that_of_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_words_are_searched_as_they_are_loaded_whatever_the_row_was_measured_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     widths = []
     network = prpn().eval()
     monkeypatch.setattr(network, "set_beam", lambda **beam: widths.append(beam))
     monkeypatch.setattr(analyse, "load", lambda path: network)
     searching = RunFigures(name="a", run="a", system="rnng", num_parameters=1, search="beam 20/10/1")
     with_sentences(Comparison(runs=(searching, row("b"))), [sentence()], silent)
-    assert widths == [{"action_beam": 20, "word_beam": 10, "fast_track": 1}]
+    assert widths == []
 
 
 def test_new_rows_can_read_the_kept_sentences_of_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,11 +71,8 @@ def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: 
 
 
 def _analysed(row: RunFigures, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
-    lm = load(Path(row.run))
-    if row.search:
-        action_beam, word_beam, fast_track = map(int, row.search.removeprefix("beam ").split("/"))
-        lm.set_beam(action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
-    return analyses_of(lm, sentences)
+    """By the adaptive beam, whatever the row was measured with: what is drawn are figures of single words."""
+    return analyses_of(load(Path(row.run)), sentences)
 
 
 def analyses_of(lm: SyntacticLM, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:

@@ -99,7 +99,7 @@ class RNNG(SyntacticLM):
     @property
     def word_columns(self) -> tuple[str, ...]:
         """What the search says of every word."""
-        return ("entropy_bits", "open_nodes", "beam_loss_bits")
+        return ("entropy_bits", "open_nodes", "beam_loss_bits", "beam_bound_bits", "beam_converged")
 
     @property
     def stack_layers(self) -> list[LSTMWeights]:
@@ -212,9 +212,15 @@ class RNNG(SyntacticLM):
         log_probs = logits.masked_fill(~plan.valid, -math.inf).log_softmax(1)
         return log_probs.gather(1, plan.actions[:, None])[:, 0]
 
-    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int) -> None:
-        """Widths of the search from now on."""
-        self.search = replace(self.search, action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
+    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int, threshold: float | None = None) -> None:
+        """Widths of the search from now on; with a threshold, they are the most that an adaptive beam may hold."""
+        self.search = replace(
+            self.search,
+            action_beam=action_beam,
+            word_beam=word_beam,
+            fast_track=fast_track,
+            threshold=math.inf if threshold is None else threshold,
+        )
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol given the symbols before it: lower bounds, by beam search."""
@@ -267,7 +273,12 @@ class RNNG(SyntacticLM):
     def next_word_log_probs(self, state: IncrementalState, *, renormalise: bool = False) -> Tensor:
         """log p(next symbol), float64 (n, V + 1), by a search that does not look at the next word.
 
-        So this is a distribution, up to what the beam loses; ``score`` knows the word, so it finds at least as much.
+        So this is a distribution, up to what the beam loses. ``score`` gives log p of the word that came by another
+        search from the same analyses: it looks at the word, and then keeps the best; this one sums over all that it
+        finds. Both find part of one sum, so either may be larger, and they are equal where the beams lose nothing:
+        ``treelm audit`` measures by how much they differ. What was lost before counts in neither; where it may matter,
+        the state's ``beam_converged`` is 0.
+
         The lost mass is 1 - exp().sum(1); with ``renormalise`` the others share it in proportion, which makes a
         distribution of it, but no longer one of lower bounds. Where a beam is empty, all are -inf in either case.
         """

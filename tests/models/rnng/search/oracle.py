@@ -67,18 +67,23 @@ Candidate = tuple[float, State, tuple[int, ...]]
 
 @torch.no_grad()
 def plain_beam(
-    model: RNNG, symbols: Iterable[int], action_beam: int, word_beam: int, fast_track: int
+    model: RNNG,
+    symbols: Iterable[int],
+    action_beam: int,
+    word_beam: int,
+    fast_track: int,
+    threshold: float = math.inf,
 ) -> tuple[list[float], list[Candidate]]:
     """M_i of every symbol, and the complete analyses, best first."""
     plain, masses = PlainRNNG(model), []
     beam: list[Candidate] = [(0.0, plain.initial(), ())]
     for symbol in symbols:
-        arrived = search_step(plain, beam, symbol, action_beam, word_beam, fast_track)
+        arrived = search_step(plain, beam, symbol, action_beam, word_beam, fast_track, threshold)
         masses.append(log_sum(score for score, _, _ in arrived))
         beam = [(score, plain.apply(state, SHIFT, symbol), (*actions, SHIFT)) for score, state, actions in arrived]
     if model.config.order == "top-down":  # closing is no choice
-        action_beam = max(action_beam, word_beam)
-    finished = search_step(plain, beam, None, action_beam, word_beam, fast_track)
+        action_beam, threshold = max(action_beam, word_beam), math.inf
+    finished = search_step(plain, beam, None, action_beam, word_beam, fast_track, threshold)
     return masses, [(score, state, (*actions, last_action(plain))) for score, state, actions in finished]
 
 
@@ -86,24 +91,47 @@ def last_action(plain: PlainRNNG) -> int:
     return plain.finish if plain.config.order == "in-order" else REDUCE
 
 
+def floor(arrived: list[Candidate], word_beam: int, threshold: float) -> float:
+    """What lies below it will not be kept; without a threshold, to drop it at once changes nothing."""
+    if threshold == math.inf:
+        return -math.inf
+    best = sorted((score for score, _, _ in arrived), reverse=True)[:word_beam]
+    lowest = best[-1] if len(best) == word_beam else -math.inf
+    return max(lowest, log_sum(best) - threshold)
+
+
 def search_step(
-    plain: PlainRNNG, beam: list[Candidate], symbol: int | None, action_beam: int, word_beam: int, fast_track: int
+    plain: PlainRNNG,
+    beam: list[Candidate],
+    symbol: int | None,
+    action_beam: int,
+    word_beam: int,
+    fast_track: int,
+    threshold: float = math.inf,
 ) -> list[Candidate]:
     """The analyses that are about to shift the symbol, or to end (None)."""
     arrived: list[Candidate] = []
+    at_goal = list[float]()  # before the symbol
     while beam:
         candidates = []
         for score, state, actions in beam:
             for action, log_prob in successors(plain, state):
                 is_goal = action == SHIFT if symbol is not None else ends(plain, state, action)
+                if is_goal:
+                    at_goal.append(score + log_prob)
                 if is_goal and symbol is not None:
                     log_prob += float(plain.word_log_probs(state)[symbol])
                 if is_goal or not (action == SHIFT or ends(plain, state, action)):
                     candidates.append((score + log_prob, state, actions, action, is_goal))
         if symbol is None and plain.config.order == "top-down":  # only closing leads to the end
             candidates = [one for one in candidates if one[3] == REDUCE]
+        in_play = log_sum([*at_goal, *(one[0] for one in candidates if not one[4])])
+        candidates = [one for one in candidates if one[4] or one[0] > in_play - threshold]
         candidates.sort(key=lambda one: -one[0])
         top, goals = candidates[:action_beam], [one for one in candidates if one[4]]
-        arrived += [one[:3] for one in goals[: max(fast_track, sum(one[4] for one in top))]]
-        beam = [(s, plain.apply(state, action), (*acts, action)) for s, state, acts, action, goal in top if not goal]
-    return sorted(arrived, key=lambda one: -one[0])[:word_beam]
+        goals = goals[: max(fast_track, sum(one[4] for one in top))]
+        arrived += [one[:3] for one in goals if one[0] > floor(arrived, word_beam, threshold)]
+        top = [one for one in top if not one[4] and one[0] > floor(arrived, word_beam, threshold)]
+        beam = [(s, plain.apply(state, action), (*acts, action)) for s, state, acts, action, _ in top]
+    found = log_sum(score for score, _, _ in arrived)
+    return sorted((one for one in arrived if one[0] > found - threshold), key=lambda one: -one[0])[:word_beam]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.rnng.network import RNNG
 from treelm.models.rnng.search.interface import encode, search_all
-from treelm.models.rnng.search.sentences import SentenceResult
+from treelm.models.rnng.search.sentences import SentenceResult, converged
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
@@ -67,17 +68,59 @@ def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant:
                 assert [one.actions for one in result.derivations] == [actions for _, _, actions in finished]
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("threshold", [2.0, 3.0])
+def test_a_threshold_drops_what_lies_too_far_below_all_together(threshold: float, variant: dict[str, Any]) -> None:
+    model = build_model(Symbols(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
+    results = run(model, SENTENCES[:4], action_beam=30, word_beam=12, fast_track=1, threshold=threshold)
+    without = run(model, SENTENCES[:4], action_beam=30, word_beam=12, fast_track=1)
+    for symbols, result in zip(SENTENCES[:4], results, strict=True):
+        masses, finished = plain_beam(model, symbols, 30, 12, 1, threshold)
+        assert result.log_masses == pytest.approx(masses, abs=1e-9)
+        assert result.derivations[0].actions == finished[0][2]
+    assert any(result.log_masses != other.log_masses for result, other in zip(results, without, strict=True))
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_the_bound_holds_against_enumeration(variant: dict[str, Any]) -> None:
+    model = build_model(Symbols(3), 2, seed=2, **TINY, **variant)
+    everything = enumerate_all(model, 2)
+    sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=2)]
+    for beams in ((2, 1, math.inf), (6, 3, math.inf), (100, 100, 2.0), (100_000, 100_000, math.inf)):
+        widths = dict(zip(("action_beam", "word_beam", "threshold"), beams, strict=True))
+        missed = []
+        for symbols, result in zip(sentences, run(model, sentences, **widths), strict=True):
+            for end, (found, bits) in enumerate(zip(result.log_masses, result.beam_bound_bits, strict=True), start=1):
+                missed.append(log_sum(everything.prefixes[tuple(symbols[:end])]) - found)
+                assert missed[-1] <= bits * math.log(2) + 1e-9
+                assert beams[0] < 100_000 or bits < 1e-6
+        assert (max(missed) > 0.01) == (beams[0] < 100_000)  # there was something to bound
+
+
+def test_words_have_converged_where_a_narrower_search_says_the_same() -> None:
+    assert converged(np.array([0.01, 0.02, 0.3, 0.3, 0.1])).tolist() == [1, 1, 0, 1, 0]
+    assert converged(np.array([0.0, np.inf, np.inf])).tolist() == [1, 0, 0]
+    assert np.isnan(converged(np.array([np.nan]))).all()
+    model = build_model(Symbols(40), 4, seed=5, max_open=5, max_consecutive=3)
+    for threshold, loses in ((4.0, True), (50.0, False)):
+        for result in run(model, SENTENCES, threshold=threshold):
+            assert (result.gaps > 1e-9).any() == loses
+            assert (np.nan_to_num(result.gaps) >= 0).all()
+
+
 @pytest.mark.parametrize("sizes", [(40, 4), (41, 5), (1001, 27)], ids=str)
 @pytest.mark.parametrize("beams", [(6, 3, 1), (30, 5, 2)], ids=str)
+@pytest.mark.parametrize("threshold", [math.inf, 4.0])
 def test_neighbours_and_later_words_do_not_matter_to_the_last_bit(
-    sizes: tuple[int, int], beams: tuple[int, int, int]
+    sizes: tuple[int, int], beams: tuple[int, int, int], threshold: float
 ) -> None:
     num_symbols, num_labels = sizes
     dimensions = {"embedding_size": 32, "hidden_size": 48}
     model = build_model(
         Symbols(num_symbols), num_labels, seed=6, max_open=5, max_consecutive=3, dtype=torch.float32, **dimensions
     )
-    widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
+    widths: dict[str, Any] = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
+    widths["threshold"] = threshold
     alone = [run(model, [symbols], **widths, heavy_words=6)[0] for symbols in SENTENCES]
     for order in (range(6), range(5, -1, -1), [*range(6), *range(6)]):
         results = run(model, [SENTENCES[index] for index in order], **widths, heavy_words=6)

@@ -61,10 +61,13 @@ def test_scores_have_one_entry_a_symbol_and_columns_one_a_word() -> None:
         "entropy_bits": 3,
         "open_nodes": 3,
         "beam_loss_bits": 3,
+        "beam_bound_bits": 3,
+        "beam_converged": 3,
     }
     assert (score.columns["entropy_bits"] <= np.log2(5)).all()
     assert (score.columns["open_nodes"] >= 1).all()
     assert (score.columns["beam_loss_bits"] >= 0).all()
+    assert set(score.columns["beam_converged"].tolist()) <= {0.0, 1.0}
 
 
 def test_a_wider_beam_loses_less() -> None:

@@ -49,7 +49,7 @@ def test_company_and_later_words_do_not_matter_and_seeds_do() -> None:
     )
     settings = {"method": "particles", "num_particles": 30}
     alone = [run(model, [symbols], **settings)[0] for symbols in SENTENCES]
-    assert run(model, SENTENCES[::-1], **settings)[::-1] == alone
+    assert repr(run(model, SENTENCES[::-1], **settings)[::-1]) == repr(alone)  # nan is not equal to itself
     (longer,) = run(model, [[*SENTENCES[0], 7]], **settings)
     assert longer.log_masses[:-1] == alone[0].log_masses
     assert run(model, SENTENCES, seed=1, **settings)[0].log_masses != alone[0].log_masses

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +21,17 @@ from treelm.trees.tree import Tree
 BIG = {"embedding_size": 32, "hidden_size": 32, "dtype": torch.float32}
 
 
+@pytest.mark.parametrize("threshold", [math.inf, 4.0])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_word_by_word_equals_all_at_once_to_the_last_bit(variant: dict[str, Any]) -> None:
+def test_word_by_word_equals_all_at_once_to_the_last_bit(variant: dict[str, Any], threshold: float) -> None:
     model = subword_model(**BIG, **variant)
+    model.search = replace(model.search, threshold=threshold)
     for words, score in zip(WORDS, model.score(WORDS), strict=True):
         state = model.start()
         for word in words:
             state = model.extend(state, [word])
         assert list(state.symbol_log_probs[0]) == score.log_probs[:-1].tolist()
+        assert state.beam_converged[0].tolist() == score.columns["beam_converged"].tolist()
         per_word = np.bincount(score.word_of_symbol, score.log_probs[:-1])
         assert [float(values[0]) for values in state.word_log_probs] == pytest.approx(per_word.tolist(), abs=1e-12)
 

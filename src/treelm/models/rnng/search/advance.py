@@ -10,7 +10,7 @@ from treelm.models.rnng.search.analyses import Analyses
 from treelm.models.rnng.search.goals import Goal
 from treelm.models.rnng.search.machine import Machine
 from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
-from treelm.models.rnng.search.selection import Layout, best, nth_best
+from treelm.models.rnng.search.selection import Layout, best, log_sums, nth_best
 from treelm.models.rnng.search.settings import Search
 
 
@@ -20,6 +20,7 @@ class Arrivals:
 
     sentence: Ints
     score: Floats  # with the action that reaches the goal
+    shortfall: Floats  # as of ``Analyses``
     top: Ints
     history: Ints  # without that action
 
@@ -31,34 +32,42 @@ class Arrivals:
         rank = np.arange(len(self)) - Layout(self.sentence, num_sentences).starts[self.sentence]
         return self.take(np.flatnonzero(rank < count))
 
-    def take(self, index: Ints) -> Arrivals:
-        """The arrivals at ``index``."""
-        return Arrivals(
-            sentence=self.sentence[index],
-            score=self.score[index],
-            top=self.top[index],
-            history=self.history[index],
-        )
+    def take(self, index: Ints | Bools) -> Arrivals:
+        """The arrivals at ``index`` (numbers, or a mask)."""
+        return Arrivals(**{name: getattr(self, name)[index] for name in _ARRAYS})
 
     def ranked(self) -> Arrivals:
         """Ordered by sentence, then by score; equals in their own order."""
         return self.take(np.lexsort((-self.score, self.sentence)))
 
 
+_ARRAYS = ("sentence", "score", "shortfall", "top", "history")
+
+
 def joined(parts: list[Arrivals]) -> Arrivals:
     """All arrivals, ranked."""
-    empty = np.empty(0, np.int64)
-    parts = [Arrivals(sentence=empty, score=empty.astype(np.float64), top=empty, history=empty), *parts]
-    columns = ([getattr(part, name) for part in parts] for name in ("sentence", "score", "top", "history"))
-    sentence, score, top, history = map(np.concatenate, columns)
-    return Arrivals(sentence=sentence, score=score, top=top, history=history).ranked()
+    empty, none = np.empty(0, np.int64), np.empty(0)
+    parts = [Arrivals(sentence=empty, score=none, shortfall=none, top=empty, history=empty), *parts]
+    return Arrivals(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}).ranked()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """What a search for a symbol dropped on the way, by sentence, as shares of the probability that it began with.
+
+    How probable the symbol was there is not counted, for in most cases it is not known.
+    """
+
+    dropped: Floats  # by the action beam
+    refused: Floats  # SHIFTs, most of them because the symbol was improbable
 
 
 class Advance:
     """One search: all analyses of a batch expand side by side until none is left that could still matter.
 
     Scores only fall, so whatever is not above the ``keep``-th best arrival of its sentence is dropped; this is exact,
-    and it is what ends the search.
+    and it is what ends the search. With a threshold, so is what lies too far below all that is in play, which is
+    what is in search and what was at the goal, or below all that arrived.
     """
 
     def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
@@ -66,16 +75,27 @@ class Advance:
         self._num_sentences, self._keep = num_sentences, keep
         self._best = np.full((num_sentences, keep), -np.inf)  # best arrivals so far
         self._found: list[Arrivals] = []
+        nothing: Floats = np.zeros(num_sentences)
+        self._all = self._at_goal = self._arrived = self._dropped = nothing
 
     @property
     def _floor(self) -> Floats:
         """What an arrival must beat, by sentence."""
         floor: Floats = self._best.min(1)
+        if np.isfinite(self._settings.threshold):
+            floor = np.maximum(floor, np.logaddexp.reduce(self._best, 1) - self._settings.threshold)
         return floor
+
+    @property
+    def cut(self) -> Cut:
+        """What was dropped so far."""
+        return Cut(dropped=self._dropped.clip(0, 1), refused=(self._at_goal - self._arrived).clip(0, 1))
 
     def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
         limit = self._settings.max_rows
+        total = log_sums(analyses.sentence, analyses.score, self._num_sentences)
+        self._all = np.where(np.isfinite(total), total, 0.0)
         while len(analyses):
             analyses = self._step(analyses)
             if len(self._machine.stacks) > limit:
@@ -96,8 +116,14 @@ class Advance:
         floor, beam = self._floor, self._settings.action_beam
         others = self._goal.others(analyses)
         width = others.shape[1]
+        at_goal = analyses.score + analyses.log_probs[:, self._goal.action]
+        in_search = self._shares(analyses.sentence, others)
+        self._dropped = self._dropped + in_search
+        self._at_goal = self._at_goal + self._shares(analyses.sentence, at_goal[:, None])
+        with np.errstate(divide="ignore"):
+            in_play = self._all + np.log(in_search + self._at_goal)
         matrix = layout.pad(others)
-        matrix[matrix <= floor[:, None]] = -np.inf
+        matrix[matrix <= np.maximum(floor, in_play - self._settings.threshold)[:, None]] = -np.inf
         rows, places = np.nonzero(best(matrix, beam))
         values = matrix[rows, places]
         stays = Layout(rows, self._num_sentences)
@@ -106,14 +132,24 @@ class Advance:
         reaching = self._goal.reaching(analyses, layout, floor, least)
         chosen = best(np.concatenate([padded, reaching], 1), beam)
         arrives = self._admitted(chosen[:, stays.width :], reaching)
-        self._accept(analyses, layout, reaching, arrives & (reaching > floor[:, None]))
+        arrives &= reaching > floor[:, None]
+        self._accept(analyses, layout, reaching, arrives)
+        arriving = layout.flat(*np.nonzero(arrives))
+        self._arrived = self._arrived + self._shares(analyses.sentence[arriving], at_goal[arriving, None])
         staying = chosen[:, : stays.width] & (padded > self._floor[:, None]) & self._open[:, None]
         index = stays.flat(*np.nonzero(staying))
         if len(index) == 0:
             return analyses.take(index)
-        rows, places = rows[index], places[index]
+        rows, places, values = rows[index], places[index], values[index]
+        self._dropped = self._dropped - self._shares(rows, values[:, None])
         sources, actions = layout.flat(rows, places // width), places % width + 1
-        return self._machine.apply(analyses, sources, actions, rows, values[index])
+        shortfall = np.maximum(analyses.shortfall[sources], in_play[rows] - values)
+        return self._machine.apply(analyses, sources, actions, rows, values, shortfall)
+
+    def _shares(self, sentence: Ints, log_mass: Floats) -> Floats:
+        """The sum of a sentence's rows as a share of what it began with; no sum depends on other sentences."""
+        rows: Floats = np.exp(log_mass - self._all[sentence][:, None]).sum(1)
+        return np.bincount(sentence, rows, self._num_sentences).astype(np.float64)
 
     def _admitted(self, inside: Bools, reaching: Floats) -> Bools:
         """Which arrive: those inside the action beam, and the best ``fast_track`` of this step."""
@@ -130,7 +166,11 @@ class Advance:
             return
         source = layout.flat(rows, columns)
         found = Arrivals(
-            sentence=rows, score=scores[rows, columns], top=analyses.top[source], history=analyses.history[source]
+            sentence=rows,
+            score=scores[rows, columns],
+            shortfall=analyses.shortfall[source],
+            top=analyses.top[source],
+            history=analyses.history[source],
         )
         self._found.append(found)
         self._raise_floor(scores, arrives)

@@ -20,6 +20,7 @@ class Analyses:
 
     sentence: Ints  # (n,)
     score: Floats  # (n,) log probability in nats
+    shortfall: Floats  # (n,) the most nats that it ever lay below all that was in play (see Advance)
     top: Ints  # (n,) row of Stacks
     history: Ints  # (n,) row of Histories, -1 before the first action
     items: Ints  # (n, NUM_COLUMNS) the integers of the top row
@@ -37,7 +38,7 @@ class Analyses:
         return Analyses(outputs=self.outputs.index_select(0, at), **taken)
 
 
-_ARRAYS = ("sentence", "score", "top", "history", "items", "log_probs")
+_ARRAYS = ("sentence", "score", "shortfall", "top", "history", "items", "log_probs")
 
 
 def joined(groups: Sequence[Analyses]) -> Analyses:

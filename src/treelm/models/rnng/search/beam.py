@@ -11,7 +11,7 @@ from torch import Tensor
 
 from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.advance import Advance, Arrivals
+from treelm.models.rnng.search.advance import Advance, Arrivals, Cut
 from treelm.models.rnng.search.analyses import Analyses, joined
 from treelm.models.rnng.search.goals import AnySymbol, End, Goal, Symbol
 from treelm.models.rnng.search.machine import Machine
@@ -30,7 +30,9 @@ class SymbolFigures:
     """What reading one symbol told, by sentence; meaningless for sentences that waited."""
 
     log_mass: Floats  # M_i: log of the summed probability of the analyses that are kept
-    found_log_mass: Floats  # the same before the cut to the word beam
+    narrow_log_mass: Floats  # the same of those that a narrower search would have kept; nan where nothing was cut
+    loss_bits: Floats  # an estimate of what this symbol's search took off M_i
+    bound_bits: Floats  # what all cuts so far can have taken off M_i at most
     entropy_bits: Floats  # of the kept analyses, their probabilities scaled to sum to 1
     open_nodes: Floats  # mean number of open nonterminals before the SHIFT, under the same probabilities
 
@@ -53,7 +55,9 @@ def symbol_figures(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentenc
     share = np.where(possible, np.exp(log_share), 0.0)
     return SymbolFigures(
         log_mass=total,
-        found_log_mass=total,
+        narrow_log_mass=np.full(num_sentences, np.nan),
+        loss_bits=np.full(num_sentences, np.nan),
+        bound_bits=np.full(num_sentences, np.nan),
         entropy_bits=np.bincount(sentence, -share * log_share, num_sentences) / np.log(2),
         open_nodes=np.bincount(sentence, share * num_open, num_sentences).astype(np.float64),
     )
@@ -78,6 +82,7 @@ class Beam:
         self._head = head
         self._released = released
         self._in_order = weights.config.order == "in-order"
+        self._cut_log_mass = np.full(num_sentences, -np.inf)  # of all that was ever dropped
 
     def read(self, symbols: Ints) -> SymbolFigures:
         """Read one symbol in each sentence, ``WAITS`` for none."""
@@ -91,29 +96,59 @@ class Beam:
         reads = (symbols != WAITS)[self.analyses.sentence]
         reading = self.analyses.take(reads)
         self.analyses = self.analyses.take(~reads)
-        return self._commit(self._search(goal, reading, self.settings.word_beam), symbols)
+        before = log_sums(reading.sentence, reading.score, self.num_sentences)
+        arrivals, cut = self._search(goal, reading, self.settings.word_beam)
+        return self._commit(arrivals, symbols, before, cut)
 
-    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> Arrivals:
+    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> tuple[Arrivals, Cut]:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
         method = ReleasedAdvance if self._released else Advance
         search = method(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
         arrivals, self.analyses = search.run(analyses, self.analyses)
-        return arrivals
+        return arrivals, search.cut
 
-    def _commit(self, arrivals: Arrivals, symbols: Ints) -> SymbolFigures:
-        """Keep the best arrivals and shift the symbols."""
-        kept = arrivals.first(self.settings.word_beam, self.num_sentences)
+    def _commit(self, arrivals: Arrivals, symbols: Ints, before: Floats, cut: Cut) -> SymbolFigures:
+        """Keep the best arrivals and shift the symbols. ``before`` is the log mass that ``cut`` has shares of."""
         found = log_sums(arrivals.sentence, arrivals.score, self.num_sentences)
+        shortfall = np.maximum(arrivals.shortfall, found[arrivals.sentence] - arrivals.score)
+        arrivals = replace(arrivals, shortfall=shortfall)
+        kept = arrivals.take(found[arrivals.sentence] - arrivals.score < self.settings.threshold)
+        kept = kept.first(self.settings.word_beam, self.num_sentences)
         num_open = self.machine.stacks.column(kept.top, at.NUM_OPEN)
         figures = symbol_figures(kept.sentence, kept.score, num_open, self.num_sentences)
         if self._released:
             self._released.num_read += 1
         groups = [self.analyses]
         if len(kept):
-            groups.append(self.machine.shift(kept.sentence, kept.score, kept.top, kept.history, symbols[kept.sentence]))
+            groups.append(
+                self.machine.shift(
+                    kept.sentence, kept.score, kept.shortfall, kept.top, kept.history, symbols[kept.sentence]
+                )
+            )
         self.analyses = joined(groups)
         self._collect()
-        return replace(figures, found_log_mass=found)
+        return self._with_losses(figures, kept, found, before, cut)
+
+    def _with_losses(
+        self, figures: SymbolFigures, kept: Arrivals, found: Floats, before: Floats, cut: Cut
+    ) -> SymbolFigures:
+        """The figures with what was lost; notes what was cut."""
+        narrow = kept.take(kept.shortfall < self.settings.narrow)
+        alive = np.isfinite(figures.log_mass)
+        log_mass, found = (np.where(alive, values, 0.0) for values in (figures.log_mass, found))
+        by_words = np.maximum(found - log_mass, 0.0)  # the cut to the word beam, in nats
+        with np.errstate(divide="ignore"):
+            in_search = before + np.log(cut.dropped + cut.refused)
+            of_found = np.where(alive, found + np.log(-np.expm1(-by_words)), -np.inf)
+            self._cut_log_mass = np.logaddexp(self._cut_log_mass, np.logaddexp(in_search, of_found))
+            loss = by_words - np.log1p(-cut.dropped)
+        bound = np.logaddexp(0.0, self._cut_log_mass - log_mass)
+        return replace(
+            figures,
+            narrow_log_mass=log_sums(narrow.sentence, narrow.score, self.num_sentences),
+            loss_bits=np.where(alive, loss / np.log(2), np.inf),
+            bound_bits=np.where(alive, bound / np.log(2), np.inf),
+        )
 
     def next_symbol_log_mass(self) -> Tensor:
         """log mass of every next symbol and, last, of the end: float64 (sentences, V + 1). Changes the beam."""
@@ -121,7 +156,7 @@ class Beam:
         endings = self.endings(everything)
         goal = AnySymbol(self.machine.weights.num_labels, in_order=self._in_order)
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
-        arrivals = self._search(goal, analyses, self.settings.action_beam)
+        arrivals, _ = self._search(goal, analyses, self.settings.action_beam)
         outputs = self.machine.outputs(arrivals.top)
         mass = outputs.new_full(
             (self.num_sentences, len(self.machine.weights.symbols) + 1), -np.inf, dtype=torch.float64
@@ -148,6 +183,7 @@ class Beam:
         before = np.cumsum(counts) - counts
         index = np.arange(counts.sum()) + np.repeat(layout.starts[sources] - before, counts)
         self.num_sentences = len(sources)
+        self._cut_log_mass = self._cut_log_mass[sources]
         self.analyses = replace(self.analyses.take(index), sentence=np.repeat(np.arange(len(sources)), counts))
 
     def drop(self, sentences: Bools) -> None:
@@ -187,7 +223,8 @@ class Beam:
 
     def _finish(self, sentences: Bools) -> Endings:
         goal = End(self.machine.weights.num_labels, in_order=True)
-        arrivals = self._search(goal, self.analyses.take(sentences[self.analyses.sentence]), self.settings.word_beam)
+        ending = self.analyses.take(sentences[self.analyses.sentence])
+        arrivals, _ = self._search(goal, ending, self.settings.word_beam)
         arrivals = arrivals.first(self.settings.word_beam, self.num_sentences)
         finish = np.full(len(arrivals), self.machine.weights.num_actions - 1)
         history = self.machine.histories.append(arrivals.history, finish)

@@ -255,9 +255,8 @@ def _marked(size: int, used: Ints, num_fixed: int) -> Bools:
 
 
 def _mark_previous(marked: Bools, previous: Ints) -> None:
-    while True:
-        missing = previous[marked]
-        missing = missing[~marked[missing]]
-        if len(missing) == 0:
-            return
-        marked[missing] = True
+    current = previous[marked]
+    while len(current):
+        current = current[~marked[current]]
+        marked[current] = True
+        current = previous[current]

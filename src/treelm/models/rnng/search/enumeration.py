@@ -85,7 +85,8 @@ class _Enumeration:
         rows, symbols = np.nonzero(np.isfinite(log_probs))
         zeros: Ints = np.zeros(len(rows), np.int64)
         score = analyses.score[rows] + log_probs[rows, symbols]
-        return self._machine.shift(zeros, score, analyses.top[rows], analyses.history[rows], symbols)
+        shortfall = analyses.shortfall[rows]
+        return self._machine.shift(zeros, score, shortfall, analyses.top[rows], analyses.history[rows], symbols)
 
     def _result(self) -> ProbabilityMass:
         description = f"trees over up to {self._max_symbols} of {len(self._weights.symbols)} symbols"

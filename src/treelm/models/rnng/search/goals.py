@@ -6,6 +6,7 @@ A goal gives the scores of the actions that reach it; all other actions that are
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ _FEW = 6  # below so many candidates a bound does not pay
 
 class Goal(ABC):
     """How analyses reach the next symbol, or the end."""
+
+    action: ClassVar[int] = SHIFT  # the one that reaches it
 
     def __init__(self, num_labels: int, *, in_order: bool) -> None:
         self._others = slice(REDUCE, FIRST_NT + num_labels)
@@ -53,6 +56,8 @@ class AnySymbol(Goal):
 
 class End(Goal):
     """FINISH of in-order derivations."""
+
+    action: ClassVar[int] = -1
 
     def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
         """All of them."""

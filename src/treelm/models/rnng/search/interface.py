@@ -13,7 +13,7 @@ from treelm.models.base import SentenceScore
 from treelm.models.rnng.search.prefixes import grouped
 from treelm.models.rnng.search.products import arithmetic
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.sentences import SentenceResult, search_sentences
+from treelm.models.rnng.search.sentences import SentenceResult, converged, search_sentences
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
@@ -73,6 +73,8 @@ def sentence_score(sentence: EncodedSentence, result: SentenceResult, settings: 
         "entropy_bits": np.array(result.entropy_bits)[last],
         "open_nodes": np.array(result.open_nodes)[last],
         "beam_loss_bits": loss,
+        "beam_bound_bits": np.array(result.beam_bound_bits)[last],
+        "beam_converged": converged(result.gaps[last]),
     }
     return SentenceScore(
         log_probs=result.log_probs,

@@ -63,11 +63,12 @@ class Machine:
         """One analysis a sentence, before the first action."""
         top = np.zeros(num_sentences, np.int64)
         items = self.stacks.items(top)
-        return self._scored(
-            np.arange(num_sentences), np.zeros(num_sentences), top, top - 1, items, self.stacks.top_states(top)
-        )
+        zero = np.zeros(num_sentences)
+        return self._scored(np.arange(num_sentences), zero, zero, top, top - 1, items, self.stacks.top_states(top))
 
-    def shift(self, sentence: Ints, score: Floats, top: Ints, history: Ints, symbols: Ints) -> Analyses:
+    def shift(
+        self, sentence: Ints, score: Floats, shortfall: Floats, top: Ints, history: Ints, symbols: Ints
+    ) -> Analyses:
         """SHIFT one symbol on each of these stacks; ``score`` already counts it."""
         items = self.stacks.items(top)
         new = items.copy()
@@ -80,9 +81,17 @@ class Machine:
         new[:, at.DEPTH] += 1
         new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
         new_history = self.histories.append(history, np.full(len(top), SHIFT))
-        return self._pushed(sentence, score, top, new_history, new)
+        return self._pushed(sentence, score, shortfall, top, new_history, new)
 
-    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, sentence: Ints, score: Floats) -> Analyses:
+    def apply(
+        self,
+        analyses: Analyses,
+        sources: Ints,
+        actions: Ints,
+        sentence: Ints,
+        score: Floats,
+        shortfall: Floats | None = None,
+    ) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
         below, items = analyses.top[sources], analyses.items[sources]
         history = self.histories.append(analyses.history[sources], actions)
@@ -94,7 +103,9 @@ class Machine:
         if len(closes):
             new[closes] = self._closed(below[closes], items[closes], analyses.outputs, sources[closes])
             below = new[:, at.BELOW]
-        return self._pushed(sentence, score, below, history, new)
+        if shortfall is None:
+            shortfall = analyses.shortfall[sources]
+        return self._pushed(sentence, score, shortfall, below, history, new)
 
     def _opened(self, below: Ints, items: Ints, labels: Ints, own_rows: Ints) -> Ints:
         """The rows that NT pushes."""
@@ -145,16 +156,28 @@ class Machine:
         if len(child):
             items[child, at.PARTIAL] = self.constituents.extend(items[child, at.PARTIAL], items[child, at.VECTOR])
 
-    def _pushed(self, sentence: Ints, score: Floats, below: Ints, history: Ints, items: Ints) -> Analyses:
+    def _pushed(
+        self, sentence: Ints, score: Floats, shortfall: Floats, below: Ints, history: Ints, items: Ints
+    ) -> Analyses:
         top, states = self.stacks.push(below, items, self.constituents.vectors)
-        return self._scored(sentence, score, top, history, items, states)
+        return self._scored(sentence, score, shortfall, top, history, items, states)
 
-    def _scored(self, sentence: Ints, score: Floats, top: Ints, history: Ints, items: Ints, states: Tensor) -> Analyses:
+    def _scored(
+        self,
+        sentence: Ints,
+        score: Floats,
+        shortfall: Floats,
+        top: Ints,
+        history: Ints,
+        items: Ints,
+        states: Tensor,
+    ) -> Analyses:
         outputs = self.weights.output(states).relu_()
         logits = self.weights.actions(outputs)[: len(top), : self.weights.num_actions].cpu().numpy()
         return Analyses(
             sentence=sentence,
             score=score,
+            shortfall=shortfall,
             top=top,
             history=history,
             items=items,

@@ -84,7 +84,7 @@ class ParticleFilter:
         self._log_mass = np.where(reads, estimate, self._log_mass)
         self._cloud = _joined([waiting, self._shift(self._draw(arrived), symbols)])
         self._collect()
-        return replace(figures, log_mass=estimate, found_log_mass=estimate)
+        return replace(figures, log_mass=estimate)
 
     def _to_symbol(self, analyses: Analyses) -> tuple[Bools, Bools]:
         allowed = np.isfinite(analyses.log_probs)
@@ -186,7 +186,7 @@ class ParticleFilter:
         old = cloud.analyses
         if len(old) == 0:
             return cloud
-        new = self.machine.shift(old.sentence, old.score, old.top, old.history, symbols[old.sentence])
+        new = self.machine.shift(old.sentence, old.score, old.shortfall, old.top, old.history, symbols[old.sentence])
         return replace(cloud, analyses=new)
 
     def _collect(self) -> None:

@@ -31,7 +31,9 @@ class SentenceResult:
     """What search says of one sentence. Lists have one entry a symbol."""
 
     log_masses: list[float] = field(default_factory=list)  # M_i, nats
-    beam_loss_bits: list[float] = field(default_factory=list)  # by the cut to the word beam
+    narrow_log_masses: list[float] = field(default_factory=list)  # of what a narrower search would have kept
+    beam_loss_bits: list[float] = field(default_factory=list)
+    beam_bound_bits: list[float] = field(default_factory=list)
     entropy_bits: list[float] = field(default_factory=list)
     open_nodes: list[float] = field(default_factory=list)
     log_prob: float = -np.inf  # of the sentence, its end included
@@ -39,11 +41,17 @@ class SentenceResult:
 
     def add(self, figures: SymbolFigures, index: int) -> None:
         """Note the figures of one more symbol."""
-        kept, found = float(figures.log_mass[index]), float(figures.found_log_mass[index])
-        self.log_masses.append(kept)
-        self.beam_loss_bits.append((found - kept) / np.log(2) if np.isfinite(kept) else 0.0)
+        self.log_masses.append(float(figures.log_mass[index]))
+        self.narrow_log_masses.append(float(figures.narrow_log_mass[index]))
+        self.beam_loss_bits.append(float(figures.loss_bits[index]))
+        self.beam_bound_bits.append(float(figures.bound_bits[index]))
         self.entropy_bits.append(float(figures.entropy_bits[index]))
         self.open_nodes.append(float(figures.open_nodes[index]))
+
+    @property
+    def gaps(self) -> Floats:
+        """How much less a narrower search would have found up to every symbol, in nats; infinite where nothing."""
+        return gaps(np.array(self.log_masses), np.array(self.narrow_log_masses))
 
     @property
     def log_probs(self) -> Floats:
@@ -54,6 +62,27 @@ class SentenceResult:
         both = alive[1:] & alive[:-1]
         out[both] = np.diff(np.where(alive, masses, 0.0))[both]
         return out
+
+
+CONVERGED_BITS = 0.1
+
+
+def converged(gaps: Floats) -> Floats:
+    """1 for every word whose log probability a narrower search would give within ``CONVERGED_BITS``, else 0.
+
+    ``gaps`` are those after each word. nan where there is no narrower search.
+    """
+    before = np.concatenate([np.zeros(1), gaps])[:-1]
+    found = np.isfinite(gaps) & np.isfinite(before)
+    change = np.abs(np.where(found, gaps, 0.0) - np.where(found, before, 0.0))
+    return np.where(np.isnan(gaps), np.nan, found & (change <= CONVERGED_BITS * np.log(2)))
+
+
+def gaps(log_mass: Floats, narrow_log_mass: Floats) -> Floats:
+    """How much less a narrower search found: infinite where it, or either, found nothing; nan where there is none."""
+    possible = np.isfinite(narrow_log_mass)
+    gap = np.where(possible, log_mass, 0.0) - np.where(possible, narrow_log_mass, -np.inf)
+    return np.where(np.isnan(narrow_log_mass), np.nan, gap)
 
 
 @torch.inference_mode()

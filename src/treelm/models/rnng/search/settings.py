@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +21,9 @@ class Search:
     """k_w: partial analyses kept after every symbol."""
     fast_track: int = 1
     """k_s: the best SHIFTs of every step that reach the word beam even from below the action beam."""
+    threshold: float = math.inf
+    """Nats below all analyses of the sentence that are in play at which one is dropped: so the beam is as wide as the
+    doubt, and ``action_beam`` and ``word_beam`` are the most that it may hold. Without it (inf) they are filled."""
     num_particles: int = 1000
     """Particles of each sentence (``method = "particles"``)."""
     seed: int = 0
@@ -46,6 +50,8 @@ class Search:
         for name in ("action_beam", "word_beam", "num_particles", "batch_size", "heavy_words", "max_rows"):
             if getattr(self, name) < 1:
                 raise InputError(f"search.{name} is {getattr(self, name)}", remedy="give at least 1")
+        if not self.threshold >= 1:
+            raise InputError(f"search.threshold is {self.threshold}", remedy="give at least 1 nat, such as 9")
         if self.fast_track < 0:
             raise InputError(f"search.fast_track is {self.fast_track}", remedy="give 0 or more")
         if self.compatibility == "released" and (self.action_beam < 2 or self.method != "beam"):
@@ -53,6 +59,13 @@ class Search:
                 "compatibility with the released search needs beam search with action_beam of at least 2",
                 remedy="raise action_beam or leave compatibility out",
             )
+        if math.isfinite(self.threshold) and (self.compatibility is not None or self.method != "beam"):
+            raise InputError("a threshold is of beam search by the model's own rule", remedy="leave threshold out")
+
+    @property
+    def narrow(self) -> float:
+        """The threshold of a narrower search, whose figures say whether those of this one have converged."""
+        return self.threshold - 2 if math.isfinite(self.threshold) else 5.0
 
     @property
     def shares_prefixes(self) -> bool:

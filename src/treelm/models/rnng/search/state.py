@@ -21,6 +21,7 @@ from treelm.models.rnng.search.interface import build_tree
 from treelm.models.rnng.search.prefixes import WAITS
 from treelm.models.rnng.search.products import arithmetic
 from treelm.models.rnng.search.rows import Bools, Floats, Ints
+from treelm.models.rnng.search.sentences import converged, gaps
 from treelm.models.rnng.search.settings import Search
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
@@ -41,6 +42,7 @@ class BeamState(IncrementalState):
     log_mass: Floats  # (n,) M_i
     symbols: tuple[tuple[int, ...], ...]
     symbol_log_probs: tuple[tuple[float, ...], ...]  # the same numbers as ``RNNG.score`` gives
+    symbol_gaps: tuple[tuple[float, ...], ...]  # how much less a narrower search found so far, nats
     words: tuple[tuple[str, ...], ...]  # complete ones
 
     @property
@@ -63,6 +65,13 @@ class BeamState(IncrementalState):
             table[: len(row), index] = row
         return list(table)
 
+    @property
+    def beam_converged(self) -> list[Floats]:
+        """The column of ``RNNG.score`` of this name, so far: for every sentence, 1 for each word that has converged."""
+        ends_word = self.beam.machine.weights.ends_word
+        pairs = zip(self.symbols, self.symbol_gaps, strict=True)
+        return [converged(np.array(gaps)[ends_word[np.array(read, np.int64)]]) for read, gaps in pairs]
+
     def _of_words(self, index: int) -> list[float]:
         totals, total = list[float](), 0.0
         for symbol, log_prob in zip(self.symbols[index], self.symbol_log_probs[index], strict=True):
@@ -80,13 +89,15 @@ def start_state(weights: SearchWeights, settings: Search, num_sentences: int) ->
         found = f"search.{setting} = {getattr(settings, setting)!r} works on whole sentences only"
         raise InputError(found, remedy="read word by word with the default, or score whole sentences")
     nothing: tuple[tuple[int, ...], ...] = ((),) * num_sentences
+    no_figures: tuple[tuple[float, ...], ...] = ((),) * num_sentences
     with torch.inference_mode(), arithmetic(settings.matmul, weights.initial.device):
         beam = Beam(weights, settings, num_sentences, WordHead(weights, settings.heavy_words))
     return BeamState(
         beam=beam,
         log_mass=np.zeros(num_sentences),
         symbols=nothing,
-        symbol_log_probs=((),) * num_sentences,
+        symbol_log_probs=no_figures,
+        symbol_gaps=no_figures,
         words=((),) * num_sentences,
     )
 
@@ -103,7 +114,8 @@ def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vo
     beam = state.beam.copy()
     read = np.array([WAITS if symbol is None else symbol for symbol in symbols])
     with torch.inference_mode(), _arithmetic(beam):
-        log_mass = beam.read(read).log_mass
+        figures = beam.read(read)
+    log_mass = figures.log_mass
     reads = read != WAITS
     log_probs = _difference(log_mass, state.log_mass)
     new = replace(
@@ -112,6 +124,7 @@ def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vo
         log_mass=np.where(reads, log_mass, state.log_mass),
         symbols=_appended(state.symbols, read.tolist(), reads),
         symbol_log_probs=_appended(state.symbol_log_probs, log_probs.tolist(), reads),
+        symbol_gaps=_appended(state.symbol_gaps, gaps(log_mass, figures.narrow_log_mass).tolist(), reads),
     )
     return replace(new, words=_spelled(new, reads, vocabulary))
 
