@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from time import perf_counter
@@ -14,13 +15,13 @@ import torch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.models.layers.memory import process_peak_mb
 from treelm.training.config import Precision
-from treelm.training.data import Batch, Batches
+from treelm.training.data import Batch
 from treelm.training.numerics import numerics
 from treelm.training.optimizers import build_optimizer
 from treelm.training.placement import build_fabric
 from treelm.training.recipe import Recipe
 from treelm.training.run import set_up
-from treelm.training.updates import ShardStates, make_update
+from treelm.training.updates import ShardStates, Update, make_update
 
 WARM_UP_STEPS = 2
 
@@ -40,25 +41,38 @@ class TrainingSpeed:
     peak_memory_mb: float  # above what the process held before the first step
 
 
-def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
-    """Train by a recipe for about so many seconds in this process; its memory is right only in a fresh one."""
+@contextmanager
+def endless_updates(recipe: Recipe) -> Iterator[Iterator[tuple[Batch, Update]]]:
+    """Set up training by a recipe in this process; every item is a batch and the update that it has just made."""
     with numerics(recipe.training):
         setup = set_up(recipe)
         config, model = setup.recipe.training, setup.model
         fabric = build_fabric(config)
         optimizer = build_optimizer(model, config, epoch=0)
         fabric.setup(model, optimizer)
-        batches = _forever(setup.batches)
+
+        def updates() -> Iterator[tuple[Batch, Update]]:
+            carried: ShardStates = {}
+            batches: Iterator[Batch] = chain.from_iterable(repeat(setup.batches))
+            for step, batch in enumerate(batches):
+                update = make_update(fabric, model, optimizer, batch, config, step=step, carried=carried)
+                carried = update.carried
+                yield batch, update
+
+        yield updates()
+
+
+def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
+    """Train by a recipe for about so many seconds in this process; its memory is right only in a fresh one."""
+    config = recipe.training
+    with endless_updates(recipe) as updates:
         before = process_peak_mb()
-        carried: ShardStates = {}
-        for batch in islice(batches, WARM_UP_STEPS):
-            carried = make_update(fabric, model, optimizer, batch, config, step=0, carried=carried).carried
+        for _ in islice(updates, WARM_UP_STEPS):
+            pass
         num_steps = num_sentences = num_words = num_actions = 0
         begin = perf_counter()
         while (elapsed := perf_counter() - begin) < seconds or num_steps == 0:
-            batch = next(batches)
-            update = make_update(fabric, model, optimizer, batch, config, step=num_steps, carried=carried)
-            carried = update.carried
+            batch, update = next(updates)
             num_steps += 1
             num_sentences += update.loss.num_sentences
             num_words += update.loss.num_words
@@ -86,7 +100,3 @@ def compare_batch_sizes(
             context = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(1, mp_context=context) as pool:
                 yield pool.submit(measure_training, replace(recipe, training=training), seconds=seconds).result()
-
-
-def _forever(batches: Batches) -> Iterator[Batch]:
-    return chain.from_iterable(repeat(batches))

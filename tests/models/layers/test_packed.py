@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from treelm.models.layers.packed import PackedProduct, PackedWeight
+from treelm.models.layers.packed import LevelProduct, PackedProduct, PackedWeight
+from treelm.models.layers.precision import add_product, multiply_into
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 0.2)])
@@ -42,3 +43,30 @@ def test_other_numbers_of_rows_give_the_plain_product(num_rows: int) -> None:
     back = torch.empty(num_rows, 32)
     product.backward.multiply_into(back, out)
     torch.testing.assert_close(back, out @ product.weight, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("transposes", [False, True])
+@pytest.mark.parametrize("num_rows", [8, 56, 256, 520])
+def test_a_product_of_levels_rounds_its_operands_and_itself_alone(num_rows: int, transposes: bool) -> None:
+    torch.manual_seed(0)
+    weight, inputs, bias = torch.randn(48, 32).bfloat16(), torch.randn(num_rows, 32).bfloat16(), torch.randn(48)
+    product = LevelProduct(weight.T.contiguous().T if transposes else weight, bias)
+    expected = inputs.float() @ weight.float().T
+    out, total = torch.empty(num_rows, 48), torch.ones(num_rows, 48)
+    product.into(out, inputs)
+    torch.testing.assert_close(out - bias, expected, rtol=2**-8, atol=1e-4)
+    product.add_to(total, inputs)
+    torch.testing.assert_close(total - 1, expected, rtol=2**-8, atol=1e-4)
+    torch.testing.assert_close((out - bias).bfloat16().float(), out - bias, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_product_of_levels_in_full_precision_is_the_ordinary_one(dtype: torch.dtype) -> None:
+    weight, inputs, bias = (torch.randn(*size, dtype=dtype) for size in ((48, 32), (56, 32), (48,)))
+    product, out, expected = LevelProduct(weight, bias), *(torch.ones(56, 48, dtype=dtype) for _ in range(2))
+    product.into(out, inputs)
+    multiply_into(expected, inputs, weight.T, bias=bias)
+    assert torch.equal(out, expected)
+    product.add_to(out, inputs)
+    add_product(expected, inputs, weight.T)
+    assert torch.equal(out, expected)

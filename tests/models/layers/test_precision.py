@@ -3,7 +3,17 @@
 import torch
 from torch.nn import functional
 
-from treelm.models.layers.precision import column_sums, linear, matmul_precision, small_products
+from treelm.models.layers.precision import (
+    add_outer,
+    add_product,
+    column_sums,
+    gather_into,
+    like_operand,
+    linear,
+    matmul_precision,
+    small_products,
+    sum_of_rows,
+)
 
 
 def test_full_precision_equals_torch_with_its_gradient() -> None:
@@ -58,3 +68,32 @@ def test_small_products_put_the_setting_back() -> None:
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_rows_that_are_rounded_once_give_what_rows_that_are_rounded_at_each_use_give() -> None:
+    torch.manual_seed(0)
+    left, right, weight = torch.randn(50, 24), torch.randn(50, 16), torch.randn(24, 16).bfloat16()
+    for_total, for_outer = [torch.ones(50, 16) for _ in range(2)], [torch.ones(24, 16) for _ in range(2)]
+    for index, (one, other) in enumerate([(left, right), (left.bfloat16(), right.bfloat16())]):
+        add_product(for_total[index], one, weight)
+        add_outer(for_outer[index], one, other, dtype=torch.bfloat16)
+    assert torch.equal(*for_total)
+    assert torch.equal(*for_outer)
+    assert not torch.equal(for_total[0], torch.ones(50, 16))
+
+
+def test_room_for_operands_is_the_same_tensor_in_the_same_precision() -> None:
+    rows, index = torch.randn(5, 3), torch.tensor([4, 0, 4])
+    assert like_operand(rows, torch.ones(2, 3)) is rows
+    room = like_operand(rows, torch.ones(2, 3, dtype=torch.bfloat16))
+    assert (room.dtype, room.shape) == (torch.bfloat16, rows.shape)
+    for dtype in (torch.float32, torch.bfloat16):
+        out = torch.empty(3, 3, dtype=dtype)
+        gather_into(out, rows, index)
+        assert torch.equal(out, rows[index].to(dtype))
+
+
+def test_many_rounded_rows_are_added_up_in_float32() -> None:
+    found = sum_of_rows(torch.ones(5000, 40, dtype=torch.bfloat16), like=torch.ones(1))
+    assert found.dtype == torch.float32
+    assert (found / 5000 - 1).abs().max() < 2**-8  # a sum in bfloat16 ends at 256

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional
 
 from treelm.models.layers import softmax
+from treelm.models.layers.precision import matmul_precision
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 
 
@@ -47,3 +48,29 @@ def test_no_rows_have_no_loss() -> None:
     loss = summed_cross_entropy(torch.zeros(0, 4), weight, torch.zeros(7), torch.zeros(0, dtype=torch.int64))
     assert loss == 0
     assert not torch.autograd.grad(loss, weight)[0].any()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(("num_rows", "num_words"), [(5, 7), (64, 16), (150, 37)])
+def test_bf16_rounds_products_and_gradients_of_logits_alone(
+    num_rows: int, num_words: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(softmax, "WHOLE_ROWS" if whole else "CHUNK_ROWS", 64)
+    torch.manual_seed(0)
+    hidden, weight, bias = (torch.randn(*size) for size in ((num_rows, 4), (num_words, 4), (num_words,)))
+    parameters, targets = (
+        [one.requires_grad_() for one in (hidden, weight, bias)],
+        torch.randint(num_words, (num_rows,)),
+    )
+    with matmul_precision("bf16"):
+        found = summed_cross_entropy(*parameters, targets, whole=whole)
+    rounded = hidden.detach().bfloat16(), weight.detach().bfloat16()
+    logits = (rounded[0].float() @ rounded[1].float().T).bfloat16().float().requires_grad_()
+    expected = functional.cross_entropy(logits + bias, targets, reduction="sum")  # softmax and bias in float32
+    torch.testing.assert_close(found.float(), expected, rtol=1e-4, atol=0)
+    d_logits, d_bias = torch.autograd.grad(expected, (logits, bias))
+    wanted = (d_logits @ rounded[1].float(), d_logits.T @ rounded[0].float(), d_bias)
+    for one, other in zip(torch.autograd.grad(found, parameters), wanted, strict=True):
+        assert one.dtype == torch.float32
+        assert one.shape == other.shape
+        assert (one - other).norm() < 0.01 * other.norm()

@@ -123,6 +123,11 @@ def _add_converted(total: Tensor, product: Tensor) -> None:
     total += product.to(total.dtype)
 
 
+def like_operand(rows: Tensor, weight: Tensor) -> Tensor:
+    """Room for rows as they are multiplied by ``weight``: the same tensor, unless the precision is another."""
+    return rows if rows.dtype == weight.dtype else torch.empty_like(rows, dtype=weight.dtype)
+
+
 def gather_into(out: Tensor, rows: Tensor, index: Tensor) -> None:
     """out = rows[index], in the type of ``out``."""
     if out.dtype == rows.dtype:
@@ -132,10 +137,8 @@ def gather_into(out: Tensor, rows: Tensor, index: Tensor) -> None:
 
 
 def sum_of_rows(matrix: Tensor, *, like: Tensor) -> Tensor:
-    """The sum (C,) of rows (n, C) in the type of ``like``: in low precision by a product, which adds in fp32."""
-    if matrix.dtype == like.dtype:
-        return matrix.sum(0)
-    return (matrix.new_ones(1, len(matrix)) @ matrix)[0].to(like.dtype)
+    """The sum (C,) of rows (n, C), in the type of ``like``; torch adds up low precision in fp32."""
+    return matrix.sum(0).to(like.dtype)
 
 
 def outer(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:

@@ -11,7 +11,9 @@ from treelm.models.layers.precision import add_outer, column_sums, multiply_into
 
 CHUNK_ROWS = 512
 WHOLE_ROWS = 1024
-ALIGNED_COLUMNS, ALIGNED_ROWS = 16, 64
+ALIGNED_COLUMNS = 16
+ALIGNED_ROWS = 64  # in low precision: then the last chunk is one product, too
+PIECE_ROWS = 32  # that are converted from low precision and back while they are in the cache
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -20,25 +22,32 @@ class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, whole: bool) -> Tensor:
         multiplied, added = _aligned_operands(weight, bias)
-        seen = _padded_rows(hidden, multiplied.dtype)
+        is_exact = multiplied.dtype == hidden.dtype
+        num_rows = len(hidden) if is_exact else -(-len(hidden) // ALIGNED_ROWS) * ALIGNED_ROWS
+        seen = hidden if is_exact else _with_zeros(hidden, num_rows, multiplied.dtype)
         d_hidden, d_bias = hidden.new_empty(seen.shape), torch.zeros_like(bias)
         d_weight: Tensor | None = None
         total = hidden.new_zeros((), dtype=torch.float64)
         chunk, num_columns = _rows_of_chunk(hidden, weight, WHOLE_ROWS if whole else CHUNK_ROWS), len(multiplied)
-        buffer = hidden.new_empty(min(chunk, len(seen)), _aligned(len(weight)))
+        buffer = multiplied.new_empty(min(chunk, len(seen)), _aligned(len(weight)))
+        piece = chunk if is_exact or hidden.device.type != "cpu" else PIECE_ROWS
+        converted = buffer if is_exact else hidden.new_empty(min(piece, len(buffer)), buffer.shape[1])
         for start in range(0, len(hidden), chunk):
             rows = slice(start, start + chunk)
             wanted, states = targets[rows, None], seen[rows]
-            num, logits = len(wanted), buffer[: len(states)]
-            multiply_into(logits[:, :num_columns], states, multiplied.T, bias=added, whole=whole)
-            logits[:, num_columns:] = -torch.inf
-            probabilities, losses = _softmax_into(logits[:num], wanted)
-            total += losses.sum(dtype=torch.float64)
-            places = wanted[:, 0] + torch.arange(num, device=wanted.device) * buffer.shape[1]
-            probabilities.view(-1).index_add_(0, places, probabilities.new_full(places.shape, -1.0))
-            d_bias += column_sums(probabilities[:, : len(weight)])
-            logits[num:] = 0
-            d_logits = logits[:, :num_columns].to(multiplied.dtype)  # once for two products
+            logits = buffer[: len(states)]
+            multiply_into(logits[:, :num_columns], states, multiplied.T, bias=bias if is_exact else None, whole=whole)
+            for part, of_part in zip(
+                torch.split(logits[: len(wanted)], piece), torch.split(wanted, piece), strict=True
+            ):
+                values = part if is_exact else converted[: len(part)].copy_(part).add_(added)
+                values[:, num_columns:] = -torch.inf
+                total += _gradient_into(values, of_part).sum(dtype=torch.float64)
+                d_bias += column_sums(values[:, : len(weight)])
+                if not is_exact:
+                    part.copy_(values)  # once for two products
+            logits[len(wanted) :] = 0
+            d_logits = logits[:, :num_columns]
             multiply_into(d_hidden[rows], d_logits, multiplied, whole=whole)
             d_weight = _add_weight_gradient(d_weight, d_logits, states, weight, whole)
         d_hidden = d_hidden[: len(hidden)]
@@ -59,24 +68,23 @@ def _rows_of_chunk(hidden: Tensor, weight: Tensor, num_rows: int) -> int:
 
 
 def _aligned_operands(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Weight and bias as they are multiplied; in low precision, with rows of no probability up to ``_aligned``.
+    """Weight and bias as they are multiplied and added; in low precision, with rows of no probability up to a multiple.
 
     AMX takes a third less time where the logits' rows start at multiples of 32 bytes.
     """
-    multiplied = operand(weight)
-    num_missing = _aligned(len(weight)) - len(weight)
-    if multiplied.dtype == weight.dtype or not num_missing:
-        return multiplied, bias
-    missing = multiplied.new_zeros(num_missing, multiplied.shape[1])
-    return torch.cat([multiplied, missing]), torch.cat([bias, bias.new_full((num_missing,), -torch.inf)])
+    dtype, num_rows = operand(weight[:0]).dtype, _aligned(len(weight))
+    if dtype == weight.dtype:
+        return weight, bias
+    added = bias.new_full((num_rows,), -torch.inf)
+    added[: len(bias)] = bias
+    return _with_zeros(weight, num_rows, dtype), added
 
 
-def _padded_rows(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """hidden (n, E) as it is multiplied; in low precision, with rows of zeros that make its last piece a whole one."""
-    num_missing = -len(hidden) % ALIGNED_ROWS
-    if dtype == hidden.dtype or not num_missing:
-        return hidden.to(dtype)
-    return torch.cat([hidden.to(dtype), hidden.new_zeros(num_missing, hidden.shape[1], dtype=dtype)])
+def _with_zeros(rows: Tensor, num_rows: int, dtype: torch.dtype) -> Tensor:
+    """The rows in another type, and rows of zeros up to this many."""
+    out = rows.new_zeros(num_rows, rows.shape[1], dtype=dtype)
+    out[: len(rows)] = rows
+    return out
 
 
 def _add_weight_gradient(total: Tensor | None, d_logits: Tensor, hidden: Tensor, weight: Tensor, whole: bool) -> Tensor:
@@ -103,6 +111,14 @@ def _softmax_into(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     above_wanted = logits.amax(1, keepdim=True) - logits.gather(1, targets)
     probabilities = torch.softmax(logits, 1, out=logits)
     return probabilities, above_wanted - probabilities.amax(1, keepdim=True).log()
+
+
+def _gradient_into(logits: Tensor, targets: Tensor) -> Tensor:
+    """Turn logits (n, V), rows next to each other, into the gradient of -log p of the targets (n, 1), returned."""
+    probabilities, losses = _softmax_into(logits, targets)
+    places = targets[:, 0] + torch.arange(len(logits), device=logits.device) * logits.shape[1]
+    probabilities.view(-1).index_add_(0, places, probabilities.new_full(places.shape, -1.0))
+    return losses
 
 
 def summed_cross_entropy(

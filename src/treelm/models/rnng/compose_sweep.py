@@ -22,6 +22,7 @@ from treelm.models.layers.precision import (
     add_outer,
     add_product,
     gather_into,
+    like_operand,
     multiply_into,
     operand,
     padded,
@@ -222,10 +223,11 @@ class _ComposeSweep(torch.autograd.Function):
         plan: Plan,
     ) -> Tensor:
         (num_given, size), num_families = given.shape, len(plan.forward.last)
-        vectors = given.new_empty(num_given + num_families + SLACK_ROWS, size)
-        vectors[:num_given], vectors[-SLACK_ROWS:] = given, 0
         weights = operand(weight_input), operand(output_weight)
-        multiplied = vectors.to(weights[0].dtype)  # the same tensor, unless the precision is another
+        vectors = given.new_empty(num_given + num_families + SLACK_ROWS, size)
+        multiplied = like_operand(vectors, weights[0])
+        for buffer in (vectors, multiplied):
+            buffer[:num_given], buffer[-SLACK_ROWS:] = given, 0
         projected = given.new_empty(len(vectors), 8 * size)
         multiply_into(projected[:num_given], multiplied[:num_given], weights[0].T, bias=bias)
         project, transform = LevelProduct(weights[0], bias), LevelProduct(weights[1], output_bias)
@@ -260,7 +262,8 @@ class _ComposeSweep(torch.autograd.Function):
         num_given, num_families, size = ctx.num_given, len(ctx.plan.forward.last), vectors.shape[1]
         d_vectors = gradients[0].clone()
         d_projected = d_vectors.new_zeros(len(vectors), 8 * size)
-        d_multiplied = d_projected.to(vectors.dtype)  # the same tensor, unless the precision is another
+        d_multiplied = like_operand(d_projected, vectors)
+        d_multiplied[-SLACK_ROWS:] = 0
         d_outputs = vectors.new_zeros(num_families + SLACK_ROWS, size)
         longest = _longest(ctx.plan.families)
         d_ends, d_read = d_vectors.new_empty(longest, 2 * size), d_vectors.new_empty(longest, size)
