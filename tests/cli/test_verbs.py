@@ -51,7 +51,7 @@ def test_endings_of_tables_say_what_stands_between_cells(treelm: Treelm, project
     for ending, separator in ((".tsv", "\t"), (".txt", "\t"), (".CSV", ","), ("", "\t")):
         out = tmp_path / f"out{ending}"
         assert treelm("surprisal", project / "run", project / "train.ptb", "--output", out).code == 0
-        assert out.read_text().partition("\n")[0] == HEADER.replace("\t", separator)
+        assert out.read_text().partition("\n")[0] == f"{HEADER}\tbeam_converged".replace("\t", separator)
 
 
 def test_packed_output_is_not_promised_by_a_name(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_surprisal_is_a_table_with_one_row_a_word(
     outcome = treelm("surprisal", project / "run", "-")
     lines = outcome.out.splitlines()
     assert (outcome.code, outcome.err) == (0, "")
-    assert lines[0] == HEADER
+    assert lines[0] == f"{HEADER}\tbeam_converged"
     rows = [line.split("\t") for line in lines[1:]]
     assert [row[:3] for row in rows[:5]] == [
         ["1", "1", "the"],
