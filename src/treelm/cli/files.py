@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 import sys
@@ -73,6 +74,8 @@ def load_adaptive(
     """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold."""
     from treelm.inference.loading import ADAPTIVE, THRESHOLD, load, run_beam
 
+    if threshold is not None and not 1 <= threshold < math.inf:
+        raise InputError(f"threshold = {threshold}", remedy="give a number of nats from 1 on, such as 12")
     lm = load(run, device=options.device)
     widths = {name: getattr(options, name) for name in ADAPTIVE}
     given = {name: width for name, width in widths.items() if width is not None}
