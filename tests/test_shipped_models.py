@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import treelm
 from treelm.evaluation.shipping import CARD, EXPECTED, differences
 from treelm.models.shipped import FOLDER, shipped_names
-from treelm.models.storage import CONFIG, VOCABULARY, WEIGHTS
+from treelm.models.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
 from treelm.training.recipe import load_recipe, recipe_names
 from treelm.training.run import load_run_recipe
 
@@ -24,7 +23,7 @@ RECIPES = [name for name in recipe_names() if name.endswith("-gum-open")]
 @pytest.mark.parametrize("name", shipped_names())
 def test_a_model_is_complete_and_scores_as_it_did(name: str) -> None:
     assert {path.name for path in (FOLDER / name).iterdir()} == FILES
-    assert differences(treelm.load(name), FOLDER / name) == []
+    assert differences(load_model(name), FOLDER / name) == []
     assert load_run_recipe(name).data.corpus == "gum-open"
 
 

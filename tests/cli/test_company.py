@@ -47,7 +47,7 @@ def verbs(run: str) -> list[tuple[str, ...]]:
 
 def output(treelm: Treelm, verb: tuple[str, ...], run: str, text: Path, *options: str) -> str:
     outcome = treelm(verb[0], run, text, *verb[1:], *options)
-    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.code == 0, outcome.err
     assert outcome.out.count("\n") >= SENTENCES.count("\n")
     return outcome.out
 

@@ -74,8 +74,10 @@ def recipe_values(name: str) -> dict[str, dict[str, Any]]:
 def describe(run: Path) -> dict[str, Any]:
     """What a run says of the sentences: scores by symbol (nats) and trees, as far as the system has them."""
     import treelm
+    from treelm.inference.loading import run_beam
 
     lm = treelm.load(run)
+    lm.set_beam(**run_beam(run))  # of its recipe: what is searched by default may get better
     words = [sentence.split() for sentence in SENTENCES]
     expected: dict[str, Any] = {"sentences": list(SENTENCES)}
     if lm.predicts_words:
