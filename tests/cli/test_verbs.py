@@ -77,7 +77,7 @@ def test_surprisal_is_a_table_with_one_row_a_word(
     outcome = treelm("surprisal", project / "run", "-")
     lines = outcome.out.splitlines()
     assert (outcome.code, outcome.err) == (0, "")
-    assert lines[0] == HEADER
+    assert lines[0] == f"{HEADER}\tbeam_converged"
     rows = [line.split("\t") for line in lines[1:]]
     assert [row[:3] for row in rows[:5]] == [
         ["1", "1", "the"],
