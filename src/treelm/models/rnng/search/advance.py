@@ -8,9 +8,10 @@ import numpy as np
 
 from treelm.models.rnng.search.analyses import Analyses
 from treelm.models.rnng.search.goals import Goal
+from treelm.models.rnng.search.losses import Account, Cut
 from treelm.models.rnng.search.machine import Machine
 from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
-from treelm.models.rnng.search.selection import Layout, best, log_sums, nth_best
+from treelm.models.rnng.search.selection import Layout, best, nth_best
 from treelm.models.rnng.search.settings import Search
 
 
@@ -51,17 +52,6 @@ def joined(parts: list[Arrivals]) -> Arrivals:
     return Arrivals(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}).ranked()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cut:
-    """What a search for a symbol dropped on the way, by sentence, as shares of the probability that it began with.
-
-    How probable the symbol was there is not counted, for in most cases it is not known.
-    """
-
-    dropped: Floats  # by the action beam
-    refused: Floats  # SHIFTs, most of them because the symbol was improbable
-
-
 class Advance:
     """One search: all analyses of a batch expand side by side until none is left that could still matter.
 
@@ -75,8 +65,6 @@ class Advance:
         self._num_sentences, self._keep = num_sentences, keep
         self._best = np.full((num_sentences, keep), -np.inf)  # best arrivals so far
         self._found: list[Arrivals] = []
-        nothing: Floats = np.zeros(num_sentences)
-        self._all = self._at_goal = self._arrived = self._dropped = nothing
 
     @property
     def _floor(self) -> Floats:
@@ -86,22 +74,16 @@ class Advance:
             floor = np.maximum(floor, np.logaddexp.reduce(self._best, 1) - self._settings.threshold)
         return floor
 
-    @property
-    def cut(self) -> Cut:
-        """What was dropped so far."""
-        return Cut(dropped=self._dropped.clip(0, 1), refused=(self._at_goal - self._arrived).clip(0, 1))
-
-    def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses]:
+    def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses, Cut]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
         limit = self._settings.max_rows
-        total = log_sums(analyses.sentence, analyses.score, self._num_sentences)
-        self._all = np.where(np.isfinite(total), total, 0.0)
+        account = Account(analyses.sentence, analyses.score, self._num_sentences, self._settings.narrow)
         while len(analyses):
-            analyses = self._step(analyses)
+            analyses = self._step(analyses, account)
             if len(self._machine.stacks) > limit:
                 analyses, waiting = self._collect(analyses, waiting)
                 limit = max(limit, 2 * len(self._machine.stacks))
-        return joined(self._found), waiting
+        return joined(self._found), waiting, account.cut
 
     def _collect(self, analyses: Analyses, waiting: Analyses) -> tuple[Analyses, Analyses]:
         groups: list[Analyses | Arrivals] = [analyses, waiting, *self._found]
@@ -111,18 +93,14 @@ class Advance:
         ]
         return self._machine.moved(analyses, rows, histories), self._machine.moved(waiting, rows, histories)
 
-    def _step(self, analyses: Analyses) -> Analyses:
+    def _step(self, analyses: Analyses, account: Account) -> Analyses:
         layout = Layout(analyses.sentence, self._num_sentences)
         floor, beam = self._floor, self._settings.action_beam
         others = self._goal.others(analyses)
         width = others.shape[1]
         at_goal = analyses.score + analyses.log_probs[:, self._goal.action]
-        in_search = self._shares(analyses.sentence, others)
-        self._dropped = self._dropped + in_search
-        self._at_goal = self._at_goal + self._shares(analyses.sentence, at_goal[:, None])
-        with np.errstate(divide="ignore"):
-            in_play = self._all + np.log(in_search + self._at_goal)
-        matrix = layout.pad(others)
+        in_play = account.expand(analyses.sentence, others, at_goal)
+        matrix = layout.pad(others) if layout.num_sentences > 1 else others.reshape(1, -1).copy()
         matrix[matrix <= np.maximum(floor, in_play - self._settings.threshold)[:, None]] = -np.inf
         rows, places = np.nonzero(best(matrix, beam))
         values = matrix[rows, places]
@@ -134,22 +112,19 @@ class Advance:
         arrives = self._admitted(chosen[:, stays.width :], reaching)
         arrives &= reaching > floor[:, None]
         self._accept(analyses, layout, reaching, arrives)
+        inside = stays.flat(*np.nonzero(chosen[:, : stays.width]))
+        account.choose(rows[inside], values[inside], floor)
         arriving = layout.flat(*np.nonzero(arrives))
-        self._arrived = self._arrived + self._shares(analyses.sentence[arriving], at_goal[arriving, None])
+        account.arrive(analyses.sentence[arriving], at_goal[arriving])
         staying = chosen[:, : stays.width] & (padded > self._floor[:, None]) & self._open[:, None]
         index = stays.flat(*np.nonzero(staying))
         if len(index) == 0:
             return analyses.take(index)
         rows, places, values = rows[index], places[index], values[index]
-        self._dropped = self._dropped - self._shares(rows, values[:, None])
+        account.go_on(rows, values)
         sources, actions = layout.flat(rows, places // width), places % width + 1
         shortfall = np.maximum(analyses.shortfall[sources], in_play[rows] - values)
         return self._machine.apply(analyses, sources, actions, rows, values, shortfall)
-
-    def _shares(self, sentence: Ints, log_mass: Floats) -> Floats:
-        """The sum of a sentence's rows as a share of what it began with; no sum depends on other sentences."""
-        rows: Floats = np.exp(log_mass - self._all[sentence][:, None]).sum(1)
-        return np.bincount(sentence, rows, self._num_sentences).astype(np.float64)
 
     def _admitted(self, inside: Bools, reaching: Floats) -> Bools:
         """Which arrive: those inside the action beam, and the best ``fast_track`` of this step."""

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.advance import Advance, Arrivals, Cut
+from treelm.models.rnng.search.advance import Advance, Arrivals
 from treelm.models.rnng.search.analyses import Analyses, joined
 from treelm.models.rnng.search.goals import AnySymbol, End, Goal, Symbol
+from treelm.models.rnng.search.losses import Cut
 from treelm.models.rnng.search.machine import Machine
 from treelm.models.rnng.search.prefixes import WAITS
 from treelm.models.rnng.search.released import ReleasedAdvance, ReleasedRule
@@ -83,6 +84,7 @@ class Beam:
         self._released = released
         self._in_order = weights.config.order == "in-order"
         self._cut_log_mass = np.full(num_sentences, -np.inf)  # of all that was ever dropped
+        self._crowded = np.zeros(num_sentences)  # the largest share that a word lost for want of room
 
     def read(self, symbols: Ints) -> SymbolFigures:
         """Read one symbol in each sentence, ``WAITS`` for none."""
@@ -104,16 +106,16 @@ class Beam:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
         method = ReleasedAdvance if self._released else Advance
         search = method(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
-        arrivals, self.analyses = search.run(analyses, self.analyses)
-        return arrivals, search.cut
+        arrivals, self.analyses, cut = search.run(analyses, self.analyses)
+        return arrivals, cut
 
     def _commit(self, arrivals: Arrivals, symbols: Ints, before: Floats, cut: Cut) -> SymbolFigures:
         """Keep the best arrivals and shift the symbols. ``before`` is the log mass that ``cut`` has shares of."""
         found = log_sums(arrivals.sentence, arrivals.score, self.num_sentences)
         shortfall = np.maximum(arrivals.shortfall, found[arrivals.sentence] - arrivals.score)
         arrivals = replace(arrivals, shortfall=shortfall)
-        kept = arrivals.take(found[arrivals.sentence] - arrivals.score < self.settings.threshold)
-        kept = kept.first(self.settings.word_beam, self.num_sentences)
+        deficit = found[arrivals.sentence] - arrivals.score
+        kept = arrivals.take(deficit < self.settings.threshold).first(self.settings.word_beam, self.num_sentences)
         num_open = self.machine.stacks.column(kept.top, at.NUM_OPEN)
         figures = symbol_figures(kept.sentence, kept.score, num_open, self.num_sentences)
         if self._released:
@@ -127,13 +129,25 @@ class Beam:
             )
         self.analyses = joined(groups)
         self._collect()
+        self._crowded = np.maximum(self._crowded, cut.crowded + self._crowded_out(arrivals, kept, found))
         return self._with_losses(figures, kept, found, before, cut)
+
+    def _crowded_out(self, arrivals: Arrivals, kept: Arrivals, found: Floats) -> Floats:
+        """The share of arrivals that a narrower search would have kept, and for which the word beam had no room."""
+        shares = []
+        for some in (arrivals, kept):
+            deficit = found[some.sentence] - some.score
+            near = np.where(deficit < self.settings.narrow, np.exp(-deficit), 0.0)
+            shares.append(np.bincount(some.sentence, near, self.num_sentences))
+        crowded: Floats = (shares[0] - shares[1]).clip(0)
+        return crowded
 
     def _with_losses(
         self, figures: SymbolFigures, kept: Arrivals, found: Floats, before: Floats, cut: Cut
     ) -> SymbolFigures:
         """The figures with what was lost; notes what was cut."""
-        narrow = kept.take(kept.shortfall < self.settings.narrow)
+        inside = self._crowded[kept.sentence] <= self.settings.most_crowded
+        narrow = kept.take((kept.shortfall < self.settings.narrow) & inside)
         alive = np.isfinite(figures.log_mass)
         log_mass, found = (np.where(alive, values, 0.0) for values in (figures.log_mass, found))
         by_words = np.maximum(found - log_mass, 0.0)  # the cut to the word beam, in nats
@@ -184,6 +198,7 @@ class Beam:
         index = np.arange(counts.sum()) + np.repeat(layout.starts[sources] - before, counts)
         self.num_sentences = len(sources)
         self._cut_log_mass = self._cut_log_mass[sources]
+        self._crowded = self._crowded[sources]
         self.analyses = replace(self.analyses.take(index), sentence=np.repeat(np.arange(len(sources)), counts))
 
     def drop(self, sentences: Bools) -> None:

@@ -65,7 +65,15 @@ class Search:
     @property
     def narrow(self) -> float:
         """The threshold of a narrower search, whose figures say whether those of this one have converged."""
-        return self.threshold - 2 if math.isfinite(self.threshold) else 5.0
+        return self.threshold - 2
+
+    @property
+    def most_crowded(self) -> float:
+        """The share of a word's mass that a full beam may lose before nothing after it counts as converged.
+
+        With a threshold, so that the narrower search is contained in this one; without, there is none to compare with.
+        """
+        return 0.1 if math.isfinite(self.threshold) else 0.02
 
     @property
     def shares_prefixes(self) -> bool:
