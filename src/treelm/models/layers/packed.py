@@ -31,7 +31,7 @@ class PackedWeight:
     def __init__(self, weight: Tensor, num_rows: int) -> None:
         """Pack a weight, which must not change afterwards, for the number n that is met most often."""
         self._weight, self._num_rows = weight, num_rows
-        self._packed = _pack(weight, num_rows)
+        self._packed = pack(weight, num_rows)
 
     def multiply_into(self, out: Tensor, inputs: Tensor, *, bias: Tensor | None = None) -> None:
         """out = inputs @ weight^T (+ bias, which may have rows of its own, and may be ``out``)."""
@@ -92,7 +92,7 @@ class LevelProduct:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         """Keep a weight (O, I), which must not change afterwards, and what ``into`` adds (O)."""
         self._weight, self._bias = weight, bias
-        self._packed = _pack(weight, LEVEL_ROWS) if weight.dtype == torch.bfloat16 else None
+        self._packed = pack(weight, LEVEL_ROWS) if weight.dtype == torch.bfloat16 else None
 
     def into(self, out: Tensor, inputs: Tensor) -> None:
         """out = inputs @ weight^T (+ bias)."""
@@ -115,7 +115,8 @@ class LevelProduct:
         return product
 
 
-def _pack(weight: Tensor, num_rows: int) -> Tensor | None:
+def pack(weight: Tensor, num_rows: int) -> Tensor | None:
+    """A weight in the order of oneDNN's kernel for so many rows; None where oneDNN cannot pack or multiply it."""
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
         return None
     available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
+
+from treelm.models.layers.packed import pack
 
 
 class RepeatedProduct:
@@ -19,10 +20,7 @@ class RepeatedProduct:
     def __init__(self, weight: Tensor, *, num_rows: int) -> None:
         """weight (O, I); ``num_rows`` is how many a ``left`` will have. Packing costs about as much as two products."""
         self._weight = weight
-        self._packed: Tensor | None = None
-        if _can_pack(weight):
-            kernels: Any = torch.ops.mkldnn
-            self._packed = kernels._reorder_linear_weight(weight.contiguous(), num_rows)
+        self._packed = pack(weight, num_rows)
 
     def __call__(self, left: Tensor) -> Tensor:
         """left (n, I) -> (n, O)."""
@@ -30,12 +28,6 @@ class RepeatedProduct:
             return left @ self._weight.T
         product: Tensor = torch.ops.mkldnn._linear_pointwise(left, self._packed, None, "none", [], "")
         return product
-
-
-def _can_pack(weight: Tensor) -> bool:
-    if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
-        return False
-    return torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def running_sums(values: Tensor, out: Tensor | None = None) -> Tensor:
