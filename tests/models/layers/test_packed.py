@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from treelm.models.layers import packed
 from treelm.models.layers.packed import LevelProduct, PackedProduct, PackedWeight
 from treelm.models.layers.precision import add_product, multiply_into
+from treelm.models.layers.steps import RepeatedProduct
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 0.2)])
@@ -14,10 +16,10 @@ def test_multiplies_as_the_plain_product(dtype: torch.dtype, tolerance: float, n
     weight, inputs = torch.randn(48, 33, dtype=torch.float64), torch.randn(num_rows, 33, dtype=torch.float64)
     accumulated = torch.float32 if dtype == torch.bfloat16 else dtype
     out, bias = torch.empty(num_rows, 48, dtype=accumulated), torch.randn(48, dtype=accumulated)
-    packed = PackedWeight(weight.to(dtype), num_rows)
-    packed.multiply_into(out, inputs.to(accumulated))
+    product = PackedWeight(weight.to(dtype), num_rows)
+    product.multiply_into(out, inputs.to(accumulated))
     assert (out.double() - inputs @ weight.T).abs().max() < tolerance
-    packed.multiply_into(out, inputs.to(accumulated), bias=bias)
+    product.multiply_into(out, inputs.to(accumulated), bias=bias)
     assert (out.double() - inputs @ weight.T - bias).abs().max() < tolerance
 
 
@@ -29,8 +31,19 @@ def test_packs_the_transpose_of_a_weight() -> None:
 
 
 def test_weights_of_other_types_are_multiplied_as_they_are() -> None:
-    packed = PackedWeight(torch.ones(2, 2, dtype=torch.float64), 1)
-    assert packed._packed is None
+    product = PackedWeight(torch.ones(2, 2, dtype=torch.float64), 1)
+    assert product._packed is None
+
+
+def test_nothing_is_packed_that_the_processor_cannot_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_multiplies_bf16", lambda: False)
+    torch.manual_seed(0)
+    weight, inputs, out = torch.randn(12, 5).bfloat16(), torch.randn(8, 5).bfloat16(), torch.empty(8, 12)
+    expected = inputs @ weight.T
+    LevelProduct(weight).into(out, inputs)
+    assert torch.equal(out, expected.float())
+    assert torch.equal(RepeatedProduct(weight, num_rows=8)(inputs), expected)
+    assert packed.pack(weight, 8) is None
 
 
 @pytest.mark.parametrize("num_rows", [0, 3, 8, 64, 130, 700])
