@@ -43,7 +43,7 @@ def test_nothing_is_packed_that_the_processor_cannot_multiply(monkeypatch: pytes
     LevelProduct(weight).into(out, inputs)
     assert torch.equal(out, expected.float())
     assert torch.equal(RepeatedProduct(weight, num_rows=8)(inputs), expected)
-    assert packed.pack(weight, 8) is None
+    assert packed.packed(weight, 8) is None
 
 
 @pytest.mark.parametrize("num_rows", [0, 3, 8, 64, 130, 700])
