@@ -54,7 +54,8 @@ def test_a_late_word_walks_no_further_back_than_an_early_one(monkeypatch: pytest
         steps.clear()
         sentence.read_word()
         by_word.append(len(steps))
-    assert max(by_word) <= 3  # the actions of one word
+    assert sorted(by_word)[-20] <= 3  # the actions of one word
+    assert sum(by_word) < 20 * 600  # with a walk over everything now and then; after every word it would be 540,000
 
 
 def test_what_nobody_needs_is_dropped_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from treelm.models.rnng.search.rows import IntRows, Ints, renumbering
 
 PREVIOUS, ACTION = 0, 1
 
-_ROOM = 1 << 14  # rows that are never worth a walk over everything
+_ROOM = 1 << 11  # rows that are never worth a walk over everything
 
 
 class Histories:

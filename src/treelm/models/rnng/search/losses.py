@@ -53,7 +53,8 @@ class Account:
         Gives log of all that is in play, by sentence: what is in search, and what has ever stood at the goal.
         """
         self._sentence, self._others = sentence, others
-        self._shares = np.exp(np.maximum(others - self._all[sentence][:, None], _LEAST))
+        self._shares = others - self._all[sentence, None]
+        np.exp(np.maximum(self._shares, _LEAST, out=self._shares), out=self._shares)
         in_search = np.bincount(sentence, self._shares.sum(1), self._num_sentences)
         self._dropped = self._dropped + in_search
         self._at_goal = self._at_goal + self._sums(sentence, at_goal)
@@ -64,7 +65,8 @@ class Account:
     def choose(self, sentence: Ints, scores: Floats, floor: Floats) -> None:
         """Note which of these successors found room in the action beam; none below ``floor`` needs any."""
         least = np.maximum(floor, self._in_play - self._narrow)
-        near = (self._shares * (self._others > least[self._sentence, None])).sum(1)
+        self._shares *= self._others > least[self._sentence, None]
+        near = self._shares.sum(1)
         is_near = scores > least[sentence]
         crowded = np.bincount(self._sentence, near, self._num_sentences) - self._sums(
             sentence[is_near], scores[is_near]
