@@ -60,7 +60,7 @@ def _report(error: BaseException, verb: str, arguments: Sequence[str]) -> str:
         f"{', '.join(map(_version, _PACKAGES))}, Python {platform.python_version()}\n{platform.platform()}\n\n"
     )
     text = head + "".join(traceback.format_exception(error))
-    home = str(Path.home())
+    home = os.path.expanduser("~")  # which stays "~" where nobody knows it
     return text.replace(home, "~") if len(home) > 1 else text
 
 
@@ -74,11 +74,12 @@ def _version(package: str) -> str:
 def _keep(report: str) -> Path | None:
     """Write a new file in the working directory, or else in that of temporary files."""
     name = f"treelm-failure-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}.txt"
-    for folder in (Path(), Path(tempfile.gettempdir())):
+    for is_temporary in (False, True):
         try:
-            with (folder / name).open("x", encoding="utf-8", errors="backslashreplace") as file:
+            path = Path(tempfile.gettempdir() if is_temporary else "", name)
+            with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(report)
-        except OSError:
+        except OSError:  # also where there is no folder for temporary files
             continue
-        return folder / name
+        return path
     return None

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,3 +171,30 @@ def test_an_interrupt_is_no_fault_and_a_panic_of_a_library_is_one(
 def test_bad_input_that_speaks_of_memory_stays_bad_input() -> None:
     assert not is_out_of_memory(InputError("out of memory of what", remedy=""))
     assert is_out_of_memory(OutOfMemory("here"))
+
+
+@pytest.mark.usefixtures("broken")
+def test_where_no_folder_can_be_written_nor_home_be_found_the_line_still_comes(
+    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    monkeypatch.setattr(Path, "home", unknown)
+    assert treelm("parse", "x").code == 70
+    assert len(kept(tmp_path)) == 1
+    really_open = Path.open
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name.startswith("treelm-failure"):
+            raise OSError(30, "Read-only file system")
+        return really_open(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    outcome = treelm("parse", "x")
+    assert (outcome.code, outcome.err.count("\n")) == (70, 1)
+    assert "no file for the traceback could be written" in outcome.err

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,21 +189,30 @@ def test_the_same_content_at_another_time_is_not_prepared_anew(tmp_path: Path, m
     path.unlink()
     write(path, GOOD)
     os.utime(path, ns=(0, 0))
-    monkeypatch.setattr(preparing, "prepare", lambda *_, **__: pytest.fail("prepared again"))
+    monkeypatch.setattr(preparing, "_prepare", lambda *_, **__: pytest.fail("prepared again"))
     assert prepared([path], cache=tmp_path / "cache").directory == before.directory
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "a.ptb", GOOD)
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [(lambda path: path.write_text(GOOD * 2), "it changed while it was read"), (Path.unlink, "no such file")],
+    ids=["changes", "vanishes"],
+)
+def test_a_file_that_changes_while_it_is_read_is_not_kept(
+    happens: Callable[[Path], object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, published = write(tmp_path / "a.ptb", GOOD), list[Path]()
 
-    def prepare_and_change(sources: list[Path], directory: Path, **_: object) -> PreparedCorpus:
-        path.write_text(GOOD * 2)
-        return prepare(sources, directory)
+    def build(*arguments: Any) -> PreparedCorpus:
+        happens(path)
+        return built(*arguments)
 
-    monkeypatch.setattr(preparing, "prepare", prepare_and_change)
-    with pytest.raises(InputError, match=r"a\.ptb: it changed while it was read"):
+    monkeypatch.setattr(preparing, "built", build)
+    monkeypatch.setattr(preparing, "_publish", lambda _, directory: published.append(directory))
+    with pytest.raises(InputError, match=rf"a\.ptb: {told}"):
         prepared([path], cache=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
+    assert not published  # so no other process could open it, nor a kill leave it there
 
 
 def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
@@ -277,7 +287,7 @@ def test_skipped_sentences_are_reported_from_the_cache_too(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("sources", "message"), [([], "no files"), (["-"], "standard input"), (["nothing.ptb"], "cannot read")]
+    ("sources", "message"), [([], "no files"), (["-"], "standard input"), (["nothing.ptb"], "no such file")]
 )
 def test_sources_that_cannot_be_cached_are_errors(sources: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
@@ -451,9 +461,11 @@ def test_several_that_prepare_at_once_share_one_corpus(tmp_path: Path) -> None:
 
 
 def test_a_corpus_that_another_prepared_meanwhile_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def come_too_late(sources: list[Path], directory: Path, **options: object) -> PreparedCorpus:
-        prepare(sources, directory)
-        return prepare(sources, directory)
+    from_sources = preparing._prepare
 
-    monkeypatch.setattr(preparing, "prepare", come_too_late)
+    def come_too_late(sources: list[Path], directory: Path, *rest: Any, **check: Any) -> PreparedCorpus:
+        from_sources(sources, directory, *rest, **check)
+        return from_sources(sources, directory, *rest, **check)
+
+    monkeypatch.setattr(preparing, "_prepare", come_too_late)
     assert prepared([write(tmp_path / "in.txt", "a b c\n")], cache=tmp_path / "cache").num_tokens == 3

@@ -98,7 +98,7 @@ def _throw_away(runs: list[Path]) -> None:
             stack.enter_context(lock_folder(run))
         for run in runs:
             for path in sorted(run.iterdir(), key=lambda path: path.name == "recipe.toml"):
-                remove = shutil.rmtree if path.is_dir() else Path.unlink
+                remove = shutil.rmtree if path.is_dir() and not path.is_symlink() else Path.unlink
                 remove(path)
 
 

@@ -105,7 +105,8 @@ def write_table(arguments: Arguments) -> int:
     names, stimuli = _read(arguments, skipped)
     has_documents = arguments.context == "document" or bool(arguments.document_column)
     about = ("document_id", "context") if has_documents else ()
-    extra = tuple(dict.fromkeys((*((CONVERGED,) if CONVERGED in lm.word_columns else ()), *arguments.columns)))
+    searches = CONVERGED in lm.word_columns
+    extra = tuple(dict.fromkeys((*((CONVERGED,) if searches else ()), *arguments.columns)))
     kept = apart(names, taken=(*COLUMNS, *extra, *about))
     totals, contexts, num_doubtful = Totals(), set[str](), 0
     job = score_with_entropies if ENTROPY in arguments.columns else score
@@ -138,7 +139,8 @@ def write_table(arguments: Arguments) -> int:
         note(f"{lm.system} reads whole sentences: each begins from nothing, whatever the document said before")
     if totals.num_impossible_words:
         number = f"{totals.num_impossible_words} of {totals.num_words} words"
-        note(f"{number} have inf bits: the model, or what its search kept, gives them probability 0; try a wider beam")
+        why = "the model, or what its search kept, gives" if searches else "the model gives"
+        note(f"{number} have inf bits: {why} them probability 0" + ("; try a wider beam" if searches else ""))
     if num_doubtful:
         note(f"{num_doubtful} of {totals.num_words} words not converged: another beam may differ ({_wider(beam)})")
     found = {"context": ", ".join(sorted(contexts)), "punctuation": arguments.punctuation, **totals.to_json()}

@@ -7,9 +7,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -19,6 +20,7 @@ from treelm.corpora.locations import CACHE_VARIABLE, cache_directory
 from treelm.corpora.readers import OnError, ReadOptions, no_sentences
 from treelm.corpora.storage import FileSink
 from treelm.corpora.streams import STDIN, Stretch, check_is_file, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.whole_files import file_hash
 from treelm.corpora.workers import BlockReaders, Task
 from treelm.errors import InputError
 
@@ -46,6 +48,20 @@ def prepare(
     InputError for the first bad sentence; with ``on_error="skip"`` bad sentences are left out and ``skipped`` lists
     them. Raises InputError for a source without sentences.
     """
+    return _prepare(sources, directory, options, on_error, max_sentences, workers, check=lambda: None)
+
+
+def _prepare(
+    sources: Sequence[str | Path],
+    directory: str | Path,
+    options: ReadOptions,
+    on_error: OnError,
+    max_sentences: int | None,
+    workers: int | None,
+    *,
+    check: Callable[[], None],
+) -> PreparedCorpus:
+    """As ``prepare``; nothing is kept unless the ``check`` after reading passes."""
     directory = Path(directory)
     if directory.exists():
         raise InputError("the directory exists", where=str(directory), remedy="remove it or choose another one")
@@ -61,6 +77,7 @@ def prepare(
             for source in sources:
                 _read_source(builder, source, options, on_error, max_sentences, blocks)
         built(builder, building)
+        check()
         _publish(building, directory)
     finally:
         for sink in builder.sinks.values():
@@ -101,11 +118,8 @@ def prepared(
     if directory.exists():
         return PreparedCorpus.open(directory)
     try:
-        corpus = prepare(
-            sources, directory, options=options, on_error=on_error, max_sentences=max_sentences, workers=workers
-        )
-        _check_same(sources, hashes, directory)
-        return corpus
+        check = partial(_check_same, sources, hashes)
+        return _prepare(sources, directory, options, on_error, max_sentences, workers, check=check)
     except InputError:
         if not directory.exists():
             raise
@@ -135,18 +149,13 @@ def _content_hash(path: Path) -> str:
     check_is_file(str(path))
     if path.exists() and not path.is_file():
         raise InputError("no regular file: it can be read only once", where=str(path), remedy=_SAVE_FIRST)
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"cannot read it ({error.strerror})", where=str(path), remedy="check the path") from error
+    return file_hash(path, remedy="check the path")
 
 
-def _check_same(sources: Sequence[str | Path], hashes: Sequence[str], directory: Path) -> None:
-    """Raise InputError, and keep nothing, if a file is not what its hash was taken of."""
+def _check_same(sources: Sequence[str | Path], hashes: Sequence[str]) -> None:
+    """Raise InputError if a file is not what its hash was taken of."""
     for source, before in zip(sources, hashes, strict=True):
         if _content_hash(Path(source)) != before:
-            shutil.rmtree(directory)
             raise InputError("it changed while it was read", where=str(source), remedy="wait until it is complete")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from treelm.errors import InputError
@@ -14,8 +17,21 @@ def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False) -> bytes:
     """A file's content, or ``InputError`` with the remedy when it cannot be read, or is a pipe and may not be one."""
     if not may_be_pipe:
         require_regular(path, remedy=remedy)
-    try:
+    with _told(path, remedy):
         return path.read_bytes()
+
+
+def file_hash(path: Path, *, remedy: str) -> str:
+    """SHA-256 of a file's content, which may be larger than memory, or ``InputError`` when it cannot be read."""
+    with _told(path, remedy), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _told(path: Path, remedy: str) -> Iterator[None]:
+    """Turn what the system says into an ``InputError``."""
+    try:
+        yield
     except FileNotFoundError:
         raise InputError("no such file", where=str(path), remedy=remedy) from None
     except OSError as error:

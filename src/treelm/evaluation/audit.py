@@ -13,6 +13,7 @@ import torch
 
 from treelm.errors import InputError
 from treelm.evaluation.audit_differences import Change, compare_prefix, next_symbol_changes, word_changes
+from treelm.inference.surprisal import CONVERGED
 from treelm.models.base import ProbabilityMass, SyntacticLM
 from treelm.models.scores import NoLogProbability
 
@@ -251,7 +252,7 @@ def check_search(model: SyntacticLM, sentences: Sentences) -> tuple[Check, ...]:
         changes += next_symbol_changes(model, words, score, f"sentence {number}")
     in_bits = [Change(change.size / math.log(2), change.where) for change in changes]
     explanation = "a search that looks at the next word and one that does not find different parts of its probability"
-    flags = [flag for score in scores for flag in score.columns.get("beam_converged", ())]
+    flags = [flag for score in scores for flag in score.columns.get(CONVERGED, ()) if not math.isnan(flag)]
     if flags:
         explanation += f"; {flags.count(0.0)} of {len(flags)} words have not converged"
     return (judge_changes("search", in_bits, math.inf, "bits", explanation),)

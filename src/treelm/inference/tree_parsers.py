@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import file_digest
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from treelm.corpora.whole_files import file_hash
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
@@ -60,8 +60,7 @@ def parser_version(name: str) -> str:
     weights = find_run(name) / WEIGHTS
     if not weights.exists():
         raise InputError("no trained model here", where=str(weights.parent), remedy="finish its training")
-    with weights.open("rb") as stream:
-        return file_digest(stream, "sha256").hexdigest()
+    return file_hash(weights, remedy="check the run folder")
 
 
 class _Run:

@@ -104,10 +104,12 @@ def test_models_after_a_few_steps_are_named_before_all_else() -> None:
         return (LossPoint(kind="train", step=step, epoch=1, seconds=seconds, loss_nats_per_word=9.0),)
 
     quick = replace(ONE, name="quick", loss_curve=curve(3, 6.2))
-    long, fast = replace(ONE, name="long", loss_curve=curve(400, 600.0)), replace(ONE, loss_curve=curve(5000, 30.0))
+    long, fast = replace(ONE, name="long", loss_curve=curve(400, 600.0)), replace(ONE, loss_curve=curve(5000, 10.0))
     first = next(notes_on([long, quick, fast]))
     assert first == "hardly trained: figures show that everything works and mean nothing else: quick (3 steps in 6 s)"
     assert not any("hardly" in note for note in notes_on([long, fast, ONE]))
+    small, counted = replace(ONE, loss_curve=curve(570, 30.0)), replace(ONE, loss_curve=curve(0, 0.5))
+    assert not any("hardly" in note for note in notes_on([small, counted]))  # such as those of the whole demo
     page = report_page(Comparison(runs=(quick,)))
     assert "Take care: hardly trained" in page
     assert "Take care" not in report_page(Comparison(runs=(long,)))

@@ -15,7 +15,7 @@ from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import shipped
 from treelm.models.storage import WEIGHTS
 
-FEW_STEPS, FEW_SECONDS = 1000, 60.0
+FEW_STEPS, FEW_SECONDS = 1000, 15.0
 """Below both, a model has hardly been trained: a trial, such as those of ``treelm demo --quick``."""
 Value = TypeVar("Value")
 
@@ -101,7 +101,7 @@ def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:
     found = [
         f"{name} ({end.step:,} step{'s' * (end.step != 1)} in {end.seconds:.0f} s)"
         for name, end in ends
-        if end.step < FEW_STEPS and end.seconds < FEW_SECONDS
+        if 0 < end.step < FEW_STEPS and end.seconds < FEW_SECONDS  # at step 0, n-grams were counted
     ]
     if found:
         yield f"hardly trained: figures show that everything works and mean nothing else: {', '.join(found)}"

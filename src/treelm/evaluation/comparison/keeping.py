@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,3 @@ class Kept:
         """Where figures of an origin are, or would be."""
         assert self._folder is not None
         return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file's content; raises ``InputError`` if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", where=str(path), remedy="check the path") from None

@@ -18,6 +18,7 @@ from treelm.corpora.data_config import locate_split
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import Format
 from treelm.corpora.tokens import Tokenisation
+from treelm.corpora.whole_files import file_hash
 from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import (
     FORMAT_VERSION,
@@ -27,7 +28,7 @@ from treelm.evaluation.comparison.figures import (
     RunFigures,
     SyntaxGymFigures,
 )
-from treelm.evaluation.comparison.keeping import Kept, file_hash
+from treelm.evaluation.comparison.keeping import Kept
 from treelm.evaluation.comparison.training_records import training_figures
 from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult, first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.report import EvaluationResult
@@ -112,7 +113,7 @@ class _Measuring:
         self._recipe = _with_settings(load_run_recipe(run), settings)
         self._lm: SyntacticLM | None = None
         beam = {one: getattr(self._recipe.evaluation, one) for one in BEAM}
-        self._weights = file_hash(run / WEIGHTS)
+        self._weights = _hash_of(run / WEIGHTS)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights, **beam}
         if find_device(settings.device) != "cpu":
             self._origin["device"] = "cuda"  # times are others there
@@ -141,16 +142,16 @@ class _Measuring:
     def _model(self) -> SyntacticLM:
         if self._lm is None:
             self._lm = load(self._run, device=self._settings.device)
+            self._check_weights()
             config = self._recipe.evaluation
             self._lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
         return self._lm
 
-    def _keep(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
-        """Keep figures, but of no other weights than they are kept for."""
-        if file_hash(self._run / WEIGHTS) != self._weights:
+    def _check_weights(self) -> None:
+        """Raise ``InputError`` if what was just loaded may be another model than figures are kept for."""
+        if _hash_of(self._run / WEIGHTS) != self._weights:
             remedy = "wait until its training is over, then compare again"
             raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
-        self._kept.put(part, origin, figures)
 
     def _evaluated(self) -> RunFigures:
         path, format = self._data()
@@ -158,7 +159,7 @@ class _Measuring:
             **self._origin,
             "name": self._settings.data or self._settings.split,
             "rules": RULES,
-            "data": file_hash(path),
+            "data": _hash_of(path),
             "protocols": list(self._settings.protocols),
             "reading": to_plain(self._recipe.data),
             "evaluation": to_plain(self._recipe.evaluation),
@@ -169,7 +170,7 @@ class _Measuring:
         if kept is None:
             gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
             kept = to_plain(self._evaluate(gold))
-            self._keep("evaluation", origin, kept)
+            self._kept.put("evaluation", origin, kept)
         return from_plain(RunFigures, kept, where=f"kept figures of {self._run}")
 
     def _data(self) -> tuple[Path, str]:
@@ -193,6 +194,7 @@ class _Measuring:
                 on_sentence=advance,
                 device=self._settings.device,
             )
+        self._check_weights()  # it loaded the model by itself
         lm = self._model()
         reads_words = lm.predicts_words and not lm.needs_trees
         figures = RunFigures(
@@ -223,7 +225,7 @@ class _Measuring:
                 for suite in missing:
                     done[suite.name] = self._score_suite(suite, advance)
                     done = {**(self._kept.get("syntaxgym", origin) or {}), **done}  # others may measure it too
-                    self._keep("syntaxgym", origin, done)
+                    self._kept.put("syntaxgym", origin, done)
         return _syntaxgym_figures({suite.name: done[suite.name] for suite in suites})
 
     def _score_suite(self, suite: Suite, advance: Callable[[], None]) -> dict[str, Any]:
@@ -237,7 +239,7 @@ class _Measuring:
     def _pairs(self, file: str) -> PairFigures:
         most = self._settings.max_pairs_per_group
         settings = {"tokenisation": self._settings.tokenisation, "most": most, **self._settings.pair_columns()}
-        origin = {**self._origin, **settings, "name": Path(file).name, "file": file_hash(Path(file))}
+        origin = {**self._origin, **settings, "name": Path(file).name, "file": _hash_of(Path(file))}
         kept = self._kept.get("pairs", origin)
         if kept is None:
             pairs = list(self._settings.read_pairs(file))
@@ -248,8 +250,12 @@ class _Measuring:
                     self._model(), pairs, tokenisation=self._settings.tokenisation, on_sentence=advance
                 )
             kept = to_plain(_pair_figures(Path(file).name, result))
-            self._keep("pairs", origin, kept)
+            self._kept.put("pairs", origin, kept)
         return from_plain(PairFigures, kept, where=f"kept pairs of {self._run}")
+
+
+def _hash_of(path: Path) -> str:
+    return file_hash(path, remedy="check the path")
 
 
 def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
