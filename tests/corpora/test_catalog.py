@@ -93,6 +93,8 @@ def test_users_name_files_and_downloads(tmp_path: Path) -> None:
     }
     assert "A few trees" in show("mine")
     assert "https://example.org/a.conllu.gz" in show("mine")
+    with pytest.raises(InputError, match="not here yet"):
+        entry.locate("train", "conllu", download=False)
 
 
 @pytest.mark.parametrize(

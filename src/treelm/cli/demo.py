@@ -203,7 +203,6 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     from rich.console import Console
 
     from treelm.cli.compare import write_files, write_page
-    from treelm.evaluation.comparison.compare import hardly_trained
     from treelm.figures.comparison import comparison_tables
     from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import kept_sentences
@@ -217,8 +216,6 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     for drawing in seen_in_sentence(runs[0], words) if words else ():
         console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)
     console.print(what_next(runs[0], report, words, how_called()), markup=False, highlight=False, soft_wrap=True)
-    for warning in hardly_trained(comparison.runs):
-        note(f"take care: {warning}")
     if options.open_report and _has_screen():
         webbrowser.open(report.resolve().as_uri())
 

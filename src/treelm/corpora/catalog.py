@@ -37,9 +37,18 @@ class CorpusEntry:
     splits: Mapping[Split, Mapping[Format, Path | Download]] = field(default_factory=dict)
 
     def locate(
-        self, split: Split, format: Format | Literal["auto"] = "auto", *, progress: Progress | None = None
+        self,
+        split: Split,
+        format: Format | Literal["auto"] = "auto",
+        *,
+        progress: Progress | None = None,
+        download: bool = True,
     ) -> tuple[Path, Format]:
-        """The file of a split, downloaded if need be, and its format (brackets before CoNLL-U before text)."""
+        """The file of a split, downloaded if need be, and its format (brackets before CoNLL-U before text).
+
+        Raises ``InputError`` for a split that the corpus lacks, and, unless it may ``download``, for one that is not
+        here.
+        """
         formats = self.splits.get(split)
         if not formats:
             has = ", ".join(self.splits) or "nothing"
@@ -51,7 +60,10 @@ class CorpusEntry:
             )
         file = formats[chosen]
         if isinstance(file, Download):
-            return fetch(file, cache_directory() / "downloads" / self.name / split, progress=progress), chosen
+            folder = cache_directory() / "downloads" / self.name / split
+            if not download and not (folder / file.file_name).is_file():
+                raise InputError(f"{split} of {self.name} is not here yet", remedy="treelm data prepare downloads it")
+            return fetch(file, folder, progress=progress), chosen
         return file, chosen
 
 

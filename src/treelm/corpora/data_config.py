@@ -84,11 +84,11 @@ class DataConfig:
 
 
 def locate_split(
-    config: DataConfig, split: Split, *, progress: Progress | None = None
+    config: DataConfig, split: Split, *, progress: Progress | None = None, download: bool = True
 ) -> tuple[Path, Format | Literal["auto"]]:
-    """The file of a split and the format to read it in; downloads what is named but not here."""
+    """The file of a split and the format to read it in; downloads what is named but not here, if it may."""
     if config.corpus is not None:
-        return corpus_entry(config.corpus).locate(split, config.format, progress=progress)
+        return corpus_entry(config.corpus).locate(split, config.format, progress=progress, download=download)
     path = config._path(split)
     if path is None:
         raise InputError(f"no {split} data", remedy=f"set data.corpus (such as gum-open) or data.{split}")

@@ -29,7 +29,8 @@ _LOOKED_AT = 1000
 def example_sentences(data: DataConfig) -> list[Sentence]:
     """Those of ``OF_CORPORA``, else the first dev sentences (or test, or train) that fit a drawing, with their trees.
 
-    Where all are longer, they are cut and have no trees. Raises ``InputError`` if the data cannot be read any more.
+    Where all are longer, they are cut and have no trees. Raises ``InputError`` if the data cannot be read any more;
+    nothing is downloaded for examples.
     """
     if data.corpus in OF_CORPORA:
         texts = OF_CORPORA[data.corpus]
@@ -41,7 +42,7 @@ def example_sentences(data: DataConfig) -> list[Sentence]:
     split = next((one for one in splits if data.has_split(one)), None)
     if split is None:
         raise InputError("no data to take examples from", remedy="give sentences")
-    path, format = locate_split(data, split)
+    path, format = locate_split(data, split, download=False)
     read = read_sentences(path, **vars(data.read_options(format)), on_error="skip", skipped=[])
     found = [one for one in islice(read, _LOOKED_AT) if one.words]
     fitting = [one for one in found if _FEWEST_WORDS <= len(one.words) <= _MOST_WORDS]
