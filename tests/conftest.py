@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 import torch
 from hypothesis import settings
@@ -12,6 +14,12 @@ from treelm.models.devices import find_device
 # No test asserts a time, and continuous integration should not fail at random.
 settings.register_profile("treelm", deadline=None, derandomize=True)
 settings.load_profile("treelm")
+
+# Signals do what they do in a terminal, also under nohup and in a background job, which ignore some of them.
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
