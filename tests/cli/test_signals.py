@@ -110,3 +110,26 @@ def test_nohup_goes_on(project: Path, tmp_path: Path) -> None:
             time.sleep(0.05)
         process.send_signal(signal.SIGHUP)
     stop(process, run, signal.SIGTERM, after_step=40)
+
+
+def test_an_interrupt_that_a_library_swallows_is_still_no_fault_of_ours(tmp_path: Path) -> None:
+    """numpy and others catch all that goes wrong in parts of them while they load, and fail where these are needed."""
+    program = """
+import signal, sys, types
+import treelm.cli
+def main(arguments):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        pass
+    raise AttributeError("module 'numpy' has no attribute 'matrix'")
+sys.modules["treelm.cli.train"] = types.SimpleNamespace(main=main)
+sys.argv = ["treelm", "train"]
+treelm.cli.main()
+"""
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, "treelm train: interrupted\n")
+    assert not list(tmp_path.iterdir())

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import treelm
 from tests.evaluation.toys import ToyLM
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
@@ -195,6 +196,42 @@ def test_a_no_break_space_stands_inside_a_word() -> None:
 def test_one_text_is_no_list_of_sentences(ask: str) -> None:
     with pytest.raises(InputError, match=r"one text where a list of sentences was expected; give \['The dog'\]"):
         getattr(Recorder(), ask)("The dog")
+
+
+@pytest.mark.parametrize("ask", ["surprisal", "score", "parse", "analyse"])
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        (None, "NoneType where a list of sentences was expected; give texts, or lists of words"),
+        ([None], "NoneType where a sentence was expected; give a text, or a list of words"),
+        ([b"The dog"], "bytes where a sentence was expected; give a text, or a list of words"),
+        ([["The", 2]], r"int where a word was expected; give words as texts \(str\)"),
+        ([["The", ""]], "an empty word; leave it out"),
+        ([["The", "d\0g"]], "a NUL character; remove it: text has none"),
+    ],
+)
+def test_what_is_no_list_of_words_is_refused(ask: str, sentences: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        getattr(Recorder(), ask)(sentences)
+
+
+@pytest.mark.parametrize("name", ["lstm-gum-open", "ngram-gum-open", "rnng-gum-open", "som-gum-open"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("The", r"one text where a list of words was expected; give \['The'\]"),
+        (["The"], "1 words for 3 sentences; give one word for each sentence"),
+        (["The", "", "A"], "an empty word; leave it out"),
+        (["The", "d\0g", "A"], "a NUL character; remove it: text has none"),
+        (["The", None, "A"], "NoneType where a word was expected; give words as texts"),
+    ],
+)
+def test_states_are_extended_by_a_word_for_each_sentence_not_by_the_characters_of_a_text(
+    name: str, words: Any, message: str
+) -> None:
+    lm = treelm.load(name)
+    with pytest.raises(InputError, match=message):
+        lm.extend(lm.start(3), words)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from treelm.errors import InputError
 
 VERBS = {
@@ -32,6 +35,7 @@ SUB_VERBS = {"data annotate": "annotate"}
 
 is_program = False
 """Whether this process does nothing but run one verb (and is not a caller's own)."""
+_was_interrupted = False
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -68,7 +72,21 @@ def main() -> None:
     """Entry point of the ``treelm`` program."""
     global is_program
     is_program = True
+    _note_interrupts()
     sys.exit(run(sys.argv[1:]))
+
+
+def _note_interrupts() -> None:
+    """From now on, remember a Ctrl-C: libraries that catch whatever goes wrong while they load may swallow it."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return  # ignored by whoever started it, as of jobs in the background
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        global _was_interrupted
+        _was_interrupted = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def run(arguments: list[str]) -> int:
@@ -109,12 +127,12 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
         _drop_output()
         print(f"treelm {verb}: {_describe(error)}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    except KeyboardInterrupt:
-        print(f"treelm {verb}: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
     except SystemExit:
         raise
     except BaseException as error:  # what libraries written in Rust raise is no Exception
+        if isinstance(error, KeyboardInterrupt) or _was_interrupted:
+            print(f"treelm {verb}: interrupted", file=sys.stderr)
+            return EXIT_INTERRUPTED
         return _fail(verb, arguments, error)
 
 

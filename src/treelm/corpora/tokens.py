@@ -7,7 +7,7 @@ vocabularies they stand inside words, such as ``10\u00a0000``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from treelm.errors import InputError
@@ -60,11 +60,33 @@ def token_spans(text: str, how: Tokenisation, *, where: str | None = None) -> It
 def words_of_each(sentences: Sequence[str | Sequence[str]]) -> list[Sequence[str]]:
     """The words of sentences, each of them a list of words, or a text that is cut at blanks.
 
-    Raises ``InputError`` for one text in the place of a list: its characters would be taken for sentences.
+    Raises ``InputError`` for one text in the place of a list: its characters would be taken for sentences; and for what
+    is no text, has a NUL character, or is an empty word.
     """
     if isinstance(sentences, str):
         raise InputError("one text where a list of sentences was expected", remedy=f"give [{sentences!r}]")
-    return [words_of(one) if isinstance(one, str) else one for one in sentences]
+    if not isinstance(sentences, Iterable):
+        found = f"{type(sentences).__name__} where a list of sentences was expected"
+        raise InputError(found, remedy="give texts, or lists of words")
+    return [words_of(one) if isinstance(one, str) else _checked(one) for one in sentences]
+
+
+def _checked(sentence: Sequence[str]) -> Sequence[str]:
+    if not isinstance(sentence, Sequence) or isinstance(sentence, bytes):
+        found = f"{type(sentence).__name__} where a sentence was expected"
+        raise InputError(found, remedy="give a text, or a list of words")
+    check_words(sentence)
+    return sentence
+
+
+def check_words(words: Iterable[str]) -> None:
+    """Raise ``InputError`` unless each is a text of at least one character, and none of them NUL."""
+    for word in words:
+        if not isinstance(word, str):
+            raise InputError(f"{type(word).__name__} where a word was expected", remedy="give words as texts (str)")
+        if not word:
+            raise InputError("an empty word", remedy="leave it out")
+        check_text(word)
 
 
 def check_text(text: str, *, where: str | None = None) -> None:

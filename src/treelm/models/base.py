@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.tokens import words_of_each
+from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.hub import Pretrained
@@ -51,6 +51,22 @@ def takes_texts(method: Method) -> Method:
     return cast(Method, of_words)
 
 
+def takes_a_word_each(method: Method) -> Method:
+    """Let ``extend`` refuse what is not one word for each sentence, above all a text: its characters would be words."""
+
+    @wraps(method)
+    def of_checked(self: Any, state: IncrementalState, words: Sequence[str]) -> Any:
+        if isinstance(words, str):
+            raise InputError("one text where a list of words was expected", remedy=f"give [{words!r}]")
+        if len(words) != len(state.num_symbols_read):
+            found = f"{len(words)} words for {len(state.num_symbols_read)} sentences"
+            raise InputError(found, remedy="give one word for each sentence")
+        check_words(words)
+        return method(self, state, words)
+
+    return cast(Method, of_checked)
+
+
 class SyntacticLM(nn.Module, Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
@@ -64,6 +80,8 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         super().__init_subclass__(**options)
         for name in {"score", "parse", "analyse"} & cls.__dict__.keys():
             setattr(cls, name, takes_texts(cls.__dict__[name]))
+        if "extend" in cls.__dict__:
+            cls.extend = takes_a_word_each(cls.__dict__["extend"])  # type: ignore[method-assign]
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers; subclasses build the network from their own config."""
@@ -171,6 +189,7 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
         """The state after one more symbol in each sentence; None for a sentence that waits. Changes nothing."""
 
+    @takes_a_word_each
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
         """The state after one more word in each sentence, symbol by symbol."""
         spelled = [

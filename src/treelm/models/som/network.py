@@ -371,10 +371,7 @@ class SOM(SyntacticLM):
         return incremental.extend_symbols(self.exact(), _own(state), symbols)
 
     def extend(self, state: IncrementalState, words: Sequence[str]) -> incremental.SOMState:
-        """The state after one more word in each sentence. Raises ``InputError`` for another number of words."""
-        if len(words) != state.num_sentences:
-            found = f"{len(words)} words for {state.num_sentences} sentences"
-            raise InputError(found, remedy="give one word for each sentence")
+        """The state after one more word in each sentence."""
         return incremental.with_words(_own(super().extend(state, words)), words)
 
     @torch.no_grad()
