@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 import treelm
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
+from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
+from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.models.base import SyntacticLM
 
 Floats = NDArray[np.float64]
@@ -36,6 +38,8 @@ class Arguments:
     """Run folders, or models of the package, that search with a beam."""
     file: str | None = None
     """Sentences, any format that treelm reads; dev of gum-open unless given."""
+    suites: bool = False
+    """In place of a file, one sentence of each suite of SyntaxGym: garden paths and the like."""
     sentences: int = 110
     """Drawn at random; those above ``longest`` words are left out, and one known garden path is added."""
     longest: int = 60
@@ -61,9 +65,13 @@ def main(options: Arguments) -> None:
 
 
 def _sentences(options: Arguments) -> list[list[str]]:
+    generator = np.random.default_rng(options.seed)
+    if options.suites:
+        items = [suite.items[generator.integers(len(suite.items))] for suite in load_suites()]
+        return [list(words_of(item.conditions[generator.integers(len(item.conditions))].text)) for item in items]
     path = options.file or str(locate_split(DataConfig(corpus="gum-open"), "dev")[0])
     found = [list(sentence.words) for sentence in read_sentences(path)]
-    drawn = np.random.default_rng(options.seed).permutation(len(found))[: options.sentences]
+    drawn = generator.permutation(len(found))[: options.sentences]
     return [FIRST.split(), *(found[index] for index in sorted(drawn) if len(found[index]) <= options.longest)]
 
 
