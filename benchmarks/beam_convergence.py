@@ -9,6 +9,7 @@ import json
 import sys
 from dataclasses import dataclass
 from time import process_time
+from typing import Literal
 
 import numpy as np
 import one_line
@@ -27,7 +28,26 @@ from treelm.models.base import SyntacticLM
 Floats = NDArray[np.float64]
 
 FIRST = "I think that the people of this country want to know ."
-WRONG_BITS = 0.1
+ODD = (
+    ". , ! ? -- ;",
+    '( [ " \' " ] )',
+    "1 2 3 4 5 6 7 8 9 10",
+    "the the the the the the the",
+    "Zorblax frindled the quonks behind a snarp .",
+    "yesterday bit the dog man the letter a by .",
+    "THE CITY THAT THE PEOPLE KNOW WAS BUILT IN 1986 .",
+    "El perro que vive en la casa come una manzana .",
+    "While the man hunted the deer ran into the woods .",
+    "The horse raced past the barn fell .",
+    "The cotton clothing is made of grows in Mississippi .",
+    "That that is is that that is not is not .",
+    "Buffalo buffalo Buffalo buffalo buffalo buffalo Buffalo buffalo .",
+    "The rat the cat the dog chased bit ate the cheese .",
+    "Yes",
+    "Oh no , not again , he said , and then , well , and so on , you know , and that was that , more or less .",
+)
+"""Unlike what models are trained on: garden paths, scrambled, foreign, of punctuation or of unknown words."""
+WRONG_BITS, HALF = 0.1, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +58,8 @@ class Arguments:
     """Run folders, or models of the package, that search with a beam."""
     file: str | None = None
     """Sentences, any format that treelm reads; dev of gum-open unless given."""
-    suites: bool = False
-    """In place of a file, one sentence of each suite of SyntaxGym: garden paths and the like."""
+    instead: Literal["suites", "odd"] | None = None
+    """In place of a file: one sentence of each suite of SyntaxGym (garden paths and the like), or ``ODD``."""
     sentences: int = 110
     """Drawn at random; those above ``longest`` words are left out, and one known garden path is added."""
     longest: int = 60
@@ -66,7 +86,9 @@ def main(options: Arguments) -> None:
 
 def _sentences(options: Arguments) -> list[list[str]]:
     generator = np.random.default_rng(options.seed)
-    if options.suites:
+    if options.instead == "odd":
+        return [text.split() for text in ODD]
+    if options.instead == "suites":
         items = [suite.items[generator.integers(len(suite.items))] for suite in load_suites()]
         return [list(words_of(item.conditions[generator.integers(len(item.conditions))].text)) for item in items]
     path = options.file or str(locate_split(DataConfig(corpus="gum-open"), "dev")[0])
@@ -101,11 +123,12 @@ def _compare(
         "mean_bits": round(float(bits.mean()), 3),
         "mean_difference_bits": round(float(difference.mean()), 3),
         "wrong": round(float(wrong.mean()), 3),
-        "wrong_by_half_a_bit": round(float((difference > 0.5).mean()), 4),
+        "wrong_by_half_a_bit": round(float((difference > HALF).mean()), 4),
         "flagged": round(float(flagged.mean()), 3),
         "of_the_wrong_flagged": _share(flagged, wrong),
         "of_the_flagged_wrong": _share(wrong, flagged),
         "of_the_others_wrong": _share(wrong, ~flagged),
+        "of_the_others_wrong_by_half_a_bit": _share(difference > HALF, ~flagged),
     }
 
 
