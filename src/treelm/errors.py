@@ -55,8 +55,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an allocation failed, in Python, in a library, on a GPU, or in the system; they have no common class."""
     if isinstance(error, InputError):
         return isinstance(error, OutOfMemory)
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+    if isinstance(error, MemoryError):
         return True
+    if isinstance(error, OSError) and error.errno is not None:  # its text has a path, which may say anything
+        return error.errno == errno.ENOMEM
     return isinstance(error, Exception) and any(message in str(error) for message in _NO_MEMORY)
 
 

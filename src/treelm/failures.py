@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 
@@ -65,6 +64,8 @@ def _report(error: BaseException, verb: str, arguments: Sequence[str]) -> str:
 
 
 def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # here because every process imports this module
+
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:

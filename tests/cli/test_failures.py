@@ -170,6 +170,7 @@ def test_an_interrupt_is_no_fault_and_a_panic_of_a_library_is_one(
 
 def test_bad_input_that_speaks_of_memory_stays_bad_input() -> None:
     assert not is_out_of_memory(InputError("out of memory of what", remedy=""))
+    assert not is_out_of_memory(FileNotFoundError(2, "No such file or directory", "runs/out of memory"))
     assert is_out_of_memory(OutOfMemory("here"))
 
 

@@ -22,7 +22,10 @@ from treelm.inference.loading import run_beam
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes"),
+    pytest.mark.timeout(60),  # whoever opens a pipe waits
+]
 READERS: dict[str, Callable[[Path], object]] = {
     "recipe.toml": load_recipe,
     "[evaluation] of recipe.toml": lambda path: run_beam(path.parent),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.audit import AuditReport, Check, ProbabilityMass, audit
+from treelm.evaluation.audit import AuditReport, Check, ProbabilityMass, Tolerances, audit
 from treelm.models.base import SyntacticLM
 
 from . import toys
@@ -74,6 +74,8 @@ def test_the_smallest_change_of_a_prefix_is_named_with_its_place() -> None:
 
 def test_a_missing_number_is_infinitely_far() -> None:
     assert check(toys.NotANumber(), "normalisation").figure == math.inf
+    found = audit(toys.NotANumber(), SENTENCES, tolerances=Tolerances(probability=0.5, causality_nats=0.25)).checks
+    assert [one.tolerance for one in found if one.name in ("causality", "normalisation")] == [0.25, 0.5]
 
 
 def test_lower_bounds_may_lose_mass_and_the_report_says_how_much() -> None:

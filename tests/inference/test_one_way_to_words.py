@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from treelm.inference.annotation import AnnotationSettings, read_blocks
 from treelm.inference.annotation_journal import Progress
 from treelm.inference.stimuli import Columns, Stimulus, from_sentences, read_table, read_words
 from treelm.inference.tree_parsers import ParserSettings
+from treelm.models import SYSTEMS, system_class
 from treelm.models.scores import SentenceScore
 from treelm.trees.tree import Tree
 
@@ -213,6 +215,22 @@ def test_one_text_is_no_list_of_sentences(ask: str) -> None:
 def test_what_is_no_list_of_words_is_refused(ask: str, sentences: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         getattr(Recorder(), ask)(sentences)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_method_of_sentences_takes_texts(system: str) -> None:
+    methods = inspect.getmembers(system_class(system), inspect.isfunction)
+    of_sentences = {name for name, method in methods if "sentences" in list(inspect.signature(method).parameters)[1:2]}
+    texts = {name for name, method in methods if hasattr(method, "__wrapped__")}
+    others = {"score_given", "distances"} if system == "palm" else {"score_given"}  # takes ``Sentence``; only refuses
+    assert {name for name in of_sentences if name[0] != "_"} - texts <= others
+    assert {"score", "parse", "analyse", "surprisal"} <= texts
+
+
+def test_n_best_trees_of_a_text_are_over_its_words() -> None:
+    lm = cast(Any, treelm.load("rnng-gum-open"))
+    assert lm.parse_nbest(["The dog barks ."], 2) == lm.parse_nbest([["The", "dog", "barks", "."]], 2)
+    assert treelm.load("lstm-gum-open").analyse(iter(["It is ."]))[0].score is not None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["lstm-gum-open", "ngram-gum-open", "rnng-gum-open", "som-gum-open"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, InputFile, ModelOptions, write_metadata
+from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, InputFile, ModelOptions, given_widths, write_metadata
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,12 +92,12 @@ def _beam(options: Arguments) -> tuple[tuple[str, int], ...]:
     from treelm.inference.loading import run_beam
     from treelm.inference.tree_parsers import EXTERNAL
 
-    given = {name: getattr(options, name) for name in ("action_beam", "word_beam", "fast_track")}
+    given = given_widths(options)
     if options.parser in EXTERNAL:
-        if any(value is not None for value in given.values()):
+        if given:
             raise InputError(f"a beam for {options.parser}", remedy="leave it out: only runs search with a beam")
         return ()
-    return tuple({name: given[name] or width for name, width in run_beam(options.parser).items()}.items())
+    return tuple((run_beam(options.parser) | given).items())
 
 
 class _Notes:

@@ -164,7 +164,7 @@ def _measure_search(options: Arguments, beams: Sequence[Beam]) -> list[dict[str,
         if not options.run:
             note(f"training a model for {options.warm_up_seconds:.0f} s")
             train(_recipe(options), run, on_terminal=False)
-        return [asdict(speed) for speed in compare_beams(run, _sentences(options), beams, threads=1)]
+        return [asdict(speed) for speed in compare_beams(run, _sentences(options), beams)]
 
 
 def _sentences(options: Arguments) -> list[tuple[str, ...]]:

@@ -47,7 +47,8 @@ class ModelOptions:
     """How a run is loaded. Systems that score without a search have no widths."""
 
     action_beam: int | None = None
-    """Hypotheses kept between actions; without it, as in the run's recipe under [evaluation] (so also the next two)."""
+    """Hypotheses kept between actions; without it (so also the next two) as in the run's recipe under [evaluation],
+    and in treelm surprisal as --threshold says."""
     word_beam: int | None = None
     """Hypotheses kept between words."""
     fast_track: int | None = None
@@ -56,15 +57,18 @@ class ModelOptions:
     """Where it computes. auto: on a GPU if there is one."""
 
 
+def given_widths(options: ModelOptions) -> dict[str, int]:
+    """The widths of the search that were given, a legal 0 too."""
+    widths = {name: getattr(options, name) for name in ("action_beam", "word_beam", "fast_track")}
+    return {name: width for name, width in widths.items() if width is not None}
+
+
 def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, int]]:
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam
 
-    lm, beam = load(run, device=options.device), run_beam(run)
-    for name in beam:
-        value = getattr(options, name)
-        beam[name] = beam[name] if value is None else value
-    lm.set_beam(action_beam=beam["action_beam"], word_beam=beam["word_beam"], fast_track=beam["fast_track"])
+    lm, beam = load(run, device=options.device), run_beam(run) | given_widths(options)
+    lm.set_beam(**beam)
     return lm, beam
 
 
@@ -77,8 +81,7 @@ def load_adaptive(
     if threshold is not None and not 1 <= threshold < math.inf:
         raise InputError(f"threshold = {threshold}", remedy="give a number of nats from 1 on, such as 12")
     lm = load(run, device=options.device)
-    widths = {name: getattr(options, name) for name in ADAPTIVE}
-    given = {name: width for name, width in widths.items() if width is not None}
+    given = given_widths(options)
     if threshold is None and not given:
         threshold = THRESHOLD
     beam = {**(run_beam(run) if threshold is None else ADAPTIVE), **given}

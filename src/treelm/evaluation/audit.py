@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal, ParamSpec, cast
 
 import torch
 
@@ -132,7 +132,8 @@ def fails_without_numbers(
                 return check(*arguments, **named)
             except NoLogProbability as error:
                 change = Change(math.inf, error.found)
-                return judge_changes(name, [change], tolerance, unit, "such a model predicts nothing")
+                allowed = cast(float, named.get("tolerance", tolerance))
+                return judge_changes(name, [change], allowed, unit, "such a model predicts nothing")
 
         return checked
 

@@ -8,8 +8,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
 
-import torch
-
 from treelm.inference.loading import load
 from treelm.models.layers.memory import process_peak_mb
 
@@ -39,9 +37,8 @@ class SearchSpeed:
     peak_memory_mb: float  # above what the process held with the model loaded
 
 
-def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: Beam, *, threads: int) -> SearchSpeed:
+def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: Beam) -> SearchSpeed:
     """Search all sentences side by side, once to warm up and once measured; memory is right only in a fresh process."""
-    torch.set_num_threads(threads)
     lm = load(run)
     lm.set_beam(action_beam=beam.action_beam, word_beam=beam.word_beam, fast_track=beam.fast_track)
     before = process_peak_mb()
@@ -55,7 +52,7 @@ def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: Beam, *, 
         word_beam=beam.word_beam,
         fast_track=beam.fast_track,
         batch_size=len(sentences),
-        threads=threads,
+        threads=1,  # of every search
         num_sentences=len(sentences),
         words_per_sentence=num_words / len(sentences),
         seconds_per_sentence=seconds / len(sentences),
@@ -64,10 +61,8 @@ def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: Beam, *, 
     )
 
 
-def compare_beams(
-    run: str, sentences: Sequence[Sequence[str]], beams: Sequence[Beam], *, threads: int
-) -> Iterator[SearchSpeed]:
+def compare_beams(run: str, sentences: Sequence[Sequence[str]], beams: Sequence[Beam]) -> Iterator[SearchSpeed]:
     """Measure every beam, each in a fresh process."""
     for beam in beams:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            yield pool.submit(measure_search, run, sentences, beam, threads=threads).result()
+            yield pool.submit(measure_search, run, sentences, beam).result()

@@ -165,12 +165,13 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
 
-    def surprisal(self, sentences: Sequence[str | Sequence[str]]) -> list[SentenceSurprisal]:
+    @takes_texts
+    def surprisal(self, sentences: Sequence[Sequence[str]]) -> list[SentenceSurprisal]:
         """Surprisal in bits of every word and of the end."""
-        words = words_of_each(sentences)
-        pairs = zip(words, self.score(words), strict=True)
+        pairs = zip(sentences, self.score(sentences), strict=True)
         return [sentence_surprisal(sentence, score, self.vocabulary) for sentence, score in pairs]
 
+    @takes_texts
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores and trees together; systems whose search gives both at once override this."""
         scores = self.score(sentences) if self.predicts_words else [None] * len(sentences)

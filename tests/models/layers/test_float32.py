@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from treelm.models.layers import float32
-from treelm.models.layers.float32 import Float32Products, float32_products, rounds_operands
+from treelm.models.layers.float32 import Float32Products, float32_products, float32_setting, rounds_operands
 from treelm.models.layers.packed import PackedWeight
 
 FINE = 1 + 2**-20  # neither bfloat16 nor TF32 has it
@@ -67,3 +67,14 @@ def test_the_setting_is_put_back_after_an_error() -> None:
     with pytest.raises(KeyError), float32_products("high", "cpu"):
         raise KeyError
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_a_setting_that_each_backend_has_by_itself_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> str:
+        raise RuntimeError("mixed")  # as torch does
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", refuse)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda _: pytest.fail("set"))
+    for wanted in ("highest", "medium"):
+        with float32_products(wanted, "cpu"):
+            assert float32_setting() is None

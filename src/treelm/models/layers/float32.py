@@ -23,15 +23,26 @@ def float32_products(wanted: Float32Products, device: torch.device | str) -> Ite
     instructions for bfloat16, oneDNN rounds both factors to its eight bits. There, products stay plain float32. On a
     GPU "high" and "medium" mean TF32, as documented.
     """
-    before = torch.get_float32_matmul_precision()
+    before = float32_setting()
+    if before is None:
+        yield
+        return
+    if wanted != "highest" and torch.device(device).type == "cpu" and rounds_operands(wanted):
+        _say_once()
+        wanted = "highest"
+    torch.set_float32_matmul_precision(wanted)
     try:
-        if torch.device(device).type == "cpu" and rounds_operands(wanted):
-            _say_once()
-            wanted = "highest"
-        torch.set_float32_matmul_precision(wanted)
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def float32_setting() -> str | None:
+    """Torch's setting now; None where it was set for each backend by itself, which then stays as it is."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
 
 
 @cache

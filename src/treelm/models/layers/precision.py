@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+
+from treelm.models.layers.float32 import float32_products
 
 MatmulPrecision = Literal["fp32", "bf16"]
 
@@ -23,19 +25,8 @@ def small_products(device: torch.device) -> Iterator[None]:
     matrices, and takes five times as long as the ordinary one where a matrix meets a vector. On a GPU, where it means
     TF32, nothing changes.
     """
-    if device.type != "cpu":
+    with float32_products("highest", device) if device.type == "cpu" else nullcontext():
         yield
-        return
-    try:
-        before = torch.get_float32_matmul_precision()
-    except RuntimeError:  # it was set for each backend by itself; then so it stays
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def column_sums(matrix: Tensor) -> Tensor:

@@ -14,7 +14,16 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import Analysis, IncrementalState, Loss, Losses, ProbabilityMass, SentenceScore, SyntacticLM
+from treelm.models.base import (
+    Analysis,
+    IncrementalState,
+    Loss,
+    Losses,
+    ProbabilityMass,
+    SentenceScore,
+    SyntacticLM,
+    takes_texts,
+)
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.lstm_sweep import sweep_lstm
@@ -231,6 +240,7 @@ class RNNG(SyntacticLM):
         """The best tree of every sentence. Raises ``InputError`` when a search found none."""
         return [trees[0].tree for trees in self.parse_nbest(sentences, 1)]
 
+    @takes_texts
     def parse_nbest(self, sentences: Sequence[Sequence[str]], num_trees: int) -> list[list[ScoredTree]]:
         """At most ``num_trees`` trees of every sentence, best first; there are never more than ``word_beam``."""
         encoded, results = self._search(sentences)
@@ -259,7 +269,7 @@ class RNNG(SyntacticLM):
 
     def start(self, num_sentences: int = 1) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""
-        own = copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})  # search copies no parameters
+        own = copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})  # search copies not all of them
         return start_state(SearchWeights.of(own), self.search, num_sentences)
 
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> BeamState:

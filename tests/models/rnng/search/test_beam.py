@@ -100,6 +100,7 @@ def test_the_bound_holds_against_enumeration(variant: dict[str, Any]) -> None:
 def test_words_have_converged_where_a_narrower_search_says_the_same() -> None:
     assert converged(np.array([0.01, 0.02, 0.3, 0.3, 0.1])).tolist() == [1, 1, 0, 1, 0]
     assert converged(np.array([0.0, np.inf, np.inf])).tolist() == [1, 0, 0]
+    assert converged(np.log(2) * np.array([0.09, 0.2, 0.11, 0.0])).tolist() == [1, 0, 1, 0]  # 0.1 bit
     assert np.isnan(converged(np.array([np.nan]))).all()
     model = build_model(Symbols(3), 2, seed=2, **TINY)
     sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=2)]
@@ -109,6 +110,25 @@ def test_words_have_converged_where_a_narrower_search_says_the_same() -> None:
     for threshold in (50.0, math.inf):  # room for one analysis: what a narrower search would find is not known
         for result in run(model, sentences, threshold=threshold, action_beam=2, word_beam=1):
             assert not converged(result.gaps).any()
+    for result in run(model, sentences, threshold=50.0, action_beam=EXHAUSTIVE["action_beam"], word_beam=2):
+        assert not converged(result.gaps).any()
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("threshold", [4.0, 6.0, 8.0])
+def test_what_counts_as_found_by_a_narrower_search_is_no_more_than_one_finds(
+    threshold: float, variant: dict[str, Any]
+) -> None:
+    model = build_model(Symbols(3), 2, seed=2, **{**TINY, **variant})
+    sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=3)]
+    settings = Search(threshold=threshold, **EXHAUSTIVE)
+    wide = run(model, sentences, threshold=threshold, **EXHAUSTIVE)
+    narrow = run(model, sentences, threshold=settings.narrow, **EXHAUSTIVE)
+    for one, other in zip(wide, narrow, strict=True):
+        masses = np.array(other.log_masses)
+        assert (np.array(one.narrow_log_masses) <= masses + 1e-9).all()
+        change = np.abs(np.diff([0, *one.log_masses]) - np.diff([0, *masses])) / np.log(2)
+        assert (change[converged(one.gaps) == 1] <= 0.1 + 1e-9).all()
 
 
 @pytest.mark.parametrize("sizes", [(40, 4), (41, 5), (1001, 27)], ids=str)

@@ -64,15 +64,8 @@ class Advance:
         self._machine, self._goal, self._settings = machine, goal, settings
         self._num_sentences, self._keep = num_sentences, keep
         self._best = np.full((num_sentences, keep), -np.inf)  # best arrivals so far
+        self._floor: Floats = np.full(num_sentences, -np.inf)  # what an arrival must beat, by sentence
         self._found: list[Arrivals] = []
-
-    @property
-    def _floor(self) -> Floats:
-        """What an arrival must beat, by sentence."""
-        floor: Floats = self._best.min(1)
-        if np.isfinite(self._settings.threshold):
-            floor = np.maximum(floor, np.logaddexp.reduce(self._best, 1) - self._settings.threshold)
-        return floor
 
     def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses, Cut]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
@@ -153,3 +146,7 @@ class Advance:
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
         candidates = np.concatenate([self._best, np.where(arrives, scores, -np.inf)], 1)
         self._best = np.partition(candidates, -self._keep, axis=1)[:, -self._keep :]
+        self._floor = self._best.min(1)
+        if np.isfinite(self._settings.threshold):
+            lowest = np.logaddexp.reduce(self._best, 1) - self._settings.threshold
+            self._floor = np.maximum(self._floor, lowest)

@@ -112,9 +112,8 @@ class Beam:
     def _commit(self, arrivals: Arrivals, symbols: Ints, before: Floats, cut: Cut) -> SymbolFigures:
         """Keep the best arrivals and shift the symbols. ``before`` is the log mass that ``cut`` has shares of."""
         found = log_sums(arrivals.sentence, arrivals.score, self.num_sentences)
-        shortfall = np.maximum(arrivals.shortfall, found[arrivals.sentence] - arrivals.score)
-        arrivals = replace(arrivals, shortfall=shortfall)
         deficit = found[arrivals.sentence] - arrivals.score
+        arrivals = replace(arrivals, shortfall=np.maximum(arrivals.shortfall, deficit))
         kept = arrivals.take(deficit < self.settings.threshold).first(self.settings.word_beam, self.num_sentences)
         num_open = self.machine.stacks.column(kept.top, at.NUM_OPEN)
         figures = symbol_figures(kept.sentence, kept.score, num_open, self.num_sentences)

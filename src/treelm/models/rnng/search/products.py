@@ -16,7 +16,7 @@ from functools import cache, cached_property
 import torch
 from torch import Tensor
 
-from treelm.models.layers.float32 import Float32Products, float32_products
+from treelm.models.layers.float32 import Float32Products, float32_products, float32_setting
 from treelm.models.rnng.search.rows import BLOCK, ROUND, blocks
 
 _SIZES = (BLOCK, 192, 128, 96, 64, 48, 32, ROUND)  # few, since oneDNN builds and keeps a kernel for every shape
@@ -59,7 +59,7 @@ class Affine:
         like = self.weight
         if like.device.type != "cpu":
             return tuple(range(BLOCK, 0, -ROUND))
-        return sizes_alike(*like.shape, like.is_contiguous(), like.dtype, torch.get_float32_matmul_precision())
+        return sizes_alike(*like.shape, like.is_contiguous(), like.dtype, float32_setting())
 
 
 @cache
@@ -75,7 +75,7 @@ def _cut(num_rows: int, sizes: tuple[int, ...]) -> tuple[slice, ...]:
 
 @cache
 def sizes_alike(
-    num_inputs: int, num_outputs: int, contiguous: bool, dtype: torch.dtype, precision: str
+    num_inputs: int, num_outputs: int, contiguous: bool, dtype: torch.dtype, precision: str | None
 ) -> tuple[int, ...]:
     """Numbers of rows, largest first, at which a product gives any row the bits that it has in a block of 16.
 
