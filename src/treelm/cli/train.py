@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
@@ -105,10 +106,10 @@ def _train(recipe: Recipe, run: str, *, resume: bool, on_terminal: bool) -> int:
     except (TrainingInterrupted, NonFiniteError) as stopped:
         if speaks:
             note(f"treelm train: {stopped}")
-            note(f"to continue: treelm train --resume {run}")
+            note(f"to continue: treelm train --resume {quote(str(run))}")
         return stopped.exit_code
     if speaks:
-        note(f"the model is in {run}; next: treelm evaluate {run}")
+        note(f"the model is in {run}; next: treelm evaluate {quote(str(run))}")
     return 0
 
 

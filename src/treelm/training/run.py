@@ -17,7 +17,7 @@ from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.corpora.vocabularies import build_vocabulary, load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, is_out_of_memory
 from treelm.models import system_class
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
@@ -253,7 +253,7 @@ def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -
     try:
         model: SyntacticLM = build(config=config.config, vocabulary=vocabulary, labels=labels)
     except (RuntimeError, MemoryError) as error:
-        if "memory" not in str(error) and not isinstance(error, MemoryError):
+        if not is_out_of_memory(error):
             raise
         found = "a network of these sizes does not fit into memory"
         raise InputError(found, where="[model]", remedy="make its sizes smaller") from None
