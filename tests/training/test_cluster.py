@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 import pytest
 import torch
@@ -147,7 +148,7 @@ def test_a_killed_worker_ends_torchrun_and_one_process_goes_on(tasks: Tasks) -> 
 def test_a_signal_to_a_run_that_is_finished_does_not_change_its_exit_code(tasks: Tasks, point: str) -> None:
     run = f"end {point}"
     (ended,) = tasks.run(train(run, "--devices", "2"), [{VARIABLE: point}])
-    assert ended == Ended(0, f"the model is in {run}; next: treelm evaluate {run}\n")
+    assert ended == Ended(0, f"the model is in {run}; next: treelm evaluate {quote(run)}\n")
     assert_same_run(tasks, run)
 
 
