@@ -1,12 +1,15 @@
-"""The cell of the reading network: an LSTM with layer normalisation (Ba et al. 2016), forward and backward by hand.
+"""One step of a layer of the reading network, forward and backward by hand (Eqs. 10-12, Shen et al. 2018).
 
-gates = LN(W_x x + b_x) + LN(W_h h + b_h), in the order i, f, o, g; c' = f c + i g; h' = o tanh(LN(c')). The norm
-divides by the unbiased standard deviation + 1e-6, as the code that was released with PRPN does.
+Attention over slots, of which some may be closed, or all: then nothing is attended to. Then an LSTM cell with layer
+normalisation (Ba et al. 2016): gates = LN(W_x x + b_x) + LN(W_h h + b_h), in the order i, f, o, g; c' = f c + i g;
+h' = o tanh(LN(c')). The norm divides by the unbiased standard deviation + 1e-6, as the code that was released with PRPN
+does. Shapes: T steps, B rows, N slots, H hidden units.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,14 +19,61 @@ from treelm.models.layers.lstm import tanh_into
 EPSILON = 1e-6
 
 
-class CellTape(Protocol):
-    """What a cell leaves for its gradient, (T, B, ...) each."""
+@dataclass(slots=True)
+class Activations:
+    """Activations that the gradient of a layer needs, of every step: (T, B, ...) each."""
 
+    last_hidden: Tensor  # (H)
+    keys: Tensor  # (H)
+    hidden: Tensor  # (H)
+    logits: Tensor  # (N)
+    probabilities: Tensor  # (N)
+    attended: Tensor  # (2H) the hidden and the cell state that were read
     gates: Tensor  # (4H) after their nonlinearities
-    attended: Tensor  # (2H) hidden and cell state that were read
+    normalised_gates: Tensor  # (4H)
+    gate_deviation: Tensor  # (1)
     normalised_cell: Tensor  # (H)
     cell_deviation: Tensor  # (1)
     tanh_cell: Tensor  # (H)
+
+    @classmethod
+    def empty(cls, gates: Tensor, num_slots: int) -> Activations:
+        """Room for as many steps and rows as ``gates`` (T, B, 4H) has, allocated at once."""
+        num_steps, num_rows, width = gates.shape
+        size, slots = width // 4, num_slots
+        sizes = (size, size, size, slots, slots, 2 * size, width, width, 1, size, 1, size)
+        return cls(*(gates.new_empty(num_steps, num_rows, each) for each in sizes))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of them, in the order of the fields."""
+        return tuple(getattr(self, one.name) for one in fields(self))
+
+
+def slot_probabilities(logits: Tensor, log_weights: Tensor, epsilon: float) -> Tensor:
+    """softmax(logits + log_weights) over the last dimension, zeros where all are closed.
+
+    With ``epsilon``: e^x / (sum e^x + epsilon), where exponents are taken relative to the largest *logit*.
+    """
+    shifted = logits + log_weights
+    largest = logits.amax(-1, keepdim=True) if epsilon else shifted.detach().amax(-1, keepdim=True)
+    weights = (shifted - largest.masked_fill(largest.isinf(), 0.0)).exp()
+    total = weights.sum(-1, keepdim=True) + epsilon
+    return weights / total.masked_fill(total == 0, 1.0)
+
+
+def slot_gradients(
+    d_probabilities: Tensor, probabilities: Tensor, logits: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """Gradients of ``slot_probabilities`` in the logits and in the log weights."""
+    products = d_probabilities * probabilities
+    total = products.sum(-1, keepdim=True)
+    d_log_weights = torch.addcmul(products, probabilities, total, value=-1)
+    if not epsilon:
+        return d_log_weights, d_log_weights
+    rest = 1 - probabilities.sum(-1, keepdim=True)  # the share of epsilon, which grows with the largest logit
+    ties = logits == logits.amax(-1, keepdim=True)
+    share = ties / ties.sum(-1, keepdim=True)
+    return d_log_weights - share * (rest * total), d_log_weights
 
 
 def normalise(values: Tensor, normalised: Tensor, deviation: Tensor) -> None:
@@ -63,7 +113,7 @@ def layer_norm(values: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
     return torch.addcmul(shift, gain, normalised)
 
 
-def apply_cell(state: Tensor, step: int, tape: CellTape, gain: Tensor, shift: Tensor) -> None:
+def apply_cell(state: Tensor, step: int, tape: Activations, gain: Tensor, shift: Tensor) -> None:
     """Fill ``state`` (B, 2H) from the step's gates, which come before their nonlinearities and leave after them."""
     size = gain.shape[0]
     gates = tape.gates[step]
@@ -79,7 +129,7 @@ def apply_cell(state: Tensor, step: int, tape: CellTape, gain: Tensor, shift: Te
 
 
 def cell_backward(
-    d_state: Tensor, step: int, tape: CellTape, d_gates: Tensor, d_cell_norms: Tensor, gain: Tensor
+    d_state: Tensor, step: int, tape: Activations, d_gates: Tensor, d_cell_norms: Tensor, gain: Tensor
 ) -> Tensor:
     """Fill the step's ``d_gates`` (before nonlinearities) and ``d_cell_norms``; returns d of the old cell (B, H)."""
     size = gain.shape[0]

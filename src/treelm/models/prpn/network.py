@@ -1,4 +1,7 @@
-"""The PRPN: its parameters, and how it reads a stream."""
+"""The PRPN: the predict network (Eqs. 13-14, Shen et al. 2018), and the whole network over a stream.
+
+The predict network has no recurrence of its own, so all steps are computed at once.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,94 @@ from torch.nn import functional
 
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.layers.dropout import dropout
-from treelm.models.prpn import gates
+from treelm.models.layers.precision import linear
+from treelm.models.prpn import parsing
+from treelm.models.prpn.cell import slot_probabilities
 from treelm.models.prpn.config import PRPNConfig
-from treelm.models.prpn.gates import OpenSlots
-from treelm.models.prpn.parser import ParsingNetwork
-from treelm.models.prpn.prediction import PredictNetwork
+from treelm.models.prpn.parsing import Norm, OpenSlots, ParsingNetwork
 from treelm.models.prpn.reading import ReadingLayer
 from treelm.models.readings import Carried, Reading
 from treelm.models.streams import StreamLM
+
+_CHUNK_STEPS = 128
+
+
+class ResidualBlock(nn.Module):
+    """relu(x + Norm(W_2 Drop(ReLU(Norm(W_1 x + b_1))) + b_2))."""
+
+    def __init__(self, config: PRPNConfig, size: int) -> None:
+        """Draw the weights as linear layers do."""
+        super().__init__()
+        self.probability = config.layer_dropout
+        self.first, self.second = nn.Linear(size, size), nn.Linear(size, size)
+        self.first_norm, self.second_norm = (Norm(config.norm or "layer", size) for _ in range(2))
+
+    def forward(self, inputs: Tensor, kept: Tensor | None) -> Tensor:
+        """inputs (n, C) -> (n, C); ``kept`` (n,) is False at padding."""
+        hidden = self.first_norm(linear(inputs, self.first.weight, self.first.bias, whole=True), kept).relu()
+        hidden = dropout(hidden, self.probability, training=self.training)
+        changed: Tensor = self.second_norm(linear(hidden, self.second.weight, self.second.bias, whole=True), kept)
+        return (inputs + changed).relu()
+
+
+class PredictNetwork(nn.Module):
+    """tanh(Norm(W Drop(blocks([h_t; m_t])) + b)), m_t attended to among h_{t-N} .. h_{t-1} with the key W_k h_t + b_k.
+
+    Without attention it reads h_t alone.
+    """
+
+    def __init__(self, config: PRPNConfig) -> None:
+        """Draw the weights as linear layers do."""
+        super().__init__()
+        self.config = config
+        size = config.hidden_size
+        width = 2 * size if config.predict_attention else size
+        self.key = nn.Linear(size, size) if config.predict_attention else None
+        self.blocks = nn.ModuleList([ResidualBlock(config, width) for _ in range(config.num_blocks)])
+        self.output = nn.Linear(width, config.embedding_size)
+        self.norm = Norm(config.norm or "layer", config.embedding_size)
+
+    def forward(self, tape: Tensor, slots: OpenSlots | None, num_steps: int, kept: Tensor | None) -> Tensor:
+        """The last layer's states (N + T, B, H) -> (T, B, E). ``slots`` may be None if there is no attention."""
+        hidden = tape[-num_steps:]
+        features = hidden
+        if self.key is not None and slots is not None:
+            keys = self._drop(linear(self._drop(hidden).flatten(0, 1), self.key.weight, self.key.bias, whole=True))
+            features = torch.cat([hidden, attend_in_parallel(keys.view(hidden.shape), tape, slots)], 2)
+        features = features.flatten(0, 1)
+        for block in self.blocks:
+            features = block(features, kept)
+        output: Tensor = self.norm(linear(self._drop(features), self.output.weight, self.output.bias, whole=True), kept)
+        return output.tanh().view(num_steps, hidden.shape[1], -1)
+
+    def _drop(self, values: Tensor) -> Tensor:
+        return dropout(values, self.config.layer_dropout, training=self.training)
+
+
+def attend_in_parallel(keys: Tensor, tape: Tensor, slots: OpenSlots) -> Tensor:
+    """What every step attends to: keys (T, B, H), states (N + T, B, H) -> (T, B, H)."""
+    num_steps, num_slots = len(keys), slots.log_weights.shape[-1]
+    chunks = [
+        _attend(keys[start:end], tape[start : end + num_slots], slots, slice(start, end))
+        for start in range(0, num_steps, _CHUNK_STEPS)
+        for end in (min(start + _CHUNK_STEPS, num_steps),)
+    ]
+    return torch.cat(chunks)
+
+
+def _attend(keys: Tensor, tape: Tensor, slots: OpenSlots, steps: slice) -> Tensor:
+    """All keys with all states in one product; the band of each step's own slots is taken out of it."""
+    num_steps, num_rows, size = keys.shape
+    num_slots = slots.log_weights.shape[-1]
+    states = tape[:-1].transpose(0, 1)  # (B, N + T - 1, H)
+    products = keys.transpose(0, 1) @ states.transpose(1, 2) / size**0.5
+    own = torch.arange(num_steps, device=keys.device)[:, None] + torch.arange(num_slots, device=keys.device)
+    own = own.expand(num_rows, num_steps, num_slots)
+    logits = products.gather(2, own)
+    attention = slot_probabilities(logits, slots.log_weights[steps].transpose(0, 1), slots.epsilon)
+    if slots.factors is not None:
+        attention = attention * slots.factors[steps].transpose(0, 1)
+    return (torch.zeros_like(products).scatter(2, own, attention) @ states).transpose(0, 1)
 
 
 class PRPN(StreamLM):
@@ -82,8 +165,9 @@ class PRPN(StreamLM):
         ``memory_l`` (B, N, 2H) a layer, ``distances`` (B, N), and ``embeddings`` (B, L, E) unless L = 0.
         """
         config, new = self.config, self.embedding.new_zeros
-        memories = {f"memory_{i}": new(num_rows, config.num_slots, 2 * config.hidden_size) for i in range(self._depth)}
-        carried = {**memories, "distances": new(num_rows, config.num_slots).fill_(torch.inf)}
+        shape = num_rows, config.num_slots, 2 * config.hidden_size
+        carried = {f"memory_{number}": new(shape) for number in range(config.num_layers)}
+        carried["distances"] = new(num_rows, config.num_slots).fill_(torch.inf)
         if config.look_back:
             carried["embeddings"] = new(num_rows, config.look_back, config.embedding_size)
         return carried
@@ -139,9 +223,9 @@ class PRPN(StreamLM):
         config = self.config
         if not config.read_attention:
             return None
-        log_gates = torch.zeros_like(gates.windows(tape, config.num_slots))
+        log_gates = torch.zeros_like(parsing.windows(tape, config.num_slots))
         if self.parser is not None:
-            log_gates = gates.read_log_gates(tape, config.num_slots, config.closeness or "paper", config.temperature)
+            log_gates = parsing.read_log_gates(tape, config.num_slots, config.closeness or "paper", config.temperature)
         return self._open(log_gates, tape)
 
     def _predict_slots(self, tape: Tensor, hidden: Tensor, next_distances: Tensor | None) -> OpenSlots | None:
@@ -149,19 +233,15 @@ class PRPN(StreamLM):
         config = self.config
         if not config.predict_attention:
             return None
-        log_gates = torch.zeros_like(gates.windows(tape, config.num_slots))
+        log_gates = torch.zeros_like(parsing.windows(tape, config.num_slots))
         if self.parser is not None:
             if next_distances is None:
                 next_distances = self.parser.next_distance(hidden)
             kind = config.closeness or "paper"
-            log_gates = gates.predict_log_gates(next_distances, tape, config.num_slots, kind, config.temperature)
+            log_gates = parsing.predict_log_gates(next_distances, tape, config.num_slots, kind, config.temperature)
         return self._open(log_gates, tape)
 
     def _open(self, log_gates: Tensor, tape: Tensor) -> OpenSlots:
         config = self.config
-        reachable = gates.reachable_slots(tape, config.num_slots, zero_state=bool(config.zero_state))
-        return gates.open_slots(log_gates, reachable, config.attention or "normalised")
-
-    @property
-    def _depth(self) -> int:
-        return self.config.num_layers
+        reachable = parsing.reachable_slots(tape, config.num_slots, zero_state=bool(config.zero_state))
+        return parsing.open_slots(log_gates, reachable, config.attention or "normalised")

@@ -1,0 +1,198 @@
+"""The parsing network: syntactic distances, and the gates that follow from them (Eqs. 4-8, Shen et al. 2018).
+
+Distances come from a few embeddings (Eqs. 7-8); compared, they say which states are open to attention (Eqs. 4-6). Gates
+are computed for all steps at once, in log space, so that products of soft ones cannot underflow. Shapes: T steps, B
+rows, N slots. Slots are in the order of time: slot N - 1 is the state just before, slot N - 1 - k is k older.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelm.errors import InputError
+from treelm.models.layers.dropout import dropout
+from treelm.models.layers.precision import linear
+from treelm.models.prpn.config import Attention, Closeness, NormKind, PRPNConfig
+
+RELEASED_EPSILON = 1e-8
+
+
+class Norm(nn.Module):
+    """Normalises vectors: each by itself ("layer"), or each unit over all time steps and rows ("batch").
+
+    In training "batch" takes mean and variance of what it is given, and keeps running ones (momentum 0.1) for
+    evaluation, as Ioffe & Szegedy (2015) do.
+    """
+
+    def __init__(self, kind: NormKind, size: int) -> None:
+        """Start as plain normalisation."""
+        super().__init__()
+        self.kind = kind
+        self.weight = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+        if kind == "batch":
+            self.register_buffer("running_mean", torch.zeros(size))
+            self.register_buffer("running_variance", torch.ones(size))
+
+    running_mean: Tensor
+    running_variance: Tensor
+
+    def forward(self, vectors: Tensor, kept: Tensor | None) -> Tensor:
+        """vectors (n, C) -> (n, C); ``kept`` (n,) is False where vectors are padding and may become anything.
+
+        Raises ``InputError`` when statistics are wanted of a single vector.
+        """
+        if self.kind == "layer":
+            return functional.layer_norm(vectors, vectors.shape[1:], self.weight, self.bias)
+        if not self.training or kept is None:
+            return self._batch_norm(vectors)
+        return torch.zeros_like(vectors).index_put((kept,), self._batch_norm(vectors[kept]))
+
+    def _batch_norm(self, vectors: Tensor) -> Tensor:
+        if self.training and len(vectors) < 2:
+            remedy = 'train on larger batches, or with norm = "layer"'
+            raise InputError("a batch of one symbol has no statistics to normalise by", remedy=remedy)
+        statistics = self.running_mean, self.running_variance
+        return functional.batch_norm(vectors, *statistics, self.weight, self.bias, training=self.training)
+
+
+class ParsingNetwork(nn.Module):
+    """d_t = act(w . q_t + b), q_t = Drop(ReLU(Norm(W [x_{t-L}; ...; x_t] + b))), x = Drop(embedding).
+
+    The distance before the next symbol, d'_{t+1}, is a second output. It reads the second half of q_t and d_t the first
+    half if ``next_distance`` is "embeddings"; else it reads the last layer's h_t (Eq. 13), and d_t all of q_t.
+    """
+
+    def __init__(self, config: PRPNConfig) -> None:
+        """Draw the weights as linear layers do."""
+        super().__init__()
+        self.config = config
+        size, width = config.hidden_size, (config.look_back + 1) * config.embedding_size
+        shared = config.next_distance == "embeddings"
+        self.weight = nn.Parameter(_uniform(size, width, fan_in=width))
+        self.bias = nn.Parameter(_uniform(size, fan_in=width))
+        self.norm = Norm(config.norm or "layer", size)
+        num_read = size // 2 if shared else size
+        self.distance_weight = nn.Parameter(_uniform(num_read, fan_in=num_read))
+        self.distance_bias = nn.Parameter(_uniform(1, fan_in=num_read))
+        self.next_weight = self.next_bias = None
+        if config.predict_attention:
+            self.next_weight = nn.Parameter(_uniform(num_read, fan_in=num_read))
+            self.next_bias = nn.Parameter(_uniform(1, fan_in=num_read))
+
+    def forward(self, embedded: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """d_t (T, B) and d'_{t+1} (T, B) from embeddings (L + T, B, E); d' is None if it comes from h_t.
+
+        ``kept`` (T * B,) is False at padding.
+        """
+        config = self.config
+        num_steps, num_rows = len(embedded) - config.look_back, embedded.shape[1]
+        dropped = dropout(embedded, config.layer_dropout, training=self.training)
+        seen = torch.cat([dropped[i : i + num_steps] for i in range(config.look_back + 1)], 2)
+        hidden = self.norm(linear(seen.flatten(0, 1), self.weight, self.bias, whole=True), kept).relu()
+        hidden = dropout(hidden, config.layer_dropout, training=self.training).view(num_steps, num_rows, -1)
+        if config.next_distance == "hidden":
+            return self._activate(hidden @ self.distance_weight + self.distance_bias), None
+        first, second = hidden.chunk(2, 2)
+        distances = self._activate(first @ self.distance_weight + self.distance_bias)
+        return distances, self.next_distance(second) if config.predict_attention else None
+
+    def next_distance(self, hidden: Tensor) -> Tensor:
+        """Eq. 13: d'_{t+1} (T, B) from the last layer's h_t (T, B, H)."""
+        if self.next_weight is None or self.next_bias is None:
+            raise ValueError("without predict attention nothing estimates the next distance")
+        return self._activate(hidden @ self.next_weight + self.next_bias)
+
+    def _activate(self, values: Tensor) -> Tensor:
+        return values.relu() if self.config.distances == "relu" else values.sigmoid()
+
+
+def _uniform(*shape: int, fan_in: int) -> Tensor:
+    bound = 1 / math.sqrt(fan_in)
+    return torch.empty(*shape).uniform_(-bound, bound)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenSlots:
+    """What attention adds to its logits, and multiplies its probabilities with, at every step."""
+
+    log_weights: Tensor  # (T, B, N), added to the logits; -inf where a slot is closed
+    factors: Tensor | None  # (T, B, N), multiplied with the softmax; None: nothing
+    epsilon: float = 0.0  # added to the sum of exp(logit - largest logit) that the softmax divides by
+
+
+def windows(tape: Tensor, num_slots: int) -> Tensor:
+    """The N values before each step: tape (N + T, B) -> (T, B, N), a view."""
+    return tape[:-1].unfold(0, num_slots, 1)
+
+
+def log_closeness(distance: Tensor, earlier: Tensor, kind: Closeness, temperature: float) -> Tensor:
+    """log alpha (Eq. 6): how far ``distance`` is above the ``earlier`` one, from -inf to 0."""
+    difference = (distance - earlier) * temperature
+    if kind == "soft":
+        return functional.logsigmoid(10 * difference + 5)
+    scaled = difference if kind == "paper" else 2 * difference + 1
+    alpha = (functional.hardtanh(scaled) + 1) / 2
+    is_open = alpha > 0
+    return torch.where(is_open, alpha, 1.0).log().masked_fill(~is_open, -torch.inf)
+
+
+def reachable_slots(tape: Tensor, num_slots: int, *, zero_state: bool) -> Tensor:
+    """Which slots hold a state (T, B, N), from distances (N + T, B) that are infinite where nothing was read.
+
+    ``zero_state`` adds the state of zeros before the first symbol.
+    """
+    read = windows(tape, num_slots).isfinite()
+    if not zero_state:
+        return read
+    return torch.cat([read[..., 1:], torch.ones_like(read[..., :1])], -1)
+
+
+def read_log_gates(tape: Tensor, num_slots: int, kind: Closeness, temperature: float) -> Tensor:
+    """log g_i^t = sum over i < j < t of log alpha_j^t (Eq. 5): distances (N + T, B) -> (T, B, N).
+
+    Where nothing was read, values have no meaning.
+    """
+    compared = _comparable(windows(tape, num_slots)[..., 1:])
+    logs = log_closeness(tape[num_slots:, :, None], compared, kind, temperature)
+    older = _sums_of_newer(logs)
+    return torch.cat([older, older.new_zeros(*older.shape[:-1], 1)], -1)
+
+
+def predict_log_gates(
+    next_distance: Tensor, tape: Tensor, num_slots: int, kind: Closeness, temperature: float
+) -> Tensor:
+    """log g_i^{t+1} = sum over i < j <= t of log alpha_j^{t+1}, from the estimated d'_{t+1} (T, B) -> (T, B, N)."""
+    compared = _comparable(tape[1:].unfold(0, num_slots, 1))
+    logs = log_closeness(next_distance[..., None], compared, kind, temperature)
+    return _sums_of_newer(logs)
+
+
+def _sums_of_newer(logs: Tensor) -> Tensor:
+    """Of each slot and all after it; by steps, because a GPU's cumulative sums are not deterministic."""
+    parts = list(logs.unbind(-1))
+    for slot in range(len(parts) - 2, -1, -1):
+        parts[slot] = parts[slot] + parts[slot + 1]
+    return torch.stack(parts, -1) if parts else logs
+
+
+def _comparable(distances: Tensor) -> Tensor:
+    return distances.masked_fill(distances.isinf(), 0.0)
+
+
+def open_slots(log_gates: Tensor, reachable: Tensor, form: Attention) -> OpenSlots:
+    """The gates as one form of attention (Eq. 11) wants them."""
+    log_gates = log_gates.masked_fill(~reachable, -torch.inf)
+    if form == "normalised":
+        return OpenSlots(log_weights=log_gates, factors=None)
+    if form == "released":
+        return OpenSlots(log_weights=log_gates, factors=None, epsilon=RELEASED_EPSILON)
+    gates = log_gates.exp()
+    total = gates.sum(-1, keepdim=True)
+    closed = torch.zeros_like(gates).masked_fill(~reachable, -torch.inf)
+    return OpenSlots(log_weights=closed, factors=gates / total.masked_fill(total == 0, 1.0))
