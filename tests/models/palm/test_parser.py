@@ -10,7 +10,7 @@ from torch import Tensor
 from tests.models.palm.plain import score, span_representation
 from tests.models.palm.worlds import END, palm
 from treelm.errors import InputError
-from treelm.models.palm import parser
+from treelm.models.palm import attention as module
 from treelm.models.palm.network import PaLM
 from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.trivial import left_branching, right_branching
@@ -33,14 +33,14 @@ def plain_scores(network: PaLM, pieces: list[list[int]]) -> np.ndarray:
 
 
 def states(network: PaLM, symbols: list[int]) -> list[Tensor]:
-    return list(parser.states_before_attention(network, torch.tensor(symbols)[:, None])[:, 0])
+    return list(network.states_before_attention(torch.tensor(symbols)[:, None])[:, 0])
 
 
 @pytest.mark.parametrize("part", [1 << 22, 40])
 def test_scores_are_those_of_each_span_by_itself_and_longer_than_in_training(
     part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parser, "_UNITS", part)
+    monkeypatch.setattr(module, "_UNITS", part)
     network = palm(max_span=2).eval()
     for words, found in zip(SENTENCES, network.span_scores(SENTENCES), strict=True):
         expected = plain_scores(network, [[int(word)] for word in words])

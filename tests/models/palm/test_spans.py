@@ -7,9 +7,13 @@ import torch
 from torch import Tensor
 
 from tests.models.palm.plain import log_space_states, span_representation
-from treelm.models.palm.attention import RationalRNN, SpanAttention, masked_log_softmax
-from treelm.models.palm.reach import count_available
-from treelm.models.palm.spans import span_states
+from treelm.models.palm.attention import (
+    RationalRNN,
+    SpanAttention,
+    count_available,
+    masked_log_softmax,
+    span_states,
+)
 
 MAX_SPAN, NUM_STEPS, NUM_ROWS, INPUT, SIZE = 5, 7, 3, 4, 3
 

@@ -1,6 +1,7 @@
-"""Attention over spans (Peng, Schwartz & Smith 2019).
+"""Attention over spans (Peng, Schwartz & Smith 2019): representations, scores and weights of spans, Eqs. 1-6.
 
-Shapes: m longest span, T steps, B rows, H hidden states, D a direction of the rational RNN.
+Shapes: m longest span, T steps, P = m + T places, B rows, H hidden states, D a direction of the rational RNN. Step t is
+place m + t; the spans that it attends to end at place m - 1 + t, so that all of them lie within the places.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 
 from treelm.models.layers.precision import linear, small_products
 from treelm.models.layers.recurrent import locked_dropout
-from treelm.models.palm.spans import span_states
+
+_UNITS = 1 << 22  # of span representations that a chart holds at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,65 @@ class RationalRNN(nn.Module):
         forget = linear(flat, self.forget_weight, self.forget_bias, whole=True).sigmoid().view(shape)
         update = (1 - forget) * linear(flat, self.update_weight, zero, whole=True).tanh().view(shape)
         return span_states(forget, update, max_span)
+
+
+def span_states(forget: Tensor, update: Tensor, max_span: int) -> Tensor:
+    """Both directions' states (m, T, B, 2D) of spans of length 1 to m, from gates and updates (P, B, 2D).
+
+    The first D units are read forwards, c_{i,j} = f_j c_{i,j-1} + u_j, the others backwards, c_{i,j} = f_i c_{i+1,j} +
+    u_i (Peng et al. 2019), both from zero. Each length extends the one before to the left, for all ends at
+    once: backwards as it stands, forwards by c_{i,j} = c_{i+1,j} + (f_{i+1} ... f_j) u_i. Nothing is divided, so gates
+    may be 0.
+    """
+    states: Tensor = _SpanStates.apply(forget, update, max_span)  # type: ignore[no-untyped-call]
+    return states
+
+
+class _SpanStates(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, forget: Tensor, update: Tensor, max_span: int) -> Tensor:
+        num_ends, num_rows, width = len(forget) - max_span, *forget.shape[1:]
+        size = width // 2
+        states = forget.new_empty(max_span, num_ends, num_rows, width)
+        kept = forget.new_empty(max_span, num_ends, num_rows, size)  # (f_{i+1} ... f_j)
+        for index in range(max_span):
+            first = max_span - 1 - index  # where the span of end 0 begins
+            f, u = (values[first : first + num_ends] for values in (forget, update))
+            if index == 0:
+                states[0] = u
+                kept[0] = 1
+                continue
+            before, now = states[index - 1], states[index]
+            torch.mul(kept[index - 1], forget[first + 1 : first + 1 + num_ends, :, :size], out=kept[index])
+            torch.addcmul(before[..., :size], kept[index], u[..., :size], out=now[..., :size])
+            torch.addcmul(u[..., size:], f[..., size:], before[..., size:], out=now[..., size:])
+        ctx.save_for_backward(forget, update, states, kept)
+        return states
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        forget, update, states, kept = ctx.saved_tensors
+        (d_states,) = gradients
+        max_span, num_ends, _, width = states.shape
+        size = width // 2
+        d_forget, d_update = torch.zeros_like(forget), torch.zeros_like(update)
+        d_state, d_kept = torch.zeros_like(states[0]), torch.zeros_like(kept[0])
+        for index in reversed(range(max_span)):
+            d_state += d_states[index]
+            first = max_span - 1 - index
+            here = slice(first, first + num_ends)
+            d_forward, d_backward = d_state[..., :size], d_state[..., size:]
+            d_update[here, :, :size].addcmul_(d_forward, kept[index])
+            d_update[here, :, size:] += d_backward
+            if index == 0:
+                break
+            d_kept.addcmul_(d_forward, update[here, :, :size])
+            following = slice(first + 1, first + 1 + num_ends)
+            d_forget[following, :, :size].addcmul_(d_kept, kept[index - 1])
+            d_kept *= forget[following, :, :size]
+            d_forget[here, :, size:].addcmul_(d_backward, states[index - 1][..., size:])
+            d_backward *= forget[here, :, size:]
+        return d_forget, d_update, None
 
 
 class SpanScorer(nn.Module):
@@ -162,6 +223,35 @@ class SpanAttention(nn.Module):
         context = locked_dropout(context, dropout, training=self.training)
         outputs = self.residual(hidden, context, dropout)
         return SpanAttended(outputs=outputs, weights=given, log_weights=log_weights)
+
+    @torch.no_grad()
+    def chart(self, hidden: Tensor, longest: int) -> Tensor:
+        """Scores (T, B, L) of spans of 1 to L symbols that end before each step, from states (T, B, H).
+
+        L may be more than the longest span in training. Scores of spans that begin before the text mean nothing.
+        """
+        num_steps, num_rows, size = hidden.shape
+        padded = torch.cat([hidden.new_zeros(longest, num_rows, size), hidden])
+        part = max(1, _UNITS // (longest * num_rows * len(self.rational.forget_bias)))
+        scores = []
+        for start in range(0, num_steps, part):
+            here = hidden[start : start + part]
+            spans = self.rational(padded[start : start + longest + len(here)], longest)
+            scores.append(self.scores(here, spans).cpu())
+        return torch.cat(scores)
+
+
+def count_available(reach: Tensor, num_steps: int, max_span: int, stops: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Symbols that spans which end just before each step may hold (T, B), and the same after the last step (B,).
+
+    ``reach`` (B,) is that before the first step. ``stops`` (T, B) is true for inputs that no span may hold or cross.
+    """
+    places = torch.arange(num_steps, device=reach.device)[:, None]
+    last_stop = (-1 - reach).expand(num_steps, -1)
+    if stops is not None:
+        last_stop = torch.where(stops, places, last_stop).cummax(0).values
+    counts = torch.cat([reach[None], (places - last_stop)]).clamp(max=max_span)
+    return counts[:-1], counts[-1]
 
 
 def masked_log_softmax(scores: Tensor, available: Tensor) -> Tensor:

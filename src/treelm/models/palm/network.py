@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
@@ -26,18 +26,18 @@ from treelm.models.layers.recurrent import (
     locked_dropout,
 )
 from treelm.models.layers.transfer import to_device
-from treelm.models.palm import parser
-from treelm.models.palm.attention import SpanAttention
+from treelm.models.palm.attention import SpanAttention, count_available
 from treelm.models.palm.config import PaLMConfig
-from treelm.models.palm.given import (
+from treelm.models.palm.supervision import (
     before_inputs,
     constituents_of,
     encode_with_trees,
+    given_weights,
+    gold_spans,
     require_constituents,
     require_trees,
+    with_span_loss,
 )
-from treelm.models.palm.reach import count_available
-from treelm.models.palm.supervision import given_weights, gold_spans, with_span_loss
 from treelm.models.readings import Carried, Reading, WordFigure, to_host
 from treelm.models.scores import Losses, SentenceScore
 from treelm.models.streams import StreamLM
@@ -45,6 +45,7 @@ from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.tree import Tree
 
 _INITIAL_RANGE = 0.1
+_ROWS = 16  # sentences that are parsed side by side
 
 
 class PaLM(StreamLM):
@@ -234,8 +235,7 @@ class PaLM(StreamLM):
         if not self._losses_need_trees and (batch.actions is None or not self.reads_constituents):
             return super().losses(batch)
         inputs, targets, mask = self.pad(batch)
-        end = inputs.new_full((1, len(batch)), self.end)
-        inputs, targets = torch.cat([inputs, end]), torch.cat([targets, end])
+        inputs, targets = self._with_end(inputs), self._with_end(targets)
         mask = torch.cat([mask, torch.zeros_like(mask[:1])])
         gold = self._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
         reading = self._read(inputs, self.begin(len(batch)), mask, gold)
@@ -266,6 +266,10 @@ class PaLM(StreamLM):
     def _with_spans(self, losses: Losses, reading: Reading, gold: Tensor, mask: Tensor | None) -> Losses:
         return with_span_loss(losses, reading.structure, gold, mask, self.config, training=self.training)
 
+    def _with_end(self, symbols: Tensor) -> Tensor:
+        """One more end after symbols (T, B): there the spans are looked at that end with the last word."""
+        return torch.cat([symbols, symbols.new_full((1, symbols.shape[1]), self.end)])
+
     # Trees.
 
     def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
@@ -280,7 +284,27 @@ class PaLM(StreamLM):
         longer than in training. Raises ``InputError`` if the attention is given by trees.
         """
         self.require_trees()
-        return parser.span_scores(self.exact(), sentences)
+        exact = self.exact()
+        found: list[NDArray[np.float64]] = [np.zeros((0, 0))] * len(sentences)
+        order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
+        for start in range(0, len(order), _ROWS):
+            numbers = order[start : start + _ROWS]
+            batch = encode_words([sentences[number] for number in numbers], self.vocabulary)
+            inputs = self._with_end(exact.pad(batch)[0])
+            chart = exact.attention.chart(exact.states_before_attention(inputs), max(len(inputs) - 2, 1))
+            scores = to_host(chart)
+            for row, number in enumerate(numbers):
+                symbols = batch.tokens[batch.token_offsets[row] : batch.token_offsets[row + 1]]
+                found[number] = _word_spans(scores[:, row], self.vocabulary.ends_word[symbols])
+        return found
+
+    @torch.no_grad()
+    def states_before_attention(self, inputs: Tensor) -> Tensor:
+        """Hidden states (T, B, H) that spans are made of, from the zero state, for inputs (T, B); without dropout."""
+        carried, units = self.begin(inputs.shape[1]), self.embedding[inputs]
+        for index in range(self.config.attention_layer):
+            units, _ = self.stack.run_layer(index, units, carried)
+        return units
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """Binary trees, greedily by the scores of right parts (Eq. 4); constituents have the label X.
@@ -291,3 +315,13 @@ class PaLM(StreamLM):
             raise InputError("a sentence without words", remedy="leave it out")
         scores = self.span_scores(sentences)
         return [tree_from_span_scores(words, values) for words, values in zip(sentences, scores, strict=True)]
+
+
+def _word_spans(chart: NDArray[np.float64], ends_word: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """From scores of spans of symbols (steps, L) to those of words. Symbol s is read at step s + 1."""
+    last = np.flatnonzero(ends_word)
+    first = np.concatenate(([0], last + 1))[: len(last)]
+    lengths = last[None, :] - first[:, None] + 1  # (n, n), of words i to j
+    scores: NDArray[np.float64] = chart[last[None, :] + 2, np.maximum(lengths, 1) - 1]
+    scores[lengths < 1] = -np.inf
+    return scores
