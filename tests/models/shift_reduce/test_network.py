@@ -19,7 +19,7 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.network import ShiftReduce
-from treelm.models.shift_reduce.stacks import Stacks
+from treelm.models.shift_reduce.reading import ParserStacks
 
 NUM_SYMBOLS = 8
 TOLERANCE = {"rtol": 0, "atol": 1e-10}
@@ -123,7 +123,7 @@ def test_evaluation_acts_greedily_and_is_judged_on_its_own_history() -> None:
         assert {(span.start, span.end) for span in tree.spans()} == expected
 
 
-def completions(heights: Stacks, siblings: list[int], length: int) -> Iterator[tuple[list[bool], list[bool]]]:
+def completions(heights: ParserStacks, siblings: list[int], length: int) -> Iterator[tuple[list[bool], list[bool]]]:
     """All ways on from a state: the choices that are made, and those that the oracle would make."""
     position = int(heights.num_read[0])
     row = np.zeros(1, np.int64)
@@ -150,7 +150,7 @@ def test_the_dynamic_oracle_is_optimal_from_every_state_by_brute_force(seed: int
     gold = structure.spans_of(structure.binarised(tree))
     recovered: dict[tuple[bool, ...], int] = {}
     advice: dict[tuple[bool, ...], bool] = {}
-    for made, advised in completions(Stacks(1), siblings, length):
+    for made, advised in completions(ParserStacks(1), siblings, length):
         value = len(plain.spans(made, length) & gold)
         for cut in range(len(made) + 1):
             state = tuple(made[:cut])

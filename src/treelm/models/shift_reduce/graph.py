@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,11 +12,7 @@ from treelm.models.layers.levels import schedule, schedule_tree
 from treelm.models.layers.lstm_sweep import plan_tree, sweep_lstm
 from treelm.models.layers.sweep import Kind, Matrix, Rows, sweep
 from treelm.models.layers.transfer import plan_to_device, to_device
-from treelm.models.shift_reduce.reading import Reader
-from treelm.models.shift_reduce.stacks import IntArray
-
-if TYPE_CHECKING:
-    from treelm.models.shift_reduce.network import ShiftReduce
+from treelm.models.shift_reduce.reading import IntArray, Reader, StackLSTM
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +45,7 @@ class StackGraph:
         return nodes
 
 
-def stack_states(network: ShiftReduce, graph: StackGraph, inputs: Tensor) -> Tensor:
+def stack_states(network: StackLSTM, graph: StackGraph, inputs: Tensor) -> Tensor:
     """The state of the stack LSTM's last layer with every node on top, row 0 for none: (nodes + 1, D)."""
     states = compose_items(network, graph, inputs)
     order = schedule_tree(graph.below - 1, graph.heights - 1)  # a node stands on one whose stack is lower by one
@@ -60,13 +55,13 @@ def stack_states(network: ShiftReduce, graph: StackGraph, inputs: Tensor) -> Ten
     plan = plan_tree(before, order.offsets, device), torch.from_numpy(order.order), torch.from_numpy(order.position)
     tree, permutation, position = plan_to_device(plan, device)
     states = states.index_select(0, permutation)
-    for weights in network.stack_layers():
+    for weights in network.layers:
         states = sweep_lstm(states, weights, tree)
     by_node = states.index_select(0, position)
     return torch.cat([inputs.new_zeros(1, inputs.shape[1]), by_node])
 
 
-def compose_items(network: ShiftReduce, graph: StackGraph, inputs: Tensor) -> Tensor:
+def compose_items(network: StackLSTM, graph: StackGraph, inputs: Tensor) -> Tensor:
     """The vector of every node from node 1 on: (nodes, D)."""
     device = inputs.device
     constituents = np.flatnonzero(graph.inputs < 0)

@@ -8,7 +8,6 @@ from typing import ClassVar, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -20,18 +19,23 @@ from treelm.models.layers.binary_structure import first_siblings
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.lstm import LSTMWeights
-from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.symbols import write_sentences
 from treelm.models.layers.transfer import to_device
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.graph import StackGraph, stack_states
-from treelm.models.shift_reduce.reading import Bank, Choose, Reader, greedy, sample
-from treelm.models.shift_reduce.stacks import Stacks
+from treelm.models.shift_reduce.reading import (
+    Bank,
+    Choose,
+    IntArray,
+    ParserStacks,
+    Reader,
+    StackLSTM,
+    greedy,
+    sample,
+)
 from treelm.models.shift_reduce.state import ParserState, partial_tree
 from treelm.trees.tree import Tree
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +87,14 @@ class ShiftReduce(SyntacticLM):
         """The id of ``<s>`` and ``</s>``."""
         return len(self.vocabulary)
 
-    def stack_layers(self) -> list[LSTMWeights]:
-        """The layers of the stack LSTM, the lowest first."""
-        return [cast(LSTMWeights, layer) for layer in self.stack]
+    def stack_lstm(self) -> StackLSTM:
+        """The layers that compute the stack and choose actions."""
+        return StackLSTM(
+            composition=self.composition,
+            layers=[cast(LSTMWeights, layer) for layer in self.stack],
+            action_hidden=self.action_hidden,
+            action_score=self.action_score,
+        )
 
     def embed(self, symbols: Tensor) -> Tensor:
         """x = LN(embedding), with dropout of whole types and of units: ids (n,) -> (n, D)."""
@@ -95,16 +104,6 @@ class ShiftReduce(SyntacticLM):
             types = dropout_mask(len(self.embedding), 1, rate, self.embedding, shared=True)
             vectors = vectors * functional.embedding(symbols, types)
         return dropout(self.input_norm(vectors), self.config.dropout, training=self.training)
-
-    def composed(self, left: Tensor, right: Tensor) -> Tensor:
-        """The vector of constituents: tanh(W [left; right] + b), (n, D) each."""
-        return linear(torch.cat([left, right], 1), self.composition.weight, self.composition.bias).tanh()
-
-    def action_logits(self, states: Tensor, look_ahead: Tensor) -> Tensor:
-        """Log odds of REDUCE: w . ReLU(W [state; look-ahead] + b) + c, from (n, D) and (n, D) to (n,)."""
-        pair = torch.cat([states, look_ahead], 1)
-        hidden = linear(pair, self.action_hidden.weight, self.action_hidden.bias).relu()
-        return linear(hidden, self.action_score.weight, self.action_score.bias)[:, 0]
 
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
         """Sums of -log p in nats: ``parse`` of the oracle's actions and, of a language model, ``word``.
@@ -131,7 +130,7 @@ class ShiftReduce(SyntacticLM):
             )
         graph = StackGraph.of(reader)
         if torch.is_grad_enabled() or reader.bank is None:
-            states = stack_states(self, graph, inputs)
+            states = stack_states(self.stack_lstm(), graph, inputs)
         else:
             states = reader.bank.hidden[-1]
         sentence = np.repeat(np.arange(len(batch)), np.diff(positions.offsets))
@@ -158,13 +157,13 @@ class ShiftReduce(SyntacticLM):
         deciding = states.index_select(0, self._tensor(np.concatenate([none, *made.nodes])))
         if masks is not None:
             deciding = deciding * masks.index_select(0, self._tensor(sentence[at]))
-        logits = self.action_logits(deciding, inputs.index_select(0, self._tensor(at)))
+        logits = self.stack_lstm().action_logits(deciding, inputs.index_select(0, self._tensor(at)))
         signs = to_device(np.where(np.concatenate([none, *made.best]), 1.0, -1.0), logits.device).to(logits.dtype)
         return Loss(sum=-functional.logsigmoid(signs * logits).sum(dtype=torch.float64), count=len(at))
 
     def _reader(self, num_rows: int, like: Tensor, *, computes: bool) -> Reader:
         bank = Bank.empty(like.detach(), self.config.num_layers) if computes else None
-        return Reader(self, Stacks(num_rows), bank)
+        return Reader(self.stack_lstm(), ParserStacks(num_rows), bank)
 
     def _positions(self, batch: SentenceBatch) -> Positions:
         symbols = np.insert(batch.tokens, batch.token_offsets[:-1], self.boundary)
@@ -261,7 +260,7 @@ class ShiftReduce(SyntacticLM):
         exact = self.exact()
         counts = np.array([symbol is not None for symbol in symbols], np.int64)
         read = torch.tensor([s for s in symbols if s is not None], dtype=torch.int64, device=self.embedding.device)
-        reader = Reader(exact, before.stacks.copy(), before.bank.copy())
+        reader = Reader(exact.stack_lstm(), before.stacks.copy(), before.bank.copy())
         reader.read(exact.embed(read), np.concatenate([[0], np.cumsum(counts)]))
         assert reader.bank is not None
         return before.with_symbols(symbols, self.vocabulary, stacks=reader.stacks, bank=reader.bank)

@@ -1,25 +1,26 @@
-"""Reading: the sequential part, which decides and, where it must, computes what the next decision needs.
+"""The sequential part: stacks of many sentences, and a reader that decides with one word of look-ahead.
 
-Nothing here is differentiated; ``graph`` computes the same again by levels for the decisions that were made.
+Every action pushes a node: SHIFT the next position, REDUCE the constituent of the two items on top, which it pops.
+Node 0 stands below every stack. Nothing here is differentiated: only what the next decision needs is computed, and
+``graph`` computes the same again by levels for the decisions that were made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from treelm.models.layers.lstm import LSTMWeights
+from treelm.models.layers.precision import linear
 from treelm.models.layers.transfer import to_device
-from treelm.models.shift_reduce.stacks import BoolArray, IntArray, Pushes, Stacks
 
-if TYPE_CHECKING:
-    from treelm.models.shift_reduce.network import ShiftReduce
-
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 Choose = Callable[[Tensor, BoolArray], BoolArray]
 """Logits of REDUCE (n,) and what the oracle would do (n,) -> whether to REDUCE."""
 
@@ -34,6 +35,95 @@ def sample(logits: Tensor, best: BoolArray) -> BoolArray:
     """An action drawn from the distribution, with torch's global generator."""
     chosen: BoolArray = torch.bernoulli(logits.sigmoid()).bool().cpu().numpy()
     return chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackLSTM:
+    """The layers that the stack is computed by: items composed, an LSTM over the items, and the choice of actions.
+
+    Popping goes back to the state below (stack LSTM, Dyer et al. 2015).
+    """
+
+    composition: nn.Linear
+    layers: Sequence[LSTMWeights]  # the lowest first
+    action_hidden: nn.Linear
+    action_score: nn.Linear
+
+    def composed(self, left: Tensor, right: Tensor) -> Tensor:
+        """The vector of constituents: tanh(W [left; right] + b), (n, D) each."""
+        return linear(torch.cat([left, right], 1), self.composition.weight, self.composition.bias).tanh()
+
+    def action_logits(self, states: Tensor, look_ahead: Tensor) -> Tensor:
+        """Log odds of REDUCE: w . ReLU(W [state; look-ahead] + b) + c, from (n, D) and (n, D) to (n,)."""
+        pair = torch.cat([states, look_ahead], 1)
+        hidden = linear(pair, self.action_hidden.weight, self.action_hidden.bias).relu()
+        return linear(hidden, self.action_score.weight, self.action_score.bias)[:, 0]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pushes:
+    """What some stacks pushed, one node each, in the order of the nodes' numbers."""
+
+    first: int  # the first node's number
+    below: IntArray  # (n,) the node that each one stands on
+    left: IntArray  # (n,) what a constituent consists of; 0 for a position
+    right: IntArray
+    heights: IntArray  # (n,) of the stack with the new node
+
+
+class ParserStacks:
+    """The stacks of n sentences, all empty at first. Positions count from 0, the sentence boundary ``<s>``."""
+
+    def __init__(self, num_rows: int) -> None:
+        """Begin with empty stacks."""
+        self.heights = np.zeros(num_rows, np.int64)
+        self.num_read = np.zeros(num_rows, np.int64)  # positions
+        self.num_nodes = 1
+        self.shifted_at: list[tuple[int, ...]] = [()] * num_rows  # heights at which positions were shifted
+        self._nodes = np.zeros((num_rows, 8), np.int64)  # by place, bottom first
+        self._starts = np.zeros((num_rows, 8), np.int64)  # first position of the item at each place
+
+    def copy(self) -> ParserStacks:
+        """Stacks that can change by themselves."""
+        other = ParserStacks(0)
+        other.heights, other.num_read, other.num_nodes = self.heights.copy(), self.num_read.copy(), self.num_nodes
+        other.shifted_at = list(self.shifted_at)
+        other._nodes, other._starts = self._nodes.copy(), self._starts.copy()
+        return other
+
+    def top(self, rows: IntArray) -> IntArray:
+        """The nodes on top of these stacks, which are not empty."""
+        return self._nodes[rows, self.heights[rows] - 1]
+
+    def best_action(self, rows: IntArray, siblings: IntArray) -> BoolArray:
+        """The dynamic oracle: whether to REDUCE before shifting positions whose first siblings (n,) are known.
+
+        The position must come to stand on the item that holds its first sibling, so what started later is in the way.
+        """
+        later: BoolArray = self._starts[rows, self.heights[rows] - 1] > siblings
+        return later
+
+    def step(self, rows: IntArray, reduces: BoolArray) -> Pushes:
+        """One action in each of these stacks: REDUCE where ``reduces``, else SHIFT."""
+        heights = self.heights[rows]
+        base = np.where(reduces, heights - 2, heights)
+        self._make_room(int(base.max()) + 1)
+        left = np.where(reduces, self._nodes[rows, heights - 2], 0)
+        right = np.where(reduces, self._nodes[rows, heights - 1], 0)
+        below = np.where(base > 0, self._nodes[rows, base - 1], 0)
+        for row in rows[~reduces].tolist():
+            self.shifted_at[row] = (*self.shifted_at[row], int(self.heights[row]))
+        self._starts[rows, base] = np.where(reduces, self._starts[rows, heights - 2], self.num_read[rows])
+        first = self.num_nodes
+        self._nodes[rows, base] = np.arange(first, first + len(rows))
+        self.num_nodes += len(rows)
+        self.heights[rows] = base + 1
+        self.num_read[rows] += ~reduces
+        return Pushes(first=first, below=below, left=left, right=right, heights=base + 1)
+
+    def _make_room(self, height: int) -> None:
+        while self._nodes.shape[1] < height:
+            self._nodes, self._starts = (np.hstack([a, np.zeros_like(a)]) for a in (self._nodes, self._starts))
 
 
 @dataclass(kw_only=True)
@@ -75,7 +165,7 @@ class Decisions:
 class Reader:
     """Sentences that are read side by side, each at its own pace: one action a step."""
 
-    def __init__(self, network: ShiftReduce, stacks: Stacks, bank: Bank | None) -> None:
+    def __init__(self, network: StackLSTM, stacks: ParserStacks, bank: Bank | None) -> None:
         """Go on with these stacks, which change. Without a bank nothing is computed: the oracle acts."""
         self.stacks, self.bank = stacks, bank
         self.pushes: list[Pushes] = []
@@ -145,10 +235,10 @@ class Reader:
             items[self._tensor(np.flatnonzero(reduces))] = network.composed(*pair)
         bank.items[new] = items
         below = self._tensor(pushes.below)
-        for layer, weights in enumerate(network.stack_layers()):
+        for layer, weights in enumerate(network.layers):
             state = weights(items, bank.hidden[layer, below], bank.cell[layer, below])
             bank.hidden[layer, new], bank.cell[layer, new] = state
             items = bank.hidden[layer, new]
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
-        return to_device(values, self._network.embedding.device)
+        return to_device(values, self._network.composition.weight.device)

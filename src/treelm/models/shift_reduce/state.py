@@ -11,8 +11,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, word_tree
-from treelm.models.shift_reduce.reading import Bank
-from treelm.models.shift_reduce.stacks import IntArray, Stacks
+from treelm.models.shift_reduce.reading import Bank, IntArray, ParserStacks
 from treelm.trees.tree import Tree
 
 
@@ -22,7 +21,7 @@ class ParserState(IncrementalState):
 
     words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their symbols
     symbols: tuple[tuple[int, ...], ...]
-    stacks: Stacks
+    stacks: ParserStacks
     bank: Bank
 
     @property
@@ -42,7 +41,7 @@ class ParserState(IncrementalState):
             raise InputError(found, remedy=f"give one of the {what} for each sentence")
 
     def with_symbols(
-        self, symbols: Sequence[int | None], vocabulary: Vocabulary, *, stacks: Stacks, bank: Bank
+        self, symbols: Sequence[int | None], vocabulary: Vocabulary, *, stacks: ParserStacks, bank: Bank
     ) -> ParserState:
         """The state with these stacks, after one more symbol in each sentence that did not wait."""
         words, all_symbols = list(self.words), list(self.symbols)
