@@ -18,7 +18,8 @@ from treelm.corpora.sentence import Sentence
 from treelm.evaluation.span_protocols import SpanCounts
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
-from treelm.models.som.network import SOM, Reading
+from treelm.models.som.memory import MemoryReading
+from treelm.models.som.network import SOM
 
 IntArray = NDArray[np.int64]
 BATCH_SIZE = 32
@@ -128,7 +129,7 @@ def own_figures(lm: SyntacticLM, sentences: Sequence[Sentence]) -> dict[str, flo
     return evaluate_som(lm.exact(), SentenceBatches(encoded, batch_size=BATCH_SIZE, shuffle=False)).accuracies()
 
 
-def _add(figures: SOMFigures, som: SOM, batch: SentenceBatch, reading: Reading) -> None:
+def _add(figures: SOMFigures, som: SOM, batch: SentenceBatch, reading: MemoryReading) -> None:
     figures.num_sentences += len(batch)
     figures.num_symbols += len(batch.tokens)
     if figures.predicts_words:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from treelm.errors import InputError
+from treelm.models.som.decide import EMPTY, DynamicOracle
 from treelm.models.som.incremental import SOMState
 from treelm.models.som.network import SOM
-from treelm.models.som.oracle import EMPTY, DynamicOracle
 
 BOUNDARY = "<s>"
 

@@ -23,7 +23,7 @@ from treelm.models.layers.precision import MatmulPrecision, matmul_precision
 from treelm.models.som.all_slots import all_slots_losses
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.decide import Choose, sample
-from treelm.models.som.layout import lay_out
+from treelm.models.som.graph import lay_out
 from treelm.models.som.network import SOM
 
 IntArray = NDArray[np.int64]

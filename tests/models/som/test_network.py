@@ -16,13 +16,14 @@ from treelm.evaluation.audit import audit
 from treelm.models.som.all_slots import AllSlots, all_slots_losses
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.decide import sample
-from treelm.models.som.network import SOM, Reading
-from treelm.models.som.sweep import Tape
+from treelm.models.som.memory import MemoryReading
+from treelm.models.som.network import SOM
+from treelm.models.som.sweep import CellTape
 
 TOLERANCE = {"rtol": 0, "atol": 1e-10}
 
 
-def naive(network: SOM, batch: SentenceBatch, reading: Reading, empty_value: float = 0.0) -> AllSlots:
+def naive(network: SOM, batch: SentenceBatch, reading: MemoryReading, empty_value: float = 0.0) -> AllSlots:
     layout, num_slots = reading.layout, network.config.num_slots
     choices = reading.choices if reading.choices is not None else np.full(layout.num_positions, num_slots - 1)
     first = int(layout.num_alive[0])
@@ -104,14 +105,14 @@ def test_nan_in_empty_slots_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     batch = worlds.batch(network)
     torch.manual_seed(3)
     clean = gradients(network, network.losses(batch).total)
-    reserve = Tape.reserve
+    reserve = CellTape.reserve
 
-    def poison(tape: Tape, num_nodes: int) -> None:
+    def poison(tape: CellTape, num_nodes: int) -> None:
         reserve(tape, num_nodes)
         for name in ("hidden", "gates", "normalised", "deviation"):
             getattr(tape, name)[num_nodes:] = torch.nan
 
-    monkeypatch.setattr(Tape, "reserve", poison)
+    monkeypatch.setattr(CellTape, "reserve", poison)
     empty_like = torch.empty_like
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
     torch.manual_seed(3)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treelm.models.som.sharing import share
+from treelm.models.som.sweep import share
 
 
 def test_vectors_stand_in_the_order_of_their_first_use_and_belong_to_that_level() -> None:

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.som.cells import apply_cell
-from treelm.models.som.layout import pad
+from treelm.models.som.graph import pad
 from treelm.models.som.network import SOM
 
 IntArray = NDArray[np.int64]

@@ -1,7 +1,7 @@
-"""The gated cell of both recurrences (Eq. 3, Shen et al. 2021), and linear layers that may separate two segments.
+"""Equations of SOM (Shen et al. 2021): the gated cell of both recurrences (Eq. 3), and the scorers of slots (Eq. 5).
 
 A vector of size D is a semantic segment, then a syntactic one; an eSOM has the first only. In a dSOM syntactic outputs
-never read semantic inputs: that block of each weight is zero and no parameter.
+of cells never read semantic inputs: that block of each weight is zero and no parameter.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from treelm.models.layers.precision import linear
 
 NORM_EPSILON = 1e-5
 
@@ -150,3 +152,60 @@ def apply_cell(weights: CellWeights, below: Tensor, stored: Tensor) -> Tensor:
     f, i, c, u = functional.linear(hidden, weights.gate_weight, weights.gate_bias).chunk(4, -1)
     mixed = f.sigmoid() * below + i.sigmoid() * stored + c.sigmoid() * u
     return segmented_norm(mixed, weights.norm_weight, weights.norm_bias, weights.segments)
+
+
+class AttachmentScorer(nn.Module):
+    """beta = (w . ReLU(LN(W_q x) + LN(W_k c)) + b) / sqrt(D), for input x and each candidate c (Eq. 5)."""
+
+    def __init__(self, size: int) -> None:
+        """Build for vectors of size D."""
+        super().__init__()
+        self.query = nn.Linear(size, size)
+        self.query_norm = nn.LayerNorm(size)
+        self.key = nn.Linear(size, size)
+        self.key_norm = nn.LayerNorm(size)
+        self.score = nn.Linear(size, 1)
+
+    def queries(self, inputs: Tensor) -> Tensor:
+        """LN(W_q x): (n, D) -> (n, D)."""
+        normed: Tensor = self.query_norm(linear(inputs, self.query.weight, self.query.bias))
+        return normed
+
+    def forward(self, queries: Tensor, candidates: Tensor, masks: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Scores of pairs: queries (n, D), candidates (n, D) -> (n,).
+
+        ``masks`` (n, D) multiply the candidates and the hidden units: dropout that was drawn before.
+        """
+        if masks is not None:
+            candidates = candidates * masks[0]
+        hidden = (queries + self.key_norm(linear(candidates, self.key.weight, self.key.bias))).relu()
+        if masks is not None:
+            hidden = hidden * masks[1]
+        scores = linear(hidden, self.score.weight, self.score.bias)
+        return scores[:, 0] / math.sqrt(queries.shape[1])
+
+
+class PredictionScorer(nn.Module):
+    """alpha = (w_2 . ReLU(W_1 c + b_1) + b_2) / sqrt(D), for each candidate c."""
+
+    def __init__(self, size: int) -> None:
+        """Build for vectors of size D."""
+        super().__init__()
+        self.hidden = nn.Linear(size, size)
+        self.score = nn.Linear(size, 1)
+
+    def forward(self, candidates: Tensor, dropout: nn.Module | None = None) -> Tensor:
+        """Scores of candidates (n, D): (n,)."""
+        drop = dropout if dropout is not None else nn.Identity()
+        hidden = drop(linear(drop(candidates), self.hidden.weight, self.hidden.bias).relu())
+        scores = linear(hidden, self.score.weight, self.score.bias)
+        return scores[:, 0] / math.sqrt(candidates.shape[1])
+
+
+def slot_log_probs(scores: Tensor, rows: Tensor, slots: Tensor, num_rows: int, num_slots: int) -> Tensor:
+    """log softmax over occupied slots: scores (n,) of pairs (row, slot) -> (num_rows, N), -inf at empty slots.
+
+    Every row needs a pair at least.
+    """
+    full = scores.new_full((num_rows, num_slots), -math.inf)
+    return torch.index_put(full, (rows, slots), scores).log_softmax(1)

@@ -1,28 +1,131 @@
-"""The sequential part: decide step by step, computing only what the next decision needs.
+"""The sequential part: decisions step by step, those of the network and those that an oracle calls the best.
 
-Nothing here is differentiated; the gradient is computed afterwards, by levels, for the decisions made here.
+Only what the next decision needs is computed, and nothing is differentiated: the gradient is computed afterwards, by
+levels, for the decisions made here. An oracle reads a batch row by row of one time step: ``labels`` is asked before,
+``observe`` told after the decisions of a step. Rows that have ended are left out from the end, as in ``PackedLayout``.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.levels import Schedule
+from treelm.models.layers.binary_structure import static_labels
 from treelm.models.layers.transfer import to_device
-from treelm.models.som.cells import CellWeights
-from treelm.models.som.graph import GraphBuilder, MemoryGraph
-from treelm.models.som.layout import Layout
-from treelm.models.som.oracle import Oracle
-from treelm.models.som.scorers import AttachmentScorer, slot_log_probs
-from treelm.models.som.sweep import CellKernel, SweepPlan, Tape, plan_sweep
+from treelm.models.som.cells import AttachmentScorer, CellWeights, slot_log_probs
+from treelm.models.som.config import OracleKind
+from treelm.models.som.graph import GraphBuilder, IntArray, MemoryGraph, PackedLayout
+from treelm.models.som.sweep import CellKernel, CellTape
 
-IntArray = NDArray[np.int64]
+EMPTY = np.iinfo(np.int64).max
+
+
+class Oracle(ABC):
+    """Labels under the decisions that were observed so far; ``siblings`` (B, T + 1) are first siblings by position.
+
+    The column after a sentence's last position belongs to ``</s>`` and holds 0, so its label is always N - 1.
+    """
+
+    def __init__(self, siblings: IntArray, num_slots: int) -> None:
+        """Start before position 0, whose decision is N by definition and is observed here."""
+        self._siblings = siblings
+        self._num_slots = num_slots
+        self._num_observed = 0
+        self.observe(np.full(len(siblings), num_slots))
+
+    def observe(self, decisions: IntArray) -> None:
+        """Take in the decisions of the next step, of the first rows (n,)."""
+        self._observe(decisions)
+        self._num_observed += 1
+
+    def labels(self, num_rows: int) -> IntArray:
+        """The labels of the next step for the first rows: (n,)."""
+        return self._labels(self._siblings[:num_rows, self._num_observed])
+
+    @abstractmethod
+    def _observe(self, decisions: IntArray) -> None: ...
+
+    @abstractmethod
+    def _labels(self, siblings: IntArray) -> IntArray: ...
+
+
+class DynamicOracle(Oracle):
+    """The corrected dynamic oracle: the lowest occupied slot whose candidate holds the first sibling.
+
+    It keeps the first position that each slot's candidate covers, ``start[s]``, and label_t = sum_s [start[s] > fs(t)].
+    The labels depend on decisions, not on earlier labels, so they are right off the gold path too.
+    """
+
+    def __init__(self, siblings: IntArray, num_slots: int) -> None:
+        """See ``Oracle``."""
+        self.start = np.full((len(siblings), num_slots), EMPTY)  # (B, N), by slot; EMPTY where a slot is empty
+        super().__init__(siblings, num_slots)
+
+    def _observe(self, decisions: IntArray) -> None:
+        rows = np.arange(len(decisions))
+        start = self.start[: len(decisions)]
+        start[np.arange(self._num_slots) < decisions[:, None]] = EMPTY
+        is_written = decisions > 0
+        start[rows[is_written], decisions[is_written] - 1] = self._num_observed
+
+    def _labels(self, siblings: IntArray) -> IntArray:
+        labels: IntArray = (self.start[: len(siblings)] > siblings[:, None]).sum(1)
+        return labels
+
+
+class PrintedOracle(Oracle):
+    """Algorithm 1 as printed: max(xi_fs(t) - 1, theta_fs(t)+1, ..., theta_t-1), with an earlier *label* xi.
+
+    Off the gold path it is wrong, sometimes even impossible; it is clipped to the decisions that are possible.
+    """
+
+    def __init__(self, siblings: IntArray, num_slots: int) -> None:
+        """See ``Oracle``."""
+        self._decisions = np.zeros_like(siblings)
+        self._issued = np.full_like(siblings, num_slots)  # xi
+        super().__init__(siblings, num_slots)
+
+    def _observe(self, decisions: IntArray) -> None:
+        self._decisions[: len(decisions), self._num_observed] = decisions
+
+    def _labels(self, siblings: IntArray) -> IntArray:
+        now, n = self._num_observed, len(siblings)
+        since = np.arange(now) > siblings[:, None]
+        highest = np.where(since, self._decisions[:n, :now], -1).max(1)
+        labels = np.maximum(self._issued[np.arange(n), siblings] - 1, highest)
+        lowest = np.maximum(self._decisions[:n, now - 1] - 1, 0)
+        self._issued[:n, now] = np.clip(labels, lowest, self._num_slots - 1)
+        return self._issued[:n, now].copy()
+
+
+class StaticOracle(Oracle):
+    """Static labels: right only if every decision so far was the label."""
+
+    def __init__(self, siblings: IntArray, num_slots: int) -> None:
+        """See ``Oracle``."""
+        self.decisions = static_labels(siblings, num_slots)[0]  # (B, T + 1)
+        super().__init__(siblings, num_slots)
+
+    def _observe(self, decisions: IntArray) -> None:
+        pass
+
+    def _labels(self, siblings: IntArray) -> IntArray:
+        labels: IntArray = self.decisions[: len(siblings), self._num_observed]
+        return labels
+
+
+ORACLE_CLASSES: dict[OracleKind, type[Oracle]] = {
+    "dynamic": DynamicOracle,
+    "printed": PrintedOracle,
+    "static": StaticOracle,
+    "left-branching": DynamicOracle,  # with first siblings of 0, all its labels are N - 1
+}
+
 Choose = Callable[[int, Tensor], IntArray]
 """Time step and log probabilities (n, N) -> decisions (n,)."""
 
@@ -47,10 +150,10 @@ class Trace:
     next_labels: IntArray  # (P,) the oracle's label for the next position, after each position's decision
     masks: tuple[Tensor, Tensor] | None = None  # (pairs, D) dropout of the attachment scorer
     bank: Tensor | None = None  # (P + nodes, D)
-    tape: Tape | None = None
+    tape: CellTape | None = None
 
 
-def follow(layout: Layout, decisions: IntArray, oracle: Oracle, num_slots: int) -> Trace:
+def follow(layout: PackedLayout, decisions: IntArray, oracle: Oracle, num_slots: int) -> Trace:
     """The trace of given decisions (P,)."""
     builder = GraphBuilder(layout, num_slots)
     next_labels = np.empty(layout.num_positions, np.int64)
@@ -69,7 +172,7 @@ class Decider:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: PackedLayout,
         oracle: Oracle,
         scorer: AttachmentScorer,
         weights: CellWeights,
@@ -91,7 +194,7 @@ class Decider:
         layout = self._layout
         self._bank = torch.cat([inputs, torch.empty_like(inputs).repeat(2, 1)])
         capacity = 3 * len(inputs)
-        self._tape = Tape(inputs, self._kernel.segments, capacity=capacity, dropout=self._dropout)
+        self._tape = CellTape(inputs, self._kernel.segments, capacity=capacity, dropout=self._dropout)
         if not self._dropout:  # a position writes one slot, so there is a product for each at most
             self._place = np.full(capacity, -1)
             self._projected = inputs.new_empty(len(inputs), self._tape.hidden.shape[1])
@@ -165,8 +268,3 @@ class Decider:
             return new
         assert not is_new.any()  # a slot is new only as the lowest of its step, and the lowest ones come together
         return self._projected.index_select(0, to_device(places, stored.device))
-
-
-def memory_plan(graph: MemoryGraph, order: Schedule, device: torch.device) -> SweepPlan:
-    """The plan of a graph that is numbered in this order."""
-    return plan_sweep(graph.first, graph.second, order.offsets, device)

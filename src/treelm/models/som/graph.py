@@ -1,4 +1,9 @@
-"""Which vectors the memory composes: a graph that follows from the decisions alone.
+"""Where the positions of a batch stand, and which vectors the memory composes: all that follows from decisions alone.
+
+Positions are packed by time, without padding. A sentence of n symbols has n + 1 of them: position 0 reads the sentence
+boundary ``<s>``, position t the t-th symbol; position t predicts symbol t + 1 and the last one the boundary again
+(``</s>``). Sentences are sorted by length, longest first, so those that are still alive at position t are the first
+``num_alive[t]`` rows, and the packed number of position t of row b is ``offsets[t] + b``.
 
 Every vector has a number in one bank: first the inputs x (as many as there are positions), then the results of the
 cell, in the order in which they are made. Node i is cell(first[i], second[i]): ``first`` is the candidate right below
@@ -14,10 +19,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.models.layers.levels import Schedule, schedule, starts
-from treelm.models.som.layout import Layout
 
 IntArray = NDArray[np.int64]
 NONE = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackedLayout:
+    """The packed order of a batch. "Row" means a sentence in order of length."""
+
+    sentences: IntArray  # (B,) the sentence of each row
+    num_symbols: IntArray  # (B,) of each row
+    num_alive: IntArray  # (T,) rows that have a position t
+    offsets: IntArray  # (T + 1,)
+
+    @property
+    def num_positions(self) -> int:
+        """Positions in all (P)."""
+        return int(self.offsets[-1])
+
+    @property
+    def num_steps(self) -> int:
+        """Positions of the longest sentence (T)."""
+        return len(self.num_alive)
+
+    def slice(self, t: int) -> slice:
+        """The packed numbers of position t of all rows that have it."""
+        return slice(int(self.offsets[t]), int(self.offsets[t + 1]))
+
+    def rows(self) -> IntArray:
+        """The row of every position: (P,)."""
+        return np.arange(self.num_positions) - np.repeat(self.offsets[:-1], self.num_alive)
+
+    def times(self) -> IntArray:
+        """t of every position: (P,)."""
+        return np.repeat(np.arange(self.num_steps), self.num_alive)
+
+    def previous(self) -> IntArray:
+        """The position before, in the same sentence, for every position from t = 1 on: (P - B,)."""
+        first = int(self.num_alive[0])
+        times = self.times()[first:]
+        return self.offsets[times - 1] + self.rows()[first:]
+
+    def of_row(self, row: int) -> IntArray:
+        """The packed numbers of one row's positions, by time."""
+        return self.offsets[: int(self.num_symbols[row]) + 1] + row
+
+    def pack(self, padded: IntArray) -> IntArray:
+        """Values (B, at least T) by sentence and time, in packed order: (P,)."""
+        return padded[self.sentences[self.rows()], self.times()]
+
+
+def lay_out(token_offsets: IntArray) -> PackedLayout:
+    """The layout of sentences whose symbols are bounded by these offsets (B + 1,)."""
+    lengths = np.diff(token_offsets)
+    order = np.argsort(-lengths, kind="stable")
+    steps = np.arange(int(lengths.max()) + 1) if len(lengths) else np.zeros(0, np.int64)
+    num_alive = (lengths[:, None] >= steps[None]).sum(0)
+    return PackedLayout(sentences=order, num_symbols=lengths[order], num_alive=num_alive, offsets=starts(num_alive))
+
+
+def pad(values: IntArray, token_offsets: IntArray, *, first: int, last: int) -> IntArray:
+    """Flat values of symbols as (B, longest + 2): ``first``, the symbols of the sentence, then ``last`` to the end."""
+    lengths = np.diff(token_offsets)
+    padded = np.full((len(lengths), int(lengths.max(initial=0)) + 2), last, np.int64)
+    padded[:, 0] = first
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    padded[sentence, np.arange(len(values)) - token_offsets[sentence] + 1] = values
+    return padded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +122,7 @@ class MemoryGraph:
 class GraphBuilder:
     """Builds the graph step by step, while decisions are being made."""
 
-    def __init__(self, layout: Layout, num_slots: int) -> None:
+    def __init__(self, layout: PackedLayout, num_slots: int) -> None:
         """Start with position 0 of every sentence: its input is the candidate of slot N - 1."""
         num_rows = len(layout.sentences)
         self._layout, self._num_slots = layout, num_slots
@@ -110,7 +179,7 @@ class GraphBuilder:
         )
 
 
-def graph_of_decisions(layout: Layout, decisions: IntArray, num_slots: int) -> MemoryGraph:
+def graph_of_decisions(layout: PackedLayout, decisions: IntArray, num_slots: int) -> MemoryGraph:
     """The graph of decisions (P,) that are all known, without any network."""
     builder = GraphBuilder(layout, num_slots)
     for t in range(1, layout.num_steps):
@@ -134,7 +203,7 @@ class PredictionGraph:
     predictions: IntArray  # (P,) the bank's number of each position's prediction
 
 
-def prediction_graph(graph: MemoryGraph, layout: Layout, choices: IntArray, num_slots: int) -> PredictionGraph:
+def prediction_graph(graph: MemoryGraph, layout: PackedLayout, choices: IntArray, num_slots: int) -> PredictionGraph:
     """The graph for slots chosen for prediction, theta' (P,)."""
     parents, prefixes = _prefixes(graph, layout, num_slots)
     wanted = np.take_along_axis(prefixes, choices[:, None] + 1, 1)[:, 0]
@@ -158,7 +227,7 @@ def prediction_graph(graph: MemoryGraph, layout: Layout, choices: IntArray, num_
 
 
 def _events(
-    graph: MemoryGraph, layout: Layout, choices: IntArray, needed: IntArray
+    graph: MemoryGraph, layout: PackedLayout, choices: IntArray, needed: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Positions that need a prefix state of their own; those that share one; and whose prediction these share."""
     num_first = int(layout.num_alive[0])  # needed positions have one before
@@ -167,7 +236,7 @@ def _events(
     return needed[~is_shared], needed[is_shared], before[is_shared]
 
 
-def _prefixes(graph: MemoryGraph, layout: Layout, num_slots: int) -> tuple[IntArray, IntArray]:
+def _prefixes(graph: MemoryGraph, layout: PackedLayout, num_slots: int) -> tuple[IntArray, IntArray]:
     """Of every position: the position whose prefix state its own continues (P,), and all current ones (P, N + 1)."""
     parents = np.full(layout.num_positions, NONE)
     prefixes = np.full((layout.num_positions, num_slots + 1), NONE)

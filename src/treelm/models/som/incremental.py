@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,12 +15,9 @@ from torch import Tensor
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.layers.binary_structure import decoded_spans, word_tree
-from treelm.models.som.cells import CellWeights, apply_cell
-from treelm.models.som.scorers import slot_log_probs
+from treelm.models.som.cells import CellWeights, apply_cell, slot_log_probs
+from treelm.models.som.memory import MemoryNetwork
 from treelm.trees.tree import Tree
-
-if TYPE_CHECKING:
-    from treelm.models.som.network import SOM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +44,7 @@ class SOMState(IncrementalState):
 
 
 @torch.no_grad()
-def start(som: SOM, num_sentences: int) -> SOMState:
+def start(som: MemoryNetwork, num_sentences: int) -> SOMState:
     """The state after the sentence boundary."""
     num_slots, size = som.config.num_slots, som.config.size
     symbol = torch.full((num_sentences,), som.boundary, device=som.embedding.device)
@@ -71,7 +67,7 @@ def start(som: SOM, num_sentences: int) -> SOMState:
 
 
 @torch.no_grad()
-def extend_symbols(som: SOM, state: SOMState, symbols: Sequence[int | None]) -> SOMState:
+def extend_symbols(som: MemoryNetwork, state: SOMState, symbols: Sequence[int | None]) -> SOMState:
     """The state after one more symbol in each sentence, or none where there is None."""
     if len(symbols) != state.num_sentences:
         found = f"{len(symbols)} symbols for {state.num_sentences} sentences"
@@ -101,14 +97,14 @@ def with_words(state: SOMState, words: Sequence[str]) -> SOMState:
     return replace(state, words=renamed)
 
 
-def _spell(som: SOM, words: tuple[str, ...], before: tuple[int, ...], symbol: int) -> tuple[str, ...]:
+def _spell(som: MemoryNetwork, words: tuple[str, ...], before: tuple[int, ...], symbol: int) -> tuple[str, ...]:
     text = som.vocabulary.symbol(symbol)
     if before and not som.vocabulary.ends_word[before[-1]]:
         return (*words[:-1], words[-1] + text)
     return (*words, text)
 
 
-def partial_trees(som: SOM, state: SOMState) -> list[Tree]:
+def partial_trees(som: MemoryNetwork, state: SOMState) -> list[Tree]:
     """The trees of the decisions so far."""
     if any(not words for words in state.words):
         raise InputError("no words have been read", remedy="extend the state first")
@@ -123,7 +119,7 @@ def partial_trees(som: SOM, state: SOMState) -> list[Tree]:
 class _Reader:
     """Mutable copies of a state's tensors, for one word."""
 
-    def __init__(self, som: SOM, state: SOMState) -> None:
+    def __init__(self, som: MemoryNetwork, state: SOMState) -> None:
         self.som = som
         self.memory, self.candidates = state.memory.clone(), state.candidates.clone()
         self.prefixes, self.hidden = state.prefixes.clone(), state.hidden.clone()

@@ -1,7 +1,11 @@
-"""The cell of a whole graph at once: forward and backward level by level, weight gradients in one product each.
+"""The cell over a whole graph at once: forward and backward level by level, weight gradients in one product each.
 
 The forward pass may have happened already, node by node, while decisions were being made: then its activations are on
 the tape and only the gradient is computed by levels.
+
+A slot that does not change is read again at every step, and predictions start from the same prefix states. Without
+dropout such a vector's half of the cell's first product is the same each time, and is computed only once; so is the way
+back, where the gradients of all its readers are added before they are multiplied.
 """
 
 from __future__ import annotations
@@ -11,21 +15,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.models.layers.packed import PackedProduct
 from treelm.models.layers.precision import add_outer, operand
 from treelm.models.layers.transfer import plan_to_device
 from treelm.models.som.cells import NORM_EPSILON, CellWeights
-from treelm.models.som.sharing import Shared, share
-
-IntArray = NDArray[np.int64]
+from treelm.models.som.graph import IntArray
 
 # Legend: n nodes, L leaves, D size of a vector, S segments. The bank (L + n, D) holds leaves, then results of nodes.
 
 OUTER_ROWS = 2048  # rows that are gathered at a time for the gradient of a weight
 PACKED_ROWS = 64  # the number of rows for which weights are packed; others are as fast
+
+
+class Shared(NamedTuple):
+    """The different vectors that the nodes of a graph read in one place, in the order of their first use."""
+
+    vectors: Tensor  # (m,) numbers in the bank
+    place: Tensor | None  # (n,) which of them each node reads; None if node i reads vectors[i] and m = n
+    offsets: list[int]  # (levels + 1,) those that level k is the first to read are offsets[k]:offsets[k + 1]
+
+
+def share(numbers: IntArray, offsets: IntArray) -> Shared:
+    """What is shared among numbers (n,), read by nodes whose levels are bounded by ``offsets`` (levels + 1,)."""
+    different, first_use, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    if len(different) == len(numbers):
+        return Shared(torch.from_numpy(numbers), None, offsets.tolist())
+    order = np.argsort(first_use)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Shared(
+        vectors=torch.from_numpy(different[order]),
+        place=torch.from_numpy(rank[inverse.reshape(-1)]),
+        offsets=np.searchsorted(first_use[order], offsets).tolist(),
+    )
 
 
 class SweepPlan(NamedTuple):
@@ -48,7 +72,7 @@ def plan_sweep(first: IntArray, second: IntArray, offsets: IntArray, device: tor
     return plan_to_device(plan, device)
 
 
-class Tape:
+class CellTape:
     """What the gradient of n nodes needs. Grows by doubling where the number of nodes is not known before."""
 
     def __init__(self, like: Tensor, segments: tuple[int, ...], *, capacity: int, dropout: float) -> None:
@@ -109,7 +133,7 @@ class CellKernel:
         self.halves = PackedProduct(below, PACKED_ROWS), PackedProduct(stored, PACKED_ROWS)  # read h, read m
         self.gates = PackedProduct(gate_weight, PACKED_ROWS)
 
-    def evaluate_into(self, out: Tensor, below: Tensor, stored: Tensor, tape: Tape, rows: slice) -> None:
+    def evaluate_into(self, out: Tensor, below: Tensor, stored: Tensor, tape: CellTape, rows: slice) -> None:
         """out = cell(h, m) of some nodes, all (rows, D); what the gradient needs goes on the tape, at ``rows``."""
         inputs = torch.cat([below, stored], 1)
         if tape.dropout:
@@ -117,7 +141,7 @@ class CellKernel:
         self.both.forward.multiply_into(tape.hidden[rows], inputs, bias=self.hidden_bias)
         self.finish_into(out, below, stored, tape, rows)
 
-    def finish_into(self, out: Tensor, below: Tensor, stored: Tensor, tape: Tape, rows: slice) -> None:
+    def finish_into(self, out: Tensor, below: Tensor, stored: Tensor, tape: CellTape, rows: slice) -> None:
         """The same where W_1 [h; m] + b_1 is already at ``tape.hidden[rows]``."""
         size = below.shape[1]
         hidden, gates = tape.hidden[rows], tape.gates[rows]
@@ -152,7 +176,7 @@ class _CellSweep(torch.autograd.Function):
         norm_weight: Tensor,
         norm_bias: Tensor,
         plan: SweepPlan,
-        tape: Tape,
+        tape: CellTape,
         kernel: CellKernel,
     ) -> Tensor:
         num_leaves = len(leaves)
@@ -189,7 +213,7 @@ class _CellSweep(torch.autograd.Function):
         return d_bank[:num_leaves], None, *weights, None, None, None
 
 
-def _shared_rows(plan: SweepPlan, tape: Tape, like: Tensor) -> list[Tensor | None]:
+def _shared_rows(plan: SweepPlan, tape: CellTape, like: Tensor) -> list[Tensor | None]:
     """Zeros (m, 4D) for what is shared of h and of m; None where nothing is."""
     return [
         None if tape.dropout or shared.place is None else like.new_zeros(len(shared.vectors), like.shape[1])
@@ -205,7 +229,7 @@ def _add_outer_masked(d_weight: Tensor, d_hidden: Tensor, bank: Tensor, ctx: Any
         add_outer(d_weight, d_hidden[rows], inputs.mul_(tape.input_mask[rows]), dtype=ctx.kernel.dtype)
 
 
-def _sweep_forward(bank: Tensor, num_leaves: int, plan: SweepPlan, tape: Tape, kernel: CellKernel) -> None:
+def _sweep_forward(bank: Tensor, num_leaves: int, plan: SweepPlan, tape: CellTape, kernel: CellKernel) -> None:
     projected = _shared_rows(plan, tape, tape.hidden)
     for level, (start, end) in enumerate(pairwise(plan.offsets)):
         rows, out = slice(start, end), bank[num_leaves + start : num_leaves + end]
@@ -291,7 +315,12 @@ def _norm_backward(gradient: Tensor, normalised: Tensor, deviation: Tensor, segm
 
 
 def sweep_cell(
-    leaves: Tensor, weights: CellWeights, plan: SweepPlan, *, tape: Tape | None = None, results: Tensor | None = None
+    leaves: Tensor,
+    weights: CellWeights,
+    plan: SweepPlan,
+    *,
+    tape: CellTape | None = None,
+    results: Tensor | None = None,
 ) -> Tensor:
     """The bank (L + n, D) of a graph over leaves (L, D).
 
@@ -299,7 +328,7 @@ def sweep_cell(
     """
     kernel = CellKernel(weights)
     if tape is None:
-        tape = Tape(leaves, weights.segments, capacity=len(plan.first), dropout=0.0)
+        tape = CellTape(leaves, weights.segments, capacity=len(plan.first), dropout=0.0)
     if results is None and not torch.is_grad_enabled():
         bank = torch.cat([leaves, leaves.new_empty(len(plan.first), leaves.shape[1])])
         _sweep_forward(bank, len(leaves), plan, tape, kernel)
