@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
@@ -18,13 +18,8 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import takes_texts
-from treelm.models.layers.recurrent import (
-    LSTMStack,
-    StackDropout,
-    activation_penalties,
-    embed_with_dropout,
-    locked_dropout,
-)
+from treelm.models.layers.awd import AWDStreamLM
+from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.layers.transfer import to_device
 from treelm.models.palm.attention import SpanAttention, count_available
 from treelm.models.palm.config import PaLMConfig
@@ -40,15 +35,13 @@ from treelm.models.palm.supervision import (
 )
 from treelm.models.readings import Carried, Reading, WordFigure, to_host
 from treelm.models.scores import Losses, SentenceScore
-from treelm.models.streams import StreamLM
 from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.tree import Tree
 
-_INITIAL_RANGE = 0.1
 _ROWS = 16  # sentences that are parsed side by side
 
 
-class PaLM(StreamLM):
+class PaLM(AWDStreamLM[PaLMConfig]):
     """Embedding, LSTM layers with span attention after one of them, softmax over the tied embedding.
 
     What is carried from segment to segment is the state of every layer, the last m states that spans are made of
@@ -59,18 +52,11 @@ class PaLM(StreamLM):
     tree_builder = None
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
-        """Draw the parameters from torch's global generator: embeddings from U(-0.1, 0.1), biases of the softmax 0."""
-        super().__init__(vocabulary=vocabulary, labels=labels)
-        self._config = config
+        """Draw the parameters from torch's global generator."""
+        super().__init__(config, vocabulary=vocabulary, labels=labels)
         self.parses = config.attention != "given"  # trees from trees are no parser
         self.reads_constituents = config.is_supervised or config.attention == "given"
-        num_symbols = len(vocabulary) + 1
-        self.embedding = nn.Parameter(torch.empty(num_symbols, config.embedding_size).uniform_(-1, 1) * _INITIAL_RANGE)
-        self.output_bias = nn.Parameter(torch.zeros(num_symbols))
-        rates = StackDropout(
-            between=config.layer_dropout, output=config.output_dropout, weight=config.weight_dropout, locked=True
-        )
-        self.stack = LSTMStack(config.sizes, rates)
+        self.stack = LSTMStack(config.sizes, config.stack_dropout())
         self.attention = SpanAttention(
             config.sizes[config.attention_layer],
             rational_size=config.rational_size,
@@ -78,11 +64,6 @@ class PaLM(StreamLM):
             residual_size=config.residual_size,
             branching="left" if config.attention == "left" else "right",
         )
-
-    @property
-    def config(self) -> PaLMConfig:
-        """Sizes, regularisers and variants."""
-        return self._config
 
     @property
     def word_columns(self) -> tuple[str, ...]:
@@ -98,16 +79,6 @@ class PaLM(StreamLM):
             name: WordFigure(to_host(values), predicts=True)
             for name, values in zip(self.word_columns, figures, strict=True)
         }
-
-    @property
-    def decoder_weight(self) -> Tensor:
-        """(V + 1, E): the embeddings."""
-        return self.embedding
-
-    @property
-    def decoder_bias(self) -> Tensor:
-        """(V + 1,)."""
-        return self.output_bias
 
     def begin(self, num_rows: int) -> Carried:
         """The zero state: ``hidden.0``, ``cell.0`` and so on, ``context`` (B, m, H) and ``reach`` (B,)."""
@@ -134,9 +105,7 @@ class PaLM(StreamLM):
             return self._read_layers(inputs, carried, mask, gold)
 
     def _read_layers(self, inputs: Tensor, carried: Carried, mask: Tensor | None, gold: Tensor | None) -> Reading:
-        config, training = self.config, self.training
-        units = embed_with_dropout(inputs, self.embedding, config.embedding_dropout, training=training)
-        units = locked_dropout(units, config.input_dropout, training=training)
+        config, units = self.config, self.embed(inputs)
         following: Carried = {}
         structure: dict[str, Tensor] = {}
         raw = units
@@ -147,12 +116,9 @@ class PaLM(StreamLM):
             if index == config.attention_layer - 1:
                 units, state, structure = self._attend(inputs, units, carried, gold)
                 following.update(state)
-        penalties: dict[str, Tensor] = {}
-        if training:
-            penalties = activation_penalties(
-                units, raw, mask, activation=config.activation_penalty, difference=config.difference_penalty
-            )
-        return Reading(outputs=units, carried=following, regularisers=penalties, structure=structure)
+        return Reading(
+            outputs=units, carried=following, regularisers=self.penalties(units, raw, mask), structure=structure
+        )
 
     def _attend(
         self, inputs: Tensor, hidden: Tensor, carried: Carried, gold: Tensor | None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from treelm.errors import InputError
+from treelm.models.layers.checked_config import CheckedConfig
 
 Activation = Literal["relu", "sigmoid"]
 NextDistance = Literal["hidden", "embeddings"]
@@ -34,18 +34,9 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 """What each variant means for the fields that are None."""
 
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "variant": ("paper", "released"),
-    "distances": ("relu", "sigmoid"),
-    "next_distance": ("hidden", "embeddings"),
-    "closeness": ("paper", "released", "soft"),
-    "attention": ("normalised", "paper", "released"),
-    "norm": ("layer", "batch"),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
-class PRPNConfig:
+class PRPNConfig(CheckedConfig):
     """Sizes, variant and ablations of a PRPN. Raises ``InputError`` for values that make no network.
 
     The defaults are the paper's for words of the Penn Treebank. ``variant`` decides every field that is None, and such
@@ -119,27 +110,20 @@ class PRPNConfig:
     """Whether the predict network attends; without, it sees the last state only."""
 
     def __post_init__(self) -> None:
-        self._choose("variant")
+        """Check values, after the variant has decided what was left open."""
+        self.require_one_of("variant", tuple(VARIANTS))
         for name, value in VARIANTS[self.variant].items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        for name in CHOICES:
-            self._choose(name)
-        for name in ("embedding_size", "num_layers", "num_slots"):
-            self._require(name, getattr(self, name) >= 1, "an integer of at least 1")
-        self._require("hidden_size", self.hidden_size >= 2, "an integer of at least 2, for there is a norm over them")
-        for name in ("num_blocks", "look_back"):
-            self._require(name, getattr(self, name) >= 0, "an integer of at least 0")
-        self._require("temperature", 0 < self.temperature < float("inf"), "a number above 0")
-        for name in ("dropout", "layer_dropout", "recurrent_dropout"):
-            self._require(name, 0.0 <= getattr(self, name) < 1.0, "a probability below 1")
+        self.require_one_of("distances", get_args(Activation))
+        self.require_one_of("next_distance", get_args(NextDistance))
+        self.require_one_of("closeness", get_args(Closeness))
+        self.require_one_of("attention", get_args(Attention))
+        self.require_one_of("norm", get_args(NormKind))
+        self.require_at_least(1, "embedding_size", "num_layers", "num_slots")
+        self.require("hidden_size", self.hidden_size >= 2, "an integer of at least 2, for there is a norm over them")
+        self.require_at_least(0, "num_blocks", "look_back")
+        self.require("temperature", 0 < self.temperature < float("inf"), "a number above 0")
+        self.require_dropout("dropout", "layer_dropout", "recurrent_dropout")
         if self.next_distance == "embeddings":
-            self._require("hidden_size", self.hidden_size % 2 == 0, 'an even number for next_distance = "embeddings"')
-
-    def _choose(self, name: str) -> None:
-        self._require(name, getattr(self, name) in CHOICES[name], "one of " + ", ".join(map(repr, CHOICES[name])))
-
-    def _require(self, name: str, is_valid: bool, remedy: str) -> None:
-        if not is_valid:
-            value: Any = getattr(self, name)
-            raise InputError(f"{name} is {value!r}", where="[model]", remedy=f"give {remedy}")
+            self.require("hidden_size", self.hidden_size % 2 == 0, 'an even number for next_distance = "embeddings"')

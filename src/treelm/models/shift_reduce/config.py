@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, get_args
 
-from treelm.errors import InputError
+from treelm.models.layers.checked_config import CheckedConfig
 
 OracleKind = Literal["dynamic", "static"]
-ORACLES: tuple[OracleKind, ...] = ("dynamic", "static")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShiftReduceConfig:
+class ShiftReduceConfig(CheckedConfig):
     """Sizes, oracle, and whether it is a language model too. Raises ``InputError`` for values that make no network.
 
     Table 5 has ``language_model = false`` with ``oracle = "static"``, and ``true`` with ``"dynamic"``, the defaults.
@@ -40,13 +39,7 @@ class ShiftReduceConfig:
     """Whether the state of the stack predicts the next word; without it the model is only a parser."""
 
     def __post_init__(self) -> None:
-        for name in ("size", "num_layers"):
-            self._require(name, getattr(self, name) >= 1, "an integer of at least 1")
-        for name in ("embedding_dropout", "dropout", "output_dropout"):
-            self._require(name, 0.0 <= getattr(self, name) < 1.0, "a probability below 1")
-        self._require("oracle", self.oracle in ORACLES, "one of " + ", ".join(map(repr, ORACLES)))
-
-    def _require(self, name: str, is_valid: bool, remedy: str) -> None:
-        if not is_valid:
-            value: Any = getattr(self, name)
-            raise InputError(f"{name} is {value!r}", where="[model]", remedy=f"give {remedy}")
+        """Check values."""
+        self.require_at_least(1, "size", "num_layers")
+        self.require_dropout("embedding_dropout", "dropout", "output_dropout")
+        self.require_one_of("oracle", get_args(OracleKind))

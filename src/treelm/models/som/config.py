@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, get_args
 
-from treelm.errors import InputError
+from treelm.models.layers.checked_config import CheckedConfig
 
 OracleKind = Literal["dynamic", "printed", "static", "left-branching"]
-ORACLES: tuple[OracleKind, ...] = ("dynamic", "printed", "static", "left-branching")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SOMConfig:
+class SOMConfig(CheckedConfig):
     """Sizes, variant and oracle of a SOM. Raises ``InputError`` for values that make no network.
 
     The rows of Table 2 are switches: ``prediction_network``, ``word_loss``, ``oracle``. The defaults are those of the
@@ -48,19 +47,15 @@ class SOMConfig:
     """Whether the words' loss is trained at all; without it the model is only a parser."""
 
     def __post_init__(self) -> None:
-        for name, least in (("size", 1), ("syntactic_size", 0), ("num_slots", 2)):
-            self._require(name, getattr(self, name) >= least, f"an integer of at least {least}")
-        self._require("syntactic_size", self.syntactic_size < self.size, f"less than size = {self.size}")
-        for name in ("embedding_dropout", "dropout", "output_dropout"):
-            self._require(name, 0.0 <= getattr(self, name) < 1.0, "a probability below 1")
-        self._require("oracle", self.oracle in ORACLES, "one of " + ", ".join(map(repr, ORACLES)))
+        """Check values."""
+        self.require_at_least(0, "syntactic_size")
+        self.require_at_least(1, "size")
+        self.require_at_least(2, "num_slots")
+        self.require("syntactic_size", self.syntactic_size < self.size, f"less than size = {self.size}")
+        self.require_dropout("embedding_dropout", "dropout", "output_dropout")
+        self.require_one_of("oracle", get_args(OracleKind))
 
     @property
     def semantic_size(self) -> int:
         """Units that syntactic ones never read (D_sem): those that come first in a vector. D in an eSOM."""
         return self.size - self.syntactic_size if self.syntactic_size else self.size
-
-    def _require(self, name: str, is_valid: bool, remedy: str) -> None:
-        if not is_valid:
-            value: Any = getattr(self, name)
-            raise InputError(f"{name} is {value!r}", where="[model]", remedy=f"give {remedy}")

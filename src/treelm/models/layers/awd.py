@@ -1,0 +1,117 @@
+"""The frame of AWD-LSTM (Merity, Keskar & Socher 2018) around recurrent layers: embedding, softmax, regularisers.
+
+Shapes: T steps, B rows, E size of embeddings, H of the last layer, V symbols of the vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.models.layers.checked_config import CheckedConfig
+from treelm.models.layers.dropout import dropout
+from treelm.models.layers.recurrent import StackDropout, activation_penalties, embed_with_dropout, locked_dropout
+from treelm.models.streams import StreamLM
+
+INITIAL_RANGE = 0.1  # of embeddings and softmax
+
+
+@dataclass(frozen=True, kw_only=True)
+class AWDConfig(CheckedConfig):
+    """Sizes and regularisers, which do nothing at 0. Raises ``InputError`` for values that make no network."""
+
+    embedding_size: int = 400
+    """Size of embeddings, which are tied, and of the last layer."""
+    hidden_size: int = 1150
+    """Size of the other layers."""
+    num_layers: int = 3
+    """Layers on top of each other."""
+
+    embedding_dropout: float = 0.0
+    """Whole symbols of the input embeddings, everywhere in a segment (e)."""
+    input_dropout: float = 0.0
+    """Units of the embeddings, one mask a segment (i)."""
+    layer_dropout: float = 0.0
+    """Units between layers, one mask a segment (h)."""
+    output_dropout: float = 0.0
+    """Units of the last layer's output, one mask a segment (o)."""
+    weight_dropout: float = 0.0
+    """Elements of the recurrent weights, one mask a segment (w)."""
+    activation_penalty: float = 0.0
+    """Weight of the mean square of the last layer's output after dropout (AR, alpha)."""
+    difference_penalty: float = 0.0
+    """Weight of the mean square of the last layer's differences between steps (TAR, beta)."""
+
+    def __post_init__(self) -> None:
+        """Check values."""
+        self.require_at_least(1, "embedding_size", "hidden_size", "num_layers")
+        self.require_dropout("embedding_dropout", "input_dropout", "layer_dropout", "output_dropout", "weight_dropout")
+        self.require_weight("activation_penalty", "difference_penalty")
+
+    def require_weight(self, *names: str) -> None:
+        """Refuse what is no weight of a term of the loss."""
+        for name in names:
+            self.require(name, 0 <= getattr(self, name) < math.inf, "a finite number, 0 or more")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the input and of every layer's output."""
+        return (self.embedding_size, *(self.hidden_size,) * (self.num_layers - 1), self.embedding_size)
+
+    def stack_dropout(self, *, locked: bool = True) -> StackDropout:
+        """What is dropped in and between layers; unless ``locked``, units by a mask of their own at every step."""
+        return StackDropout(
+            between=self.layer_dropout, output=self.output_dropout, weight=self.weight_dropout, locked=locked
+        )
+
+
+Config = TypeVar("Config", bound=AWDConfig)
+
+
+class AWDStreamLM(StreamLM, Generic[Config]):
+    """A language model of embedding, recurrent layers and a softmax over the tied embedding.
+
+    Subclasses add their layers, whose dropouts are their own, and implement ``begin`` and ``read``.
+    """
+
+    def __init__(self, config: Config, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
+        """Draw the parameters from torch's global generator: embeddings from U(-0.1, 0.1), biases of the softmax 0."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        self._config = config
+        num_symbols = len(vocabulary) + 1
+        self.embedding = nn.Parameter(torch.empty(num_symbols, config.embedding_size).uniform_(-1, 1) * INITIAL_RANGE)
+        self.output_bias = nn.Parameter(torch.zeros(num_symbols))
+
+    @property
+    def config(self) -> Config:
+        """Sizes, regularisers and variants."""
+        return self._config
+
+    @property
+    def decoder_weight(self) -> Tensor:
+        """(V + 1, E): the embeddings."""
+        return self.embedding
+
+    @property
+    def decoder_bias(self) -> Tensor:
+        """(V + 1,)."""
+        return self.output_bias
+
+    def embed(self, inputs: Tensor, *, locked: bool = True) -> Tensor:
+        """Embeddings (T, B, E) of symbols (T, B); in training, whole symbols and units are dropped."""
+        units = embed_with_dropout(inputs, self.embedding, self.config.embedding_dropout, training=self.training)
+        drop = locked_dropout if locked else dropout
+        return drop(units, self.config.input_dropout, training=self.training)
+
+    def penalties(self, dropped: Tensor, raw: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        """AR and TAR of the last layer's outputs (T, B, H) after and before dropout; none in evaluation."""
+        if not self.training:
+            return {}
+        weights = self.config.activation_penalty, self.config.difference_penalty
+        return activation_penalties(dropped, raw, mask, activation=weights[0], difference=weights[1])
