@@ -18,8 +18,7 @@ from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.estimated import EstimatedLM
 from treelm.models.ngram.config import NGramConfig
-from treelm.models.ngram.counting import count_ngrams, with_boundaries
-from treelm.models.ngram.smoothing import smooth
+from treelm.models.ngram.kneser_ney import count_ngrams, smooth, with_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.tree import Tree
 
@@ -47,8 +46,8 @@ class NGramState(IncrementalState):
 class NGram(EstimatedLM):
     """Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999) over symbols, sentence by sentence.
 
-    Its buffers are the levels of ``counting`` with the figures of ``smoothing``: ``keys_n``, ``log_probs_n`` and
-    ``log_backoffs_n`` for every length n. Before ``estimate`` all symbols are equally probable.
+    Its buffers are the smoothed levels of ``kneser_ney``: ``keys_n``, ``log_probs_n`` and ``log_backoffs_n`` for every
+    length n. Before ``estimate`` all symbols are equally probable.
     """
 
     system: ClassVar[str] = "ngram"
