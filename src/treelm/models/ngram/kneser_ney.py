@@ -1,9 +1,9 @@
 """N-grams of a corpus counted, and interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3).
 
-Distinct n-grams are sorted arrays, level by level. Level n has the n-grams of length n, numbered in the order of (number
-of its prefix in level n - 1, last symbol): a trie in which the children of a node are neighbours. Level 1 has every
-symbol under its own id. A sentence of symbols 0..V-1 is counted with V + 1 before it (begin, never predicted) and V
-behind it (end).
+Distinct n-grams are sorted arrays, level by level. Level n has the n-grams of length n, numbered in the order of
+(number of its prefix in level n - 1, last symbol): a trie in which the children of a node are neighbours. Level 1 has
+every symbol under its own id. A sentence of symbols 0..V-1 is counted with V + 1 before it (begin, never predicted) and
+V behind it (end).
 """
 
 from __future__ import annotations
