@@ -32,12 +32,11 @@ class Arguments:
     Example: treelm bench rnng --batch-sizes 16 64 --json bench.json
     """
 
-    system: Annotated[
-        tyro.conf.Positional[Literal["rnng", "som", "lstm", "on-lstm", "palm", "prpn"]], tyro.conf.arg()
-    ] = "rnng"
-    """What to measure. som: its forms against the naive one that computes all slots; --rounds and --json apply. lstm,
-    on-lstm, palm, prpn: updates at the sizes of their papers on random symbols, in every precision; only --json
-    applies."""
+    system: Annotated[tyro.conf.Positional[Literal["rnng", "lstm", "on-lstm", "palm", "prpn"]], tyro.conf.arg()] = (
+        "rnng"
+    )
+    """What to measure. lstm, on-lstm, palm, prpn: updates at the sizes of their papers on random symbols, in every
+    precision; only --json applies."""
     run: str = ""
     """Folder of a trained model for the search."""
     corpus: str = "gum-open"
@@ -56,8 +55,6 @@ class Arguments:
     """Time for each measurement of training."""
     warm_up_seconds: float = 120.0
     """Training time of the model for the search, when no run is given."""
-    rounds: int = 5
-    """For som: how often all forms are measured in turns."""
     json: str = ""
     """File to write all figures into."""
 
@@ -67,8 +64,6 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "bench", arguments)
     from rich.console import Console
 
-    if options.system == "som":
-        return _compare_som(options)
     if options.system != "rnng":
         return _measure_streams(options)
     from treelm.figures.speed import speed_table
@@ -85,21 +80,6 @@ def main(arguments: list[str]) -> int:
         with open_output(options.json) as out:
             machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
             json.dump({"machine": machine, "training": training, "search": searches}, out, indent=2)
-    return 0
-
-
-def _compare_som(options: Arguments) -> int:
-    import torch
-
-    from treelm.training.som_benchmark import compare_forms, speed_rows
-
-    torch.set_num_threads(options.threads)
-    speeds = compare_forms(rounds=options.rounds)
-    for row in speed_rows(speeds):
-        print(*row, sep="\t")
-    if options.json:
-        with open_output(options.json) as out:
-            json.dump([asdict(speed) for speed in speeds], out, indent=2)
     return 0
 
 

@@ -1,6 +1,6 @@
 """SOM's structure straight from its definitions, with nested lists: the oracle of the array code.
 
-The naive all-slots network that the fast one is held against is ``treelm.models.som.all_slots``.
+The naive all-slots network that the fast one is held against is ``all_slots``.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ import torch
 
 from tests.models.rnng.worlds import Symbols
 from tests.models.som import worlds
+from tests.models.som.all_slots import AllSlots, all_slots_losses
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
-from treelm.models.som.all_slots import AllSlots, all_slots_losses
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.decide import sample
 from treelm.models.som.memory import MemoryReading
