@@ -65,7 +65,7 @@ class AWDConfig(CheckedConfig):
         return (self.embedding_size, *(self.hidden_size,) * (self.num_layers - 1), self.embedding_size)
 
     def stack_dropout(self, *, locked: bool = True) -> StackDropout:
-        """What is dropped in and between layers; unless ``locked``, units by a mask of their own at every step."""
+        """Probabilities of dropping in a stack of layers; unless ``locked``, every step has a mask of units of its own."""
         return StackDropout(
             between=self.layer_dropout, output=self.output_dropout, weight=self.weight_dropout, locked=locked
         )

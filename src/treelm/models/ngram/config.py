@@ -1,4 +1,4 @@
-"""What an n-gram model is made by."""
+"""Order and smoothing of an n-gram model."""
 
 from __future__ import annotations
 

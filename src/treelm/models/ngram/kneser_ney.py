@@ -74,7 +74,7 @@ def count_ngrams(text: Ints, place: Ints, *, num_symbols: int, order: int) -> li
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedLevel:
-    """What is kept of a level: log probabilities of its n-grams, and what their being a context costs.
+    """Log probabilities of the n-grams of a level, and what their being a context costs.
 
     ``log_backoffs[c]`` is the log of the probability that context c leaves to symbols never seen behind it, and which
     the context without its first symbol shares out. The highest level has none.
@@ -134,7 +134,7 @@ def _adjusted_counts(levels: Sequence[Level], number: int, num_symbols: int) -> 
 
 
 def find_discounts(counts: Ints, *, length: int, fallback: Discounts | None) -> Discounts:
-    """What is taken from n-grams seen once, twice and more often (Eq. 26, Chen & Goodman 1999)."""
+    """Discounts of n-grams seen once, twice and more often (Eq. 26, Chen & Goodman 1999)."""
     once, twice, thrice, four = (int((counts == value).sum()) for value in (1, 2, 3, 4))
     if once and twice and thrice:
         share = once / (once + 2 * twice)

@@ -21,7 +21,7 @@ _UNITS = 1 << 22  # of span representations that a chart holds at once
 
 @dataclass(frozen=True, kw_only=True)
 class SpanAttended:
-    """What the attention gives at T steps."""
+    """Outputs and weights of the attention at T steps."""
 
     outputs: Tensor  # (T, B, H)
     weights: Tensor  # (T, B, m) of spans of 1 to m symbols; all 0 where no span can be attended to

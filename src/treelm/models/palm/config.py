@@ -37,14 +37,14 @@ class PaLMConfig(AWDConfig):
     """Whether spans end at sentence ends; else they may go across, as in the paper."""
 
     attention: Attention = "learned"
-    """Where the weights of spans come from: learned, by fixed scores m, m - 1, ..., 1 from the longest span to the
+    """Source of the weights of spans: learned, by fixed scores m, m - 1, ..., 1 from the longest span to the
     shortest (right) or the other way round (left), or the trees that come with the data (given)."""
     span_weight: float = 0.0
     """Weight of the cross-entropy to the spans that are gold constituents (lambda; 0.01 in PaLM-S)."""
     objective: Objective = "joint"
-    """What training minimises: words and, weighted, spans; or spans alone, to pretrain the attention."""
+    """Loss that training minimises: words and, weighted, spans; or spans alone, to pretrain the attention."""
     without_gold: WithoutGold = "none"
-    """What the attention is taught where no gold constituent ends: nothing, or the shortest span."""
+    """Target of the attention where no gold constituent ends: nothing, or the shortest span."""
 
     def __post_init__(self) -> None:
         """Check values."""

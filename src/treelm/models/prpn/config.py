@@ -1,4 +1,4 @@
-"""What a PRPN is built from."""
+"""Sizes, variants and ablations of a PRPN."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
         "zero_state": True,
     },
 }
-"""What each variant means for the fields that are None."""
+"""Values that a variant gives to the fields that are None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class PRPNConfig(CheckedConfig):
     """Activation of the distances (Eq. 8)."""
 
     next_distance: NextDistance | None = None
-    """What the distance before the next symbol is estimated from: the last layer's state (Eq. 13), or the embeddings,
+    """Source of the estimated distance before the next symbol: the last layer's state (Eq. 13), or the embeddings,
     by the second half of the parser's hidden units."""
 
     closeness: Closeness | None = None

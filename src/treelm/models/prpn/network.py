@@ -79,7 +79,7 @@ class PredictNetwork(nn.Module):
 
 
 def attend_in_parallel(keys: Tensor, tape: Tensor, slots: OpenSlots) -> Tensor:
-    """What every step attends to: keys (T, B, H), states (N + T, B, H) -> (T, B, H)."""
+    """Attended states of every step: keys (T, B, H), states (N + T, B, H) -> (T, B, H)."""
     num_steps, num_slots = len(keys), slots.log_weights.shape[-1]
     chunks = [
         _attend(keys[start:end], tape[start : end + num_slots], slots, slice(start, end))
@@ -219,7 +219,7 @@ class PRPN(StreamLM):
         return {name: tensor.contiguous() for name, tensor in carried.items()}
 
     def _read_slots(self, tape: Tensor) -> OpenSlots | None:
-        """Where the reading network may attend, from distances (N + T, B)."""
+        """Slots that the reading network may attend to, from distances (N + T, B)."""
         config = self.config
         if not config.read_attention:
             return None
@@ -229,7 +229,7 @@ class PRPN(StreamLM):
         return self._open(log_gates, tape)
 
     def _predict_slots(self, tape: Tensor, hidden: Tensor, next_distances: Tensor | None) -> OpenSlots | None:
-        """Where the predict network may attend; from the last layer's states (T, B, H) comes the next distance."""
+        """Slots that the predict network may attend to; the next distance may come from the last layer's (T, B, H)."""
         config = self.config
         if not config.predict_attention:
             return None

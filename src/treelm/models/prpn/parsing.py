@@ -119,7 +119,7 @@ def _uniform(*shape: int, fan_in: int) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenSlots:
-    """What attention adds to its logits, and multiplies its probabilities with, at every step."""
+    """Terms that attention adds to its logits, and factors of its probabilities, at every step."""
 
     log_weights: Tensor  # (T, B, N), added to the logits; -inf where a slot is closed
     factors: Tensor | None  # (T, B, N), multiplied with the softmax; None: nothing
@@ -143,7 +143,7 @@ def log_closeness(distance: Tensor, earlier: Tensor, kind: Closeness, temperatur
 
 
 def reachable_slots(tape: Tensor, num_slots: int, *, zero_state: bool) -> Tensor:
-    """Which slots hold a state (T, B, N), from distances (N + T, B) that are infinite where nothing was read.
+    """Slots that hold a state (T, B, N), from distances (N + T, B) that are infinite where nothing was read.
 
     ``zero_state`` adds the state of zeros before the first symbol.
     """

@@ -1,4 +1,4 @@
-"""What a shift-reduce parser is built from."""
+"""Sizes and variants of a shift-reduce parser."""
 
 from __future__ import annotations
 

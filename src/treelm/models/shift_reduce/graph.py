@@ -27,7 +27,7 @@ class StackGraph:
 
     @classmethod
     def of(cls, reader: Reader) -> StackGraph:
-        """What a reader pushed from the start."""
+        """All nodes that a reader has pushed."""
         pushes = reader.pushes
         return cls(
             below=np.concatenate([step.below for step in pushes]),

@@ -62,7 +62,7 @@ class StackLSTM:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pushes:
-    """What some stacks pushed, one node each, in the order of the nodes' numbers."""
+    """Nodes that some stacks pushed, one each, in the order of their numbers."""
 
     first: int  # the first node's number
     below: IntArray  # (n,) the node that each one stands on

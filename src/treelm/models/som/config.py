@@ -1,4 +1,4 @@
-"""What a SOM is built from."""
+"""Sizes, variants and oracles of a SOM."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class SOMConfig(CheckedConfig):
     """Probability that a unit is zeroed before the output layer."""
 
     oracle: OracleKind = "dynamic"
-    """What the decisions are trained on: the corrected dynamic oracle, the one that the paper prints, static labels
-    under gold decisions, or left-branching trees (which need no treebank)."""
+    """Labels that the decisions are trained on: by the corrected dynamic oracle, the one that the paper prints, static
+    ones under gold decisions, or those of left-branching trees (which need no treebank)."""
 
     prediction_network: bool = True
     """Whether a second recurrence reads the memory for the next word; without it the root slot's candidate predicts."""

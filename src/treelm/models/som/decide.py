@@ -144,7 +144,7 @@ def sample(t: int, log_probs: Tensor) -> IntArray:
 
 @dataclass(kw_only=True)
 class Trace:
-    """What came of deciding. ``bank`` and ``tape`` are None when decisions were given and nothing was computed."""
+    """Decisions of a batch. ``bank`` and ``tape`` are None when they were given and nothing was computed."""
 
     graph: MemoryGraph
     next_labels: IntArray  # (P,) the oracle's label for the next position, after each position's decision

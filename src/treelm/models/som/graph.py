@@ -1,4 +1,4 @@
-"""Where the positions of a batch stand, and which vectors the memory composes: all that follows from decisions alone.
+"""Packed positions of a batch, and the graph of what the memory composes: all that follows from decisions alone.
 
 Positions are packed by time, without padding. A sentence of n symbols has n + 1 of them: position 0 reads the sentence
 boundary ``<s>``, position t the t-th symbol; position t predicts symbol t + 1 and the last one the boundary again
@@ -91,7 +91,7 @@ def pad(values: IntArray, token_offsets: IntArray, *, first: int, last: int) -> 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryGraph:
-    """What a batch's decisions determine. Vectors are numbers in the bank."""
+    """Compositions that a batch's decisions determine. Vectors are numbers in the bank."""
 
     decisions: IntArray  # (P,) theta
     first: IntArray  # (nodes,)
@@ -190,7 +190,7 @@ def graph_of_decisions(layout: PackedLayout, decisions: IntArray, num_slots: int
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictionGraph:
-    """What the prediction network computes (Eq. 5-6): node i is pcell(first[i], second[i]).
+    """Evaluations of the prediction network (Eqs. 5-6): node i is pcell(first[i], second[i]).
 
     Writing slot theta renews one prefix state, the state after the slots N - 1 .. theta; the others stay. So a position
     costs one prediction and at most one prefix state. Where the slot chosen for prediction is the one that is written

@@ -40,7 +40,7 @@ from treelm.models.som.sweep import CellTape, plan_sweep, sweep_cell
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryReading:
-    """What reading a batch gives, by packed position (see ``PackedLayout``)."""
+    """Result of reading a batch, by packed position (see ``PackedLayout``)."""
 
     layout: PackedLayout
     graph: MemoryGraph
@@ -102,7 +102,7 @@ class MemoryNetwork(SyntacticLM):
         return self._read(batch, layout, oracle(siblings, self.config.num_slots), choose, given)
 
     def siblings(self, batch: SentenceBatch) -> IntArray:
-        """What the oracle follows: ``gold_siblings``, or those of left-branching trees."""
+        """First siblings that the oracle follows: ``gold_siblings``, or those of left-branching trees."""
         if self.config.oracle == "left-branching":
             return pad(np.zeros_like(batch.tokens), batch.token_offsets, first=0, last=0)
         return self.gold_siblings(batch)
@@ -153,7 +153,7 @@ class MemoryNetwork(SyntacticLM):
         return normed
 
     def for_scoring(self, vectors: Tensor) -> Tensor:
-        """What the scorers see of vectors (n, D): in a dSOM, parsing must not shape the semantic units."""
+        """Vectors (n, D) as the scorers see them: in a dSOM, parsing must not shape the semantic units."""
         if not self.config.syntactic_size:
             return vectors
         semantic = self.config.semantic_size

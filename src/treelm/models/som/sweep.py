@@ -38,7 +38,7 @@ class Shared(NamedTuple):
 
 
 def share(numbers: IntArray, offsets: IntArray) -> Shared:
-    """What is shared among numbers (n,), read by nodes whose levels are bounded by ``offsets`` (levels + 1,)."""
+    """Vectors shared among numbers (n,) that nodes read, whose levels are bounded by ``offsets`` (levels + 1,)."""
     different, first_use, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     if len(different) == len(numbers):
         return Shared(torch.from_numpy(numbers), None, offsets.tolist())
@@ -73,7 +73,7 @@ def plan_sweep(first: IntArray, second: IntArray, offsets: IntArray, device: tor
 
 
 class CellTape:
-    """What the gradient of n nodes needs. Grows by doubling where the number of nodes is not known before."""
+    """Activations that the gradient of n nodes needs. Grows by doubling where their number is not known before."""
 
     def __init__(self, like: Tensor, segments: tuple[int, ...], *, capacity: int, dropout: float) -> None:
         """Make room for nodes of vectors like ``like`` (..., D), and for their masks if there is dropout."""
