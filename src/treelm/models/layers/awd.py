@@ -65,7 +65,7 @@ class AWDConfig(CheckedConfig):
         return (self.embedding_size, *(self.hidden_size,) * (self.num_layers - 1), self.embedding_size)
 
     def stack_dropout(self, *, locked: bool = True) -> StackDropout:
-        """Probabilities of dropping in a stack of layers; unless ``locked``, every step has a mask of units of its own."""
+        """Probabilities of dropping in a stack of layers; unless ``locked``, every step has its own mask of units."""
         return StackDropout(
             between=self.layer_dropout, output=self.output_dropout, weight=self.weight_dropout, locked=locked
         )
