@@ -17,8 +17,7 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.streams import StreamProtocol, num_characters, stream_likelihood, stream_perplexities
 from treelm.inference.continuous_cache import CacheConfig
-from treelm.models.lstm.config import LSTMConfig
-from treelm.models.lstm.network import LSTM
+from treelm.models.lstm.network import LSTM, LSTMConfig
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
 from treelm.training.recipe import load_recipe

@@ -21,8 +21,7 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.layers import dropout as dropout_module
 from treelm.models.layers import recurrent
-from treelm.models.lstm.config import LSTMConfig
-from treelm.models.lstm.network import LSTM
+from treelm.models.lstm.network import LSTM, LSTMConfig
 from treelm.models.storage import load_model, save_model
 
 SIZES = {"embedding_size": 5, "hidden_size": 7, "num_layers": 3}
@@ -232,7 +231,10 @@ def test_parsing_is_a_user_error() -> None:
         lstm().parse(SENTENCES)
 
 
-@pytest.mark.parametrize("field", [{"hidden_size": 0}, {"weight_dropout": 1.0}, {"activation_penalty": -1.0}])
+@pytest.mark.parametrize(
+    "field",
+    [{"hidden_size": 0}, {"weight_dropout": 1.0}, {"activation_penalty": -1.0}, {"difference_penalty": float("inf")}],
+)
 def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(field))):
         LSTMConfig(**field)

@@ -20,8 +20,7 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models import system_class
-from treelm.models.on_lstm.config import ONLSTMConfig
-from treelm.models.on_lstm.network import ONLSTM
+from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
 from treelm.models.storage import load_model, save_model
 from treelm.training.loop import fit
 from treelm.training.recipe import load_recipe

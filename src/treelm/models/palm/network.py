@@ -266,7 +266,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
     @torch.no_grad()
     def states_before_attention(self, inputs: Tensor) -> Tensor:
-        """Hidden states (T, B, H) that spans are made of, from the zero state, for inputs (T, B); without dropout."""
+        """Hidden states (T, B, H) that spans are made of, for inputs (T, B) from the zero state; in evaluation mode."""
         carried, units = self.begin(inputs.shape[1]), self.embedding[inputs]
         for index in range(self.config.attention_layer):
             units, _ = self.stack.run_layer(index, units, carried)
