@@ -27,6 +27,8 @@ _RULE = re.compile(r"[─\-\s]*")
 _PHRASES = (
     (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number"),
     (r"could not convert string to float: (.*)", r"\1 is not a number"),
+    (r"no type matching \{None\}\|INT could be instantiated from \[('.*?')\].*", r"\1 is not a whole number"),
+    (r"no type matching \{None\}\|FLOAT could be instantiated from \[('.*?')\].*", r"\1 is not a number"),
     (r"\. Expected 1 values\.", ""),
     (r"[Mm]issing from treelm \w+:", "missing"),
     (r" Folder of a trained model[^.]*\.| \(required\)", ""),
@@ -76,7 +78,9 @@ def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:
 def _first_words(box: str) -> str:
     """What a box of tyro's says below its title and before its last rules, on one line.
 
-    The title stands in the frame, or, where tyro draws in ASCII, in a block of its own.
+    The title stands in the frame, or, where tyro draws in ASCII, in a block of its own. No public call of tyro gives
+    the message alone, and its wording changes, so pyproject.toml says which releases are read here; of another one, a
+    box that is not understood is "arguments that cannot be read".
     """
     blocks = [""]
     for line in _COLOUR.sub("", box).splitlines():
