@@ -16,7 +16,7 @@ from treelm.models.layers.float32 import rounds_operands
 SOUND = Environment(
     versions={},
     extras={},
-    processor={"torch_uses": "AVX2", "medium_rounds": False},
+    processor={"machine": "x86_64", "torch_uses": "AVX2", "medium_rounds": False},
     threads={"cores": 4, "cores_of_container": None, "torch": 4},
     gpus={},
     memory={"available_gb": 8.0},
@@ -35,6 +35,11 @@ def test_a_sound_machine_has_no_warnings() -> None:
     assert not list(SOUND.warnings())
     unknown = replace(SOUND, memory={"available_gb": None}, limits={"open_files": None})
     assert not list(unknown.warnings())
+
+
+def test_default_kernels_are_a_warning_on_x86_alone() -> None:
+    arm = {**SOUND.processor, "machine": "arm64", "torch_uses": "DEFAULT"}
+    assert not list(replace(SOUND, processor=arm).warnings())
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from treelm.models.layers.float32 import rounds_operands
 GIGABYTE = 1e9
 LEAST_MEMORY_GB, LEAST_DISK_GB, LEAST_FILES = 2.0, 1.0, 1024
 _INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16", "asimd", "sve", "bf16")
+_X86 = ("x86_64", "AMD64")  # elsewhere torch says DEFAULT of processors with vector instructions, too
 _CGROUP = Path("/sys/fs/cgroup")
 _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES")
 
@@ -59,7 +60,8 @@ def examine() -> Environment:
         versions=_versions(),
         extras=_extras(),
         processor={
-            "name": _first_line("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+            "machine": platform.machine(),
+            "name": _first_line("/proc/cpuinfo", "model name") or platform.processor(),
             "instructions": [name for name in _INSTRUCTIONS if name in flags] if flags else None,
             "torch_uses": torch.backends.cpu.get_cpu_capability(),
             "medium_rounds": rounds_operands("medium"),
@@ -87,7 +89,7 @@ def _of_computing(found: Environment) -> Iterator[str]:
             'this processor rounds float32 products of "medium" and "fp32-fast" to bfloat16: treelm takes plain '
             'float32 ones instead; set training.precision = "bf16" to round on purpose'
         )
-    if found.processor["torch_uses"] in ("DEFAULT", "NO AVX"):
+    if found.processor["machine"] in _X86 and found.processor["torch_uses"] in ("DEFAULT", "NO AVX"):
         yield "torch uses no vector instructions, which is slow: unset ATEN_CPU_CAPABILITY, or take another machine"
     cores = min(found.threads["cores_of_container"] or found.threads["cores"], found.threads["cores"])
     if found.threads["torch"] > max(cores, 1):
