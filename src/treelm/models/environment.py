@@ -49,7 +49,7 @@ class Environment:
     """Variables of the environment that change how libraries compute."""
 
     def warnings(self) -> Iterator[str]:
-        """What would bite, each with its remedy."""
+        """Yield what would bite, each with its remedy."""
         yield from dict.fromkeys((*_unmet_requirements(), *_of_computing(self), *_of_room(self)))
 
 
