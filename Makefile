@@ -2,12 +2,14 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 INSTALLED := $(VENV)/.installed
+# Exact versions; CONSTRAINTS=constraints-lowest.txt for the lowest that are allowed, CONSTRAINTS= for the newest.
+CONSTRAINTS ?= constraints.txt
 # Build dependencies obey the same pins as everything else.
-export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_CONSTRAINT := $(addprefix $(CURDIR)/,$(CONSTRAINTS))
 
-.PHONY: demo report test test-isa test-gpu quick durations lint unit fuzz snapshots pretrained install clean
+.PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit fuzz snapshots pretrained release install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -25,7 +27,14 @@ test: lint unit
 quick: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) test-fast
+
+# all tests but those of tests/slow.txt
+test-fast: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --durations=5
+
+doctor: install
+	$(BIN)/treelm doctor
 
 # the whole suite, which writes tests/slow.txt: on an idle machine
 durations: install
@@ -60,9 +69,14 @@ snapshots: install
 pretrained: install
 	$(BIN)/python benchmarks/pretrain.py --processes 2
 
+# Builds, checks and signs what is released, in dist/; uploads nothing
+release: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[release]"
+	$(BIN)/python scripts/release.py
+
 install: $(INSTALLED)
 
-$(INSTALLED): constraints.txt pyproject.toml
+$(INSTALLED): $(CONSTRAINTS) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "treelm needs Python 3.11 or later: make PYTHON=python3.11 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian, apt install python3-venv" >&2; exit 2; }
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"

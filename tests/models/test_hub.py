@@ -38,3 +38,23 @@ def test_two_do_not_save_in_one_folder_at_a_time(tmp_path: Path) -> None:
 def test_what_is_saved_names_the_library_for_the_hub(tmp_path: Path) -> None:
     toy_model().save_pretrained(tmp_path)
     assert "library_name: treelm" in (tmp_path / "README.md").read_text()
+
+
+def test_of_the_hub_only_the_files_of_a_model_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy_model().save_pretrained(tmp_path / "model")
+    asked, alone = {}, []
+
+    def download(name: str, **options: object) -> str:
+        asked.update(options, name=name)
+        return str(tmp_path / "model")
+
+    def download_one(*, filename: str, **_: object) -> str:
+        alone.append(filename)
+        return str(tmp_path / "model" / filename)
+
+    monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
+    monkeypatch.setattr("treelm.models.hub.snapshot_download", download)
+    monkeypatch.setattr("huggingface_hub.hub_mixin.hf_hub_download", download_one)
+    SyntacticLM.from_pretrained("someone/model", revision="v1")
+    assert (asked["name"], asked["revision"], alone) == ("someone/model", "v1", ["config.json"])
+    assert sorted(asked["allow_patterns"]) == ["config.json", "model.safetensors", "vocabulary.json"]

@@ -59,6 +59,20 @@ def test_leftovers_of_a_crash_are_ignored_and_removed(tmp_path: Path) -> None:
     assert not (tmp_path / ".new-123").exists()
 
 
+def test_a_full_disk_leaves_nothing_of_what_was_begun(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    checkpoints = filled(tmp_path, steps=(1,))
+    large = Checkpoint(tensors={"small": {}, "weights": {"w": torch.zeros(10_000)}}, values={"value": 2.0})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match=r"weights\.safetensors"):
+            checkpoints.save(2, large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001.0"]
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
 

@@ -42,6 +42,18 @@ def test_makes_one_step_for_every_batch_of_every_epoch(tmp_path: Path) -> None:
     assert [step.epoch for step in steps] == [0] * 4 + [1] * 5 + [2] * 5 + [3]
 
 
+def test_the_log_is_json_also_when_the_loss_explodes(tmp_path: Path) -> None:
+    model = toy_model()
+    model.output.weight.data *= 1e6
+    run(tmp_path, model=model, epochs=1)
+    text = (tmp_path / "metrics.jsonl").read_text()
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert {line["kind"] for line in lines} == {"train", "dev"}
+    for line in lines:
+        assert line["loss_nats_per_word"] > 700
+        assert line["loss_perplexity_per_word"] is None
+
+
 def test_learns(tmp_path: Path) -> None:
     seen = list(ToyBatches(shuffle=False))
     settings = TrainingConfig(epochs=15, learning_rate=0.05)

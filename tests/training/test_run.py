@@ -227,6 +227,13 @@ def test_the_folder_is_held_from_before_data_are_read_until_the_model_is_loaded(
         pass
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[31mb"])
+def test_a_name_that_no_table_can_hold_is_refused_before_anything_is_prepared(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="a name with a line end or another control character"):
+        train(load_recipe(write_treebank(tmp_path)), tmp_path / name, on_terminal=False)
+    assert not (tmp_path / name).exists()
+
+
 def test_resuming_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no run to resume: it has no recipe\.toml"):
         load_run_recipe(tmp_path)

@@ -28,6 +28,7 @@ VERBS = {
     "generate": "draw sentences from a model",
     "audit": "check a model's contract: causality, normalisation, batch invariance, incremental = batched",
     "bench": "measure speed and memory on this machine",
+    "doctor": "show what treelm finds on this machine (versions, processor, memory, cache) and what would bite",
 }
 
 SUB_VERBS = {"data annotate": "annotate"}

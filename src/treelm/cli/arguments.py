@@ -1,4 +1,4 @@
-"""Reading arguments: one frozen dataclass a verb, parsed by tyro."""
+"""Arguments of subcommands: one frozen dataclass each, parsed by tyro."""
 
 from __future__ import annotations
 
@@ -27,29 +27,31 @@ _RULE = re.compile(r"[─\-\s]*")
 _PHRASES = (
     (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number"),
     (r"could not convert string to float: (.*)", r"\1 is not a number"),
+    (r"no type matching \{None\}\|INT could be instantiated from \[('.*?')\].*", r"\1 is not a whole number"),
+    (r"no type matching \{None\}\|FLOAT could be instantiated from \[('.*?')\].*", r"\1 is not a number"),
     (r"\. Expected 1 values\.", ""),
     (r"[Mm]issing from treelm \w+:", "missing"),
     (r" Folder of a trained model[^.]*\.| \(required\)", ""),
 )
 
 
-def parse(kind: type[Arguments], verb: str, arguments: list[str]) -> Arguments:
-    """The verb's arguments; prints help and exits by itself.
+def parse(kind: type[Arguments], subcommand: str, arguments: list[str]) -> Arguments:
+    """Read the arguments of a subcommand; prints help and exits by itself.
 
     A flag that takes several values may be repeated. Raises ``InputError`` for arguments that cannot be read.
     """
     complaint = StringIO()
     try:
         with redirect_stderr(complaint):
-            return tyro.cli(kind, prog=f"treelm {verb}", args=gather_repeated(kind, arguments))
+            return tyro.cli(kind, prog=f"treelm {subcommand}", args=gather_repeated(kind, arguments))
     except SystemExit as end:
         if end.code != _EXIT_USAGE:
             raise
-        raise InputError(_first_words(complaint.getvalue()), remedy=f"see treelm {verb} --help") from None
+        raise InputError(_first_words(complaint.getvalue()), remedy=f"see treelm {subcommand} --help") from None
 
 
 def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:
-    """The same arguments, with all values of each flag that takes several behind one occurrence, at the end.
+    """Put all values of each flag that takes several behind one occurrence of it, at the end.
 
     ``--set A=1 --quiet --set B=2 C=3`` becomes ``--quiet --set A=1 B=2 C=3``: tyro keeps only the last occurrence.
     """
@@ -74,9 +76,11 @@ def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:
 
 
 def _first_words(box: str) -> str:
-    """What a box of tyro's says below its title and before its last rules, on one line.
+    """Find what a box of tyro's says below its title and before its last rules, on one line.
 
-    The title stands in the frame, or, where tyro draws in ASCII, in a block of its own.
+    The title stands in the frame, or, where tyro draws in ASCII, in a block of its own. No public call of tyro gives
+    the message alone, and its wording changes, so pyproject.toml says which releases are read here; of another one, a
+    box that is not understood is "arguments that cannot be read".
     """
     blocks = [""]
     for line in _COLOUR.sub("", box).splitlines():
@@ -99,7 +103,7 @@ def note(message: str) -> None:
 
 
 def how_called() -> str:
-    """What the user types to call this program again: ``treelm``, a path to it, or ``python -m treelm``."""
+    """Tell what the user types to call this program again: ``treelm``, a path to it, or ``python -m treelm``."""
     typed = Path(sys.argv[0])
     if typed.name == "__main__.py":
         on_path = shutil.which("python")

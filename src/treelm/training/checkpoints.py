@@ -76,22 +76,18 @@ class Checkpoints:
         return sorted((path for path in self.directory.iterdir() if _NAME.fullmatch(path.name)), key=_order)
 
     def save(self, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint; a crash at any moment leaves the ones before it as they were."""
+        """Write a checkpoint; a crash at any moment leaves the ones before it as they were.
+
+        What was written of one that fails, such as on a full disk, is removed.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         self._remove_leftovers()
         temporary = self.directory / f".new-{os.getpid()}"
-        temporary.mkdir()
-        hashes = {name: _hash(content) for name, content in checkpoint.files.items()}
-        header = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors), "files": hashes}
-        values = {**header, **checkpoint.values}
-        identity = json_hash(values)
-        for name, tensors in checkpoint.tensors.items():
-            write_durably(temporary / f"{name}.safetensors", encode_tensors(tensors, {"state": identity}))
-        for name, content in checkpoint.files.items():
-            write_durably(temporary / name, content)
-        write_durably(temporary / _STATE, encode_json({**values, "sha256": identity}))
-        flush_directory(temporary)
-        temporary.rename(self._free_name(step))
+        try:
+            _write(temporary, checkpoint)
+            temporary.rename(self._free_name(step))
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
         flush_directory(self.directory)
         self._prune()
 
@@ -158,6 +154,21 @@ class Checkpoints:
         for path in self.directory.iterdir():
             if path.name.startswith((".new-", ".old-")):
                 shutil.rmtree(path)
+
+
+def _write(directory: Path, checkpoint: Checkpoint) -> None:
+    """Make a directory with all files of a checkpoint, and wait until the disk has them."""
+    directory.mkdir()
+    hashes = {name: _hash(content) for name, content in checkpoint.files.items()}
+    header = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors), "files": hashes}
+    values = {**header, **checkpoint.values}
+    identity = json_hash(values)
+    for name, tensors in checkpoint.tensors.items():
+        write_durably(directory / f"{name}.safetensors", encode_tensors(tensors, {"state": identity}))
+    for name, content in checkpoint.files.items():
+        write_durably(directory / name, content)
+    write_durably(directory / _STATE, encode_json({**values, "sha256": identity}))
+    flush_directory(directory)
 
 
 def _hash(content: bytes) -> str:

@@ -1,7 +1,8 @@
-"""One process at a time trains in a run folder, and never over what was trained there."""
+"""Which folder a run may have: one process at a time trains in it, and never over what was trained there."""
 
 from __future__ import annotations
 
+import unicodedata
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -22,8 +23,15 @@ def lock_folder(folder: Path) -> AbstractContextManager[None]:
     )
 
 
-def check_nothing_trained(folder: Path) -> None:
-    """Raise ``InputError`` if a new run in this folder would write over checkpoints or a model."""
+def check_name(name: str) -> None:
+    """Raise ``InputError`` for the name of a run with a line end or another control character: it breaks tables."""
+    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in name):
+        raise InputError("a name with a line end or another control character", where=name, remedy="rename the folder")
+
+
+def check_new_run(folder: Path) -> None:
+    """Raise ``InputError`` if a new run in this folder would write over checkpoints or a model, or has no good name."""
+    check_name(folder.resolve().name)
     if Checkpoints(folder / FOLDER, keep=1).paths():
         raise InputError("this folder already holds a run", where=str(folder), remedy=RESUME)
     if (folder / WEIGHTS).exists():

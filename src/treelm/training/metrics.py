@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,20 @@ class MetricsLog:
         os.truncate(path, offset)
 
     def write(self, values: dict[str, Any]) -> None:
-        """Append one line; readers see it at once."""
+        """Append one line; readers see it at once. JSON has no infinity: a value that is not finite becomes null."""
+        finite = {name: None if _is_not_finite(value) else value for name, value in values.items()}
         with naming(self._path), self._path.open("ab") as file:
-            file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
+            file.write(json.dumps(finite, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
     def flush_to_disk(self) -> int:
         """Wait until the disk has every line; returns the length in bytes."""
         with naming(self._path), self._path.open("ab") as file:
             os.fsync(file.fileno())
             return file.tell()
+
+
+def _is_not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import TextIO, cast
 
 from rich.console import Console
@@ -35,7 +36,7 @@ def show_progress(
         transient=True,
     )
     since = LossSum()
-    with bar:
+    with bar if console.is_terminal else nullcontext():  # older releases of rich end even a disabled bar by a line
         task = bar.add_task("training", total=1.0, epoch=1, figures="")
         for step in steps:
             since.merge(step.loss)

@@ -27,7 +27,7 @@ from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
 from treelm.training.config import LIMITS_OF_TIME
 from treelm.training.estimation import check_estimated, estimate
-from treelm.training.locks import RESUME, check_nothing_trained, lock_folder
+from treelm.training.locks import RESUME, check_new_run, lock_folder
 from treelm.training.loop import fit_locked
 from treelm.training.progress import show_progress
 from treelm.training.randomness import seed_everything
@@ -125,7 +125,7 @@ def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -
 
 def _check_free(run: Path, recipe: Recipe) -> None:
     """Raise ``InputError`` for a folder with anything that was trained, or with a run that can be resumed."""
-    check_nothing_trained(run)
+    check_new_run(run)
     if has_run(run, recipe):
         raise InputError("this folder already holds a run", where=str(run), remedy=RESUME)
 

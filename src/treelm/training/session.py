@@ -20,7 +20,7 @@ from treelm.training.checkpoints import FOLDER, Checkpoint, Checkpoints
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, Reading, shard_rows
 from treelm.training.dev import evaluate
-from treelm.training.locks import check_nothing_trained
+from treelm.training.locks import check_new_run
 from treelm.training.metrics import FILE_NAME, MetricsLog
 from treelm.training.numerics import describe_machine
 from treelm.training.origins import check_origin, origin_files
@@ -92,7 +92,7 @@ class Session:
     def _find_checkpoint(self, *, resume: bool) -> Checkpoint | None:
         checkpoint = self._checkpoints.newest() if resume else None
         if checkpoint is None:  # resuming too begins anew if it was ended before the first one
-            check_nothing_trained(self.run_directory)
+            check_new_run(self.run_directory)
         remove_leftovers(self.run_directory)
         return checkpoint
 

@@ -99,6 +99,12 @@ def test_a_log_whose_last_line_was_not_written_to_its_end_is_read_up_to_it(tmp_p
     assert [point.step for point in points] == [3]
 
 
+def test_a_loss_that_the_log_does_not_have_is_no_point_of_the_curve(tmp_path: Path) -> None:
+    line = '{{"kind": "dev", "step": {}, "epoch": 1, "elapsed_seconds": 2.5, "loss_nats_per_word": {}}}\n'
+    (tmp_path / "metrics.jsonl").write_text(line.format(1, "null") + line.format(2, 5.0))
+    assert [point.step for point in training_figures(tmp_path)[2]] == [2]
+
+
 def test_models_after_a_few_steps_are_named_before_all_else() -> None:
     def curve(step: int, seconds: float) -> tuple[LossPoint, ...]:
         return (LossPoint(kind="train", step=step, epoch=1, seconds=seconds, loss_nats_per_word=9.0),)

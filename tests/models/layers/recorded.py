@@ -73,7 +73,7 @@ def recorded_graphs() -> Iterator[type[Recording]]:
     pools: dict[Any, list[Recording]] = {}
 
     @contextmanager
-    def record(recording: Recording, pool: Any) -> Iterator[None]:
+    def record(recording: Recording, pool: Any, **_: Any) -> Iterator[None]:  # newer releases of torch name a stream
         graphs = pools.setdefault(pool, [])
         graphs.append(recording)
         for number, one in enumerate(graphs):  # a forward and a backward pass belong together

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from treelm.evaluation.syntaxgym.references import circuit_accuracies, overall_s
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.training.locks import check_name
 
 FILE_NAME = "comparison.json"
 FORMAT_VERSION = 1
@@ -84,12 +84,6 @@ class LossPoint:
     seconds: float  # of training so far
     loss_nats_per_word: float  # what training minimises; with its trees or penalties, if it has such terms
     word_nats: float | None = None  # the part of the words alone, if it is logged
-
-
-def check_name(name: str) -> None:
-    """Raise ``InputError`` for the name of a run with a line end or another control character: it breaks tables."""
-    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in name):
-        raise InputError("a name with a line end or another control character", where=name, remedy="rename the folder")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,5 +42,5 @@ def _points(lines: Sequence[Mapping[str, Any]]) -> list[LossPoint]:
             word_nats=line.get("word_nats_per_decision"),
         )
         for line in lines
-        if line["kind"] in ("train", "dev")
+        if line["kind"] in ("train", "dev") and line["loss_nats_per_word"] is not None
     ]
