@@ -332,7 +332,7 @@ def test_without_dropout_it_learns_three_sentences_by_heart(name: str, tmp_path:
 @every_system
 def test_the_command_line_works_on_it(system: str, treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811
     length = {} if SMALL[system].is_estimated else {"max_steps": 2}
-    save_recipe(small_recipe(system, tmp_path, **length), tmp_path / "small.toml")
+    save_recipe(small_recipe(system, tmp_path, {"training": length}), tmp_path / "small.toml")
     run, text = tmp_path / "run", tmp_path / "text.txt"
     text.write_text("".join(" ".join(words) + "\n" for words in SENTENCES))
     assert treelm("train", tmp_path / "small.toml", "--out", run, "--quiet").code == 0

@@ -15,7 +15,7 @@ from treelm.training.config import Precision
 from treelm.training.numerics import numerics
 from treelm.training.updates import make_update
 
-DECIDES = ("som", "shift-reduce lm")  # step by step on the CPU, from what the device computes
+DECIDES = ("som", "shift-reduce")  # step by step on the CPU, from what the device computes
 
 
 def train(world: World, device: torch.device) -> list[float]:
@@ -56,7 +56,7 @@ def test_a_step_on_another_device_gives_the_same(variant: str, precision: Precis
 def test_a_step_copies_in_few_pieces_and_hardly_waits(variant: str, tmp_path: Path) -> None:
     world = build_world(variant, tmp_path)
     _, traffic = train_elsewhere(world)
-    most_copies = 12 if variant == "shift-reduce" else 3
+    most_copies = 12 if variant == "shift-reduce parser" else 3
     assert traffic.counts["copies to the device"] <= most_copies * len(world.batches)
     assert traffic.num_waits <= 10 * len(world.batches)  # loss, its terms, the gradient's norm, masks of sentences
 
