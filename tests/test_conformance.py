@@ -18,6 +18,7 @@ import torch
 
 from tests.cli.conftest import Treelm, treelm  # noqa: F401
 from tests.systems import SMALL, small_recipe, small_setup
+from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models import SYSTEMS, config_class, system_class
@@ -25,11 +26,11 @@ from treelm.models.base import Losses, SyntacticLM
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.scores import NoLogProbability
 from treelm.models.storage import WEIGHTS, load_model, save_model
+from treelm.models.streams import StreamLM
 from treelm.training.checkpoints import Checkpoints
 from treelm.training.data import Batch, part_of
 from treelm.training.loop import fit
 from treelm.training.outcomes import NonFiniteError
-from treelm.training.parts import compute_losses
 from treelm.training.recipe import save_recipe
 from treelm.trees.tree import Tree
 
@@ -88,7 +89,11 @@ def scores_words(model: SyntacticLM) -> bool:
 def losses_of(model: SyntacticLM, batches: list[Batch]) -> list[Losses]:
     found, carried = [], None
     for batch in batches:
-        losses, carried = compute_losses(model, batch, carried)
+        if isinstance(batch, StreamBatch):
+            assert isinstance(model, StreamLM)
+            losses, carried = model.stream_losses(batch, carried)
+        else:
+            losses = model.losses(batch)
         found.append(losses)
     return found
 

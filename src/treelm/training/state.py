@@ -14,8 +14,8 @@ from treelm.errors import InputError
 from treelm.models.tensors import check_finite_tensors, check_same_tensors
 from treelm.training.checkpoints import REMEDY
 from treelm.training.config import EXTENDABLE, TrainingConfig
+from treelm.training.metrics import LossSum
 from treelm.training.schedules import AveragingStart, LearningRate, Patience
-from treelm.training.updates import LossSum
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam
 
