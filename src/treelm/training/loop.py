@@ -13,11 +13,10 @@ from time import perf_counter
 
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
-from treelm.training.checkpoints import Checkpoints
+from treelm.training.checkpoints import Checkpoints, lock_folder
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, read_epoch
 from treelm.training.dev import DevTrees
-from treelm.training.locks import lock_folder
 from treelm.training.metrics import LossSum
 from treelm.training.numerics import numerics
 from treelm.training.outcomes import TrainingInterrupted

@@ -19,9 +19,9 @@ from treelm.models.layers.graphs import cuda_graphs, has_graphs
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, shard_rows
 from treelm.training.metrics import LossSum, sum_of
+from treelm.training.numerics import seed_shard
 from treelm.training.outcomes import NonFiniteError
 from treelm.training.parts import ShardStates, compute_in_parts
-from treelm.training.randomness import seed_shard
 from treelm.training.ranks import Ranks
 
 
