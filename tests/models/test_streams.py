@@ -121,14 +121,6 @@ def test_gradients_of_sentences_are_those_of_the_plain_form() -> None:
         torch.testing.assert_close(fast, slow, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("system", [ToyStreamLM, ToyParsingStreamLM])
-def test_the_audit_finds_nothing(system: type[ToyStreamLM]) -> None:
-    report = audit(toy(system), SENTENCES)
-    assert report.passed, report.as_text()
-    figures = {check.name: check.figure for check in report.checks}
-    assert figures["causality"] == figures["batch invariance"] == 0
-
-
 def test_word_by_word_gives_the_scores_of_whole_sentences() -> None:
     model = toy()
     state = model.start(2)
@@ -141,19 +133,6 @@ def test_word_by_word_gives_the_scores_of_whole_sentences() -> None:
         state = model.extend(state, list(words))
     summed += model.next_word_log_probs(state).numpy()[:, -1]
     np.testing.assert_allclose(summed, [score.log_probs.sum() for score in model.score(rows)], atol=1e-8)
-
-
-def test_a_sentence_may_wait_and_states_never_change() -> None:
-    model = toy()
-    begin = model.start(2)
-    before = model.next_word_log_probs(begin)
-    state = model.extend_symbols(begin, [3, None])
-    assert torch.equal(model.next_word_log_probs(begin), before)
-    assert torch.equal(model.next_word_log_probs(state)[1], before[1])
-    assert not torch.equal(model.next_word_log_probs(state)[0], before[0])
-    assert state.num_symbols_read == (1, 0)
-    with pytest.raises(InputError, match="1 words for 2"):
-        model.extend(begin, ["1"])
 
 
 def test_words_of_several_symbols_are_words() -> None:
