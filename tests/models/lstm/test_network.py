@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tests.models.lstm.plain import Masks, plain_losses
 from tests.models.rnng.worlds import Symbols
+from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -23,15 +24,6 @@ from treelm.models.lstm.config import LSTMConfig
 from treelm.models.lstm.network import LSTM
 
 SIZES = {"embedding_size": 5, "hidden_size": 7, "num_layers": 3}
-AWD = {
-    "embedding_dropout": 0.3,
-    "input_dropout": 0.4,
-    "layer_dropout": 0.25,
-    "output_dropout": 0.4,
-    "weight_dropout": 0.5,
-    "activation_penalty": 2.0,
-    "difference_penalty": 1.0,
-}
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 ROWS = [[int(word) for word in words] + [8] for words in SENTENCES]
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.models.lstm.test_network import recorded_masks
 from tests.models.on_lstm.plain import Masks, plain_losses
 from tests.models.rnng.worlds import Symbols
+from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -22,15 +23,7 @@ from treelm.models.on_lstm.network import ONLSTM
 from treelm.trees.distances import tree_from_distances
 
 SIZES = {"embedding_size": 4, "hidden_size": 6, "num_layers": 3, "chunk_size": 2}
-REGULARISERS = {
-    "embedding_dropout": 0.3,
-    "input_dropout": 0.4,
-    "layer_dropout": 0.25,
-    "output_dropout": 0.4,
-    "weight_dropout": 0.45,
-    "activation_penalty": 2.0,
-    "difference_penalty": 1.0,
-}
+REGULARISERS = {**AWD, "weight_dropout": 0.45}
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 ROWS = [[int(word) for word in words] + [8] for words in SENTENCES]
 SYMBOLS = np.random.default_rng(1).integers(0, 9, (4, 9))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.reading import assert_reads_word_by_word_as_all_at_once
 from tests.models.rnng.worlds import Symbols
 from tests.models.shift_reduce import plain
 from tests.models.som import plain as structure
@@ -196,23 +197,7 @@ def test_where_a_word_attaches_depends_on_that_word_and_on_none_after_it() -> No
 
 @pytest.mark.parametrize("variant", [{}, {"num_layers": 1}], ids=str)
 def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
-    model = network(num_unfinished=2, **variant)
-    texts = [["1+3", "5", "0+1+2", "7", "3"], ["2", "0+4", "6", "6", "1+1+7"]]
-    scores = model.score(texts)
-    state = model.start(2)
-    found: list[list[float]] = [[], []]
-    for words in zip(*texts, strict=True):
-        log_probs = model.next_word_log_probs(state)
-        for row, word in enumerate(words):
-            found[row].append(log_probs[row, int(word.split("+")[0])].item())
-        state = model.extend(state, words)
-    end = model.next_word_log_probs(state)[:, -1]
-    for row, score in enumerate(scores):
-        is_first = np.append(True, np.diff(score.word_of_symbol) > 0)
-        np.testing.assert_allclose(found[row], score.log_probs[:-1][is_first], atol=1e-8, rtol=0)
-        assert end[row].item() == pytest.approx(score.log_probs[-1], abs=1e-8)
-    assert [str(t) for t in model.partial_trees(state)] == [str(t) for t in model.parse(texts)]
-    assert [str(analysis.tree) for analysis in model.analyse(texts)] == [str(t) for t in model.parse(texts)]
+    assert_reads_word_by_word_as_all_at_once(network(num_unfinished=2, **variant))
 
 
 def test_a_bare_parser_parses_word_by_word_and_refuses_to_score() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.reading import assert_reads_word_by_word_as_all_at_once
 from tests.models.rnng.worlds import Symbols
 from tests.models.som import worlds
 from treelm.corpora.batches import SentenceBatch
@@ -186,22 +187,7 @@ def test_scores_follow_the_weights() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS[:6], ids=str)
 def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
-    network = worlds.som(num_unfinished=2, **variant)
-    sentences = [["1+3", "5", "0+1+2", "7", "3"], ["2", "0+4", "6", "6", "1+1+7"]]
-    scores = network.score(sentences)
-    state = network.start(2)
-    found: list[list[float]] = [[], []]
-    for words in zip(*sentences, strict=True):
-        log_probs = network.next_word_log_probs(state)
-        for row, word in enumerate(words):
-            found[row].append(log_probs[row, int(word.split("+")[0])].item())
-        state = network.extend(state, words)
-    end = network.next_word_log_probs(state)[:, -1]
-    for row, score in enumerate(scores):
-        is_first = np.append(True, np.diff(score.word_of_symbol) > 0)
-        np.testing.assert_allclose(found[row], score.log_probs[:-1][is_first], atol=1e-8, rtol=0)
-        assert end[row].item() == pytest.approx(score.log_probs[-1], abs=1e-8)
-    assert [str(t) for t in network.partial_trees(state)] == [str(t) for t in network.parse(sentences)]
+    assert_reads_word_by_word_as_all_at_once(worlds.som(num_unfinished=2, **variant))
 
 
 def test_probabilities_of_all_short_sentences_and_their_continuations_sum_to_one() -> None:
