@@ -30,9 +30,9 @@ from treelm.corpora.vocabularies import save_vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.storage import VOCABULARY
 from treelm.training.loop import Step, fit
+from treelm.training.metrics import perplexity
 from treelm.training.recipe import FILE_NAME, Recipe, load_recipe, save_recipe
 from treelm.training.run import set_up
-from treelm.training.updates import perplexity
 
 CURVE, FINISHED = "curve.jsonl", "finished.json"
 SWEEP = Path(__file__).with_name("streams_small.toml")

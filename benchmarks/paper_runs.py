@@ -26,9 +26,9 @@ import tyro
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.models.storage import VOCABULARY
 from treelm.training.loop import Step, fit
+from treelm.training.metrics import perplexity
 from treelm.training.recipe import FILE_NAME, load_recipe, save_recipe
 from treelm.training.run import load_run_recipe, set_up
-from treelm.training.updates import perplexity
 
 FINISHED = "finished.json"
 

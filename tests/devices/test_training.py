@@ -15,7 +15,8 @@ from treelm.training.config import Precision
 from treelm.training.numerics import numerics
 from treelm.training.updates import make_update
 
-DECIDES = ("som", "shift-reduce lm")  # step by step on the CPU, from what the device computes
+WAITS = ("prpn batch",)  # takes statistics of what a mask keeps, and only the device knows how much that is
+DECIDES = ("som", "shift-reduce")  # step by step on the CPU, from what the device computes
 
 
 def train(world: World, device: torch.device) -> list[float]:
@@ -52,11 +53,11 @@ def test_a_step_on_another_device_gives_the_same(variant: str, precision: Precis
     assert elsewhere == pytest.approx(here, rel=1e-5 if precision == "fp32" else 0.02)
 
 
-@pytest.mark.parametrize("variant", [one for one in VARIANTS if one not in DECIDES])
+@pytest.mark.parametrize("variant", [one for one in VARIANTS if one not in (*DECIDES, *WAITS)])
 def test_a_step_copies_in_few_pieces_and_hardly_waits(variant: str, tmp_path: Path) -> None:
     world = build_world(variant, tmp_path)
     _, traffic = train_elsewhere(world)
-    most_copies = 12 if variant == "shift-reduce" else 3
+    most_copies = 12 if variant == "shift-reduce parser" else 3
     assert traffic.counts["copies to the device"] <= most_copies * len(world.batches)
     assert traffic.num_waits <= 10 * len(world.batches)  # loss, its terms, the gradient's norm, masks of sentences
 

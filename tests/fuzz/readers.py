@@ -39,7 +39,7 @@ from treelm.models.storage import load_model
 from treelm.training.checkpoints import Checkpoints
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
-from treelm.training.saved_state import read_state
+from treelm.training.state import read_state
 from treelm.trees.brackets import format_tree, parse_tree
 from treelm.trees.normal_form import unescape
 

@@ -12,6 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.systems import SMALL
+from treelm.models import SYSTEMS
+
 HERE = Path(__file__).parent
 EXPECTED = "expected.json"
 SENTENCES = (
@@ -20,40 +23,29 @@ SENTENCES = (
     "Zyxwv barks",
 )
 WORDS = {"kind": "word", "min_count": 2, "max_size": 60}
-LSTM = {"embedding_size": 8, "hidden_size": 8, "num_layers": 2}
+WIDE = {"max_open": 40, "max_consecutive": 20}  # for trees of gum-open
+STREAM, CONLLU = {"batches": "stream"}, {"format": "conllu"}
 RUNS: dict[str, dict[str, Any]] = {
-    "lstm": {"model": {"system": "lstm", **LSTM}, "training": {"batches": "stream"}},
-    "on-lstm": {"model": {"system": "on-lstm", **LSTM, "chunk_size": 4}, "training": {"batches": "stream"}},
-    "ngram": {"model": {"system": "ngram", "order": 3, "fallback_discounts": [0.5, 1.0, 1.5]}, "training": None},
-    "palm": {
-        "model": {"system": "palm", **LSTM, "rational_size": 4, "scorer_size": 4, "residual_size": 8, "max_span": 4},
-        "training": {"batches": "stream"},
-    },
-    "prpn": {"model": {"system": "prpn", **LSTM, "look_back": 2, "num_slots": 4}, "training": {"batches": "stream"}},
-    "rnng": {"model": {"system": "rnng", **LSTM}},
+    **{system: {} for system in SYSTEMS},
+    **{name: {"training": STREAM} for name in ("lstm", "on-lstm", "palm", "prpn")},
+    "rnng": {"model": WIDE},
     "rnng-in-order-attention": {
-        "model": {"system": "rnng", **LSTM, "order": "in-order", "composition": "attention"},
+        "model": {**WIDE, "order": "in-order", "composition": "attention"},
         "vocabulary": {"kind": "character", "min_count": 2},
     },
-    "rnng-subword": {
-        "model": {"system": "rnng", **LSTM, "composition": "none"},
-        "vocabulary": {"kind": "subword", "max_size": 330},
-    },
-    "shift-reduce": {"model": {"system": "shift-reduce", "size": 8, "num_layers": 1}, "data": {"format": "conllu"}},
-    "som": {"model": {"system": "som", "size": 8, "num_slots": 5}, "data": {"format": "conllu"}},
-    "som-parser": {
-        "model": {"system": "som", "size": 8, "syntactic_size": 4, "num_slots": 5, "word_loss": False},
-        "data": {"format": "conllu"},
-    },
+    "rnng-subword": {"model": {**WIDE, "composition": "none"}, "vocabulary": {"kind": "subword", "max_size": 330}},
+    **{name: {"data": CONLLU} for name in ("shift-reduce", "som")},
+    "som-parser": {"model": {"syntactic_size": 4, "word_loss": False}, "data": CONLLU},
 }
-"""Name of the folder -> what its recipe changes."""
+"""Name of the folder, which begins with that of a system -> what its recipe changes of the small one. A folder that
+stands here was made by what its own ``recipe.toml`` says."""
 RESUMABLE = ("lstm", "rnng")
 """Runs that keep their last checkpoint."""
 
 
 def recipe_values(name: str) -> dict[str, dict[str, Any]]:
     """The recipe of a run: twenty sentences of gum-open, twenty updates."""
-    changes = RUNS[name]
+    changes, system = RUNS[name], max((one for one in SYSTEMS if name.startswith(one)), key=len)
     training = {
         "epochs": None,
         "max_steps": 20,
@@ -65,8 +57,8 @@ def recipe_values(name: str) -> dict[str, dict[str, Any]]:
     return {
         "data": {"corpus": "gum-open", "max_sentences": 20, "unknown_labels": "drop", **changes.get("data", {})},
         "vocabulary": changes.get("vocabulary", {"unknown": "berkeley", **WORDS}),
-        "model": changes["model"],
-        "training": {} if changes.get("training", {}) is None else {**training, **changes.get("training", {})},
+        "model": {"system": system, **SMALL[system].model, **changes.get("model", {})},
+        "training": {} if SMALL[system].is_estimated else {**training, **changes.get("training", {})},
         "evaluation": {"action_beam": 20, "word_beam": 5, "max_sentences": 3},
     }
 

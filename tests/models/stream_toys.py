@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,17 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.layers.dropout import dropout
 from treelm.models.readings import Carried, Reading
 from treelm.models.streams import StreamLM
+
+AWD: dict[str, Any] = {
+    "embedding_dropout": 0.3,
+    "input_dropout": 0.4,
+    "layer_dropout": 0.25,
+    "output_dropout": 0.4,
+    "weight_dropout": 0.5,
+    "activation_penalty": 2.0,
+    "difference_penalty": 1.0,
+}
+"""Every regulariser of AWD-LSTM and its kin."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.systems import SMALL
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
@@ -29,18 +30,6 @@ why do the unbelievable dogs bark at a cat
 the moon
 """
 NEW = ["the unbelievable cat barks at a doghouse", "moon", "the cats see the dogs , zyx"]
-SIZES: dict[str, dict[str, Any]] = {
-    "lstm": {"embedding_size": 8, "hidden_size": 8, "num_layers": 1},
-    "on-lstm": {"embedding_size": 8, "hidden_size": 8, "num_layers": 2, "chunk_size": 2, "distance_layer": 1},
-    "ngram": {"order": 3, "fallback_discounts": (0.5, 1.0, 1.5)},
-    "palm": {"embedding_size": 8, "hidden_size": 8, "num_layers": 2, "rational_size": 8, "scorer_size": 8}
-    | {"residual_size": 8, "attention_layer": 1},
-    "prpn": {"embedding_size": 8, "hidden_size": 8},
-    "rnng": {"embedding_size": 8, "hidden_size": 8, "num_layers": 1, "max_consecutive": 4, "max_open": 8},
-    "shift-reduce": {"size": 8, "num_layers": 1},
-    "som": {"size": 8, "num_slots": 5},
-}
-LEARNS_FROM_TREES = {"rnng", "som", "shift-reduce"}  # whose losses need gold trees
 KINDS = {
     "word": VocabularyConfig(kind="word", min_count=1, unknown="berkeley"),
     "subword": VocabularyConfig(kind="subword", min_count=1, max_size=290),
@@ -65,7 +54,9 @@ def vocabulary(kind: str) -> Vocabulary:
 def build(system: str, kind: str) -> SyntacticLM:
     network: Any = system_class(system)
     torch.manual_seed(1)
-    lm: SyntacticLM = network(config_class(network)(**SIZES[system]), vocabulary=vocabulary(kind), labels=["S", "NP"])
+    lm: SyntacticLM = network(
+        config_class(network)(**SMALL[system].model), vocabulary=vocabulary(kind), labels=["S", "NP"]
+    )
     with torch.no_grad():
         for parameter in lm.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
@@ -76,7 +67,7 @@ def build(system: str, kind: str) -> SyntacticLM:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("system", sorted(SYSTEMS))
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(system: str, kind: str) -> None:
     lm = build(system, kind)
     sentences = [text.split() for text in (*TEXT.splitlines()[:3], *NEW)]
@@ -101,7 +92,7 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
 
 
 @pytest.mark.parametrize("kind", ["word", "subword"])
-@pytest.mark.parametrize("system", sorted(set(SYSTEMS) - LEARNS_FROM_TREES))
+@pytest.mark.parametrize("system", [system for system in SYSTEMS if not SMALL[system].learns_from_trees])
 def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, kind: str) -> None:
     lm = build(system, kind)
     made = [corpus().sentence(number) for number in range(len(corpus()))]

@@ -15,9 +15,10 @@ from treelm.corpora.encoding import encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
-from treelm.evaluation.audit import audit
+from treelm.evaluation.audit import Tolerances, audit
 from treelm.evaluation.runs import NO_GOLD, judge
 from treelm.inference.generation import generate
+from treelm.models.readings import Carried, Reading, check_carried
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -120,14 +121,6 @@ def test_gradients_of_sentences_are_those_of_the_plain_form() -> None:
         torch.testing.assert_close(fast, slow, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("system", [ToyStreamLM, ToyParsingStreamLM])
-def test_the_audit_finds_nothing(system: type[ToyStreamLM]) -> None:
-    report = audit(toy(system), SENTENCES)
-    assert report.passed, report.as_text()
-    figures = {check.name: check.figure for check in report.checks}
-    assert figures["causality"] == figures["batch invariance"] == 0
-
-
 def test_word_by_word_gives_the_scores_of_whole_sentences() -> None:
     model = toy()
     state = model.start(2)
@@ -140,19 +133,6 @@ def test_word_by_word_gives_the_scores_of_whole_sentences() -> None:
         state = model.extend(state, list(words))
     summed += model.next_word_log_probs(state).numpy()[:, -1]
     np.testing.assert_allclose(summed, [score.log_probs.sum() for score in model.score(rows)], atol=1e-8)
-
-
-def test_a_sentence_may_wait_and_states_never_change() -> None:
-    model = toy()
-    begin = model.start(2)
-    before = model.next_word_log_probs(begin)
-    state = model.extend_symbols(begin, [3, None])
-    assert torch.equal(model.next_word_log_probs(begin), before)
-    assert torch.equal(model.next_word_log_probs(state)[1], before[1])
-    assert not torch.equal(model.next_word_log_probs(state)[0], before[0])
-    assert state.num_symbols_read == (1, 0)
-    with pytest.raises(InputError, match="1 words for 2"):
-        model.extend(begin, ["1"])
 
 
 def test_words_of_several_symbols_are_words() -> None:
@@ -171,19 +151,50 @@ def test_scores_follow_the_weights() -> None:
     assert not np.array_equal(model.score(SENTENCES)[0].log_probs, before)
 
 
-def test_scoring_leaves_random_numbers_alone() -> None:
-    model = toy()
-    state = torch.get_rng_state()
-    model.score(SENTENCES)
-    assert torch.equal(torch.get_rng_state(), state)
+class Growing(ToyStreamLM):
+    """Keeps all that it has read, as a cache of keys and values does."""
+
+    def read(self, inputs: torch.Tensor, carried: Carried, *, mask: torch.Tensor | None = None) -> Reading:
+        reading = super().read(inputs, {"hidden": carried["hidden"][:, -self.config.size :]}, mask=mask)
+        grown = torch.cat([carried["hidden"], reading.carried["hidden"]], 1)
+        return replace(reading, carried={"hidden": grown})
 
 
-def test_no_sentences_and_a_sentence_without_words_have_scores() -> None:
-    model = toy()
-    assert model.score([]) == []
-    empty = model.score([[]])[0]
-    assert empty.log_probs.shape == (1,)
-    assert empty.word_of_symbol.shape == (0,)
+def test_a_state_that_grows_is_refused_in_one_line() -> None:
+    model = toy(Growing)
+    expected = r"'hidden' has the shape \(\d, 6\) before steps and \(\d, 12\) after; .* a window of fixed size"
+    for call in (
+        lambda: model.start(2),
+        lambda: model.stream_losses(stream_batch(SYMBOLS, start=0, stop=20), None),
+    ):
+        with pytest.raises(InputError, match=expected):
+            call()
+
+
+def test_a_state_that_loses_a_tensor_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'cells' has the shape \(2, 3\) before steps and None after"):
+        check_carried({"cells": torch.zeros(2, 3)}, {}, system="toy")
+
+
+class Single(ToyStreamLM):
+    """Scores in float32."""
+
+    scoring_dtype = torch.float32
+
+
+def test_a_system_chooses_what_its_scores_are_computed_in() -> None:
+    double, single = toy(), toy(Single)
+    assert (double.exact().bias.dtype, single.exact().bias.dtype) == (torch.float64, torch.float32)
+    differences = [
+        np.abs(one.log_probs - other.log_probs).max()
+        for one, other in zip(double.score(SENTENCES), single.score(SENTENCES), strict=True)
+    ]
+    assert 0 < max(differences) < 1e-5
+    assert single.next_word_log_probs(single.start()).dtype == torch.float64
+    report = audit(single, SENTENCES)
+    assert report.passed, report.as_text()
+    assert all(1e-5 < check.tolerance < 1e-3 for check in report.checks)
+    assert not audit(single, SENTENCES, tolerances=Tolerances(incremental_nats=0.0, probability=0.0)).passed
 
 
 def test_many_sentences_keep_their_order() -> None:

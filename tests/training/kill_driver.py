@@ -1,7 +1,7 @@
 """Trains in child processes that are killed at random moments; prints what happened as JSON.
 
 ``python -m tests.training.kill_driver DIRECTORY NUM_KILLS SEED [SYSTEM ...]`` kills runs of each system (names of
-``tests.training.pairs.SYSTEMS``, ``toy``, or ``all``) so many times in all, and compares every run, to its last bit,
+``tests.training.pairs.CHANGES``, ``toy``, or ``all``) so many times in all, and compares every run, to its last bit,
 with one that nobody disturbed. Children are forked from this process, which has imported everything and computed
 nothing, so that twenty kills take seconds.
 """
@@ -23,8 +23,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from tests.training.pairs import SYSTEMS, recipe_of, write_data
+from tests.training.pairs import CHANGES, recipe_of
 from tests.training.toys import ToyBatches, toy_model
+from tests.training.treebanks import write_treebank
 from treelm import models
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import fit
@@ -129,10 +130,10 @@ def disturb(name: str, directory: Path, num_kills: int, source: random.Random) -
 
 def main(directory: Path, num_kills: int, seed: int, *systems: str) -> None:
     torch.set_num_threads(1)  # a pool of threads would not survive the fork
-    names = [*SYSTEMS, "toy"] if "all" in systems else list(systems or ("toy",))
+    names = [*CHANGES, "toy"] if "all" in systems else list(systems or ("toy",))
     directory.mkdir(exist_ok=True)
     os.environ["TREELM_CACHE"] = str(directory / "cache")
-    write_data(directory)
+    write_treebank(directory)
     models.SYSTEMS["toy"] = "tests.training.toys:ToyLM"
     source = random.Random(seed)
     report = {}

@@ -17,119 +17,51 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from tests.training.treebanks import write_treebank
+from tests.systems import SMALL, small_recipe
+from treelm.models import SYSTEMS, config_class, system_class
 from treelm.training.loop import fit
 from treelm.training.ranks import Ranks
-from treelm.training.recipe import Recipe, load_recipe
+from treelm.training.recipe import Recipe
 from treelm.training.run import set_up, train
 
 REPOSITORY = Path(__file__).parents[2]
 # Batches of 12 sentences, or 5 rows, so that the two shards of a stream are not equal.
-STREAM = ["training.batches=stream", "training.bptt=9", "training.batch_size=5", "training.dev_rows=3"]
-AWD = ["model.activation_penalty=0.1", "model.difference_penalty=0.1"]
-RATES = ("dropout", "embedding_dropout", "input_dropout", "layer_dropout", "output_dropout", "weight_dropout")
-SYSTEMS: dict[str, tuple[str, list[str]]] = {
-    "lstm": (
-        "lstm",
-        [
-            "model.embedding_size=6",
-            "model.hidden_size=8",
-            "model.num_layers=2",
-            *AWD,
-            *STREAM,
-            "training.optimizer=nt-asgd",
-            "training.nonmonotone_interval=1",
-            "training.evaluate_every_steps=2",
-            "training.learning_rate=5.0",
-            "training.bptt_random_length=true",
-        ],
-    ),
-    "lstm on sentences": ("lstm", ["model.embedding_size=6", "model.hidden_size=8", "model.num_layers=1", AWD[0]]),
-    "on-lstm": (
-        "on-lstm",
-        ["model.embedding_size=6", "model.hidden_size=8", "model.num_layers=2", "model.chunk_size=2", *AWD, *STREAM],
-    ),
-    "palm": (
-        "palm",
-        [
-            "model.embedding_size=6",
-            "model.hidden_size=8",
-            "model.num_layers=2",
-            "model.attention_layer=1",
-            "model.rational_size=4",
-            "model.scorer_size=4",
-            "model.residual_size=6",
-            "model.max_span=3",
-            "model.span_weight=0.5",
-            *AWD,
-            *STREAM,
-        ],
-    ),
-    "prpn": (
-        "prpn",
-        [
-            "model.embedding_size=6",
-            "model.hidden_size=8",
-            "model.num_slots=3",
-            "model.look_back=2",
-            "model.recurrent_dropout=0.2",
-            *STREAM,
-        ],
-    ),
-    "rnng": (
-        "rnng",
-        [
-            "model.embedding_size=8",
-            "model.hidden_size=8",
-            "model.num_layers=2",
-            "training.schedule=plateau",
-            "training.micro_batch_size=2",
-        ],
-    ),
-    "rnng with attention": ("rnng", ["model.embedding_size=8", "model.hidden_size=8", "model.composition=attention"]),
-    "rnng with sampled batches": (
-        "rnng",
-        [
-            "model.embedding_size=8",
-            "model.hidden_size=8",
-            "batches.scheme=sample-in-groups",
-            "batches.length_difference=4",
-        ],
-    ),
-    "som": ("som", ["model.size=8", "model.num_slots=4", "training.select_by=unlabeled_f1"]),
-    "shift-reduce": ("shift-reduce", ["model.size=8", "model.num_layers=1"]),
+STREAM = {"batch_size": 5, "bptt": 9, "dev_rows": 3}
+SENTENCES = {"batch_size": 12}
+NT_ASGD = {"optimizer": "nt-asgd", "nonmonotone_interval": 1, "evaluate_every_steps": 2, "learning_rate": 5.0}
+CHANGES: dict[str, dict[str, dict[str, Any]]] = {
+    **{system: {} for system in SYSTEMS if not SMALL[system].is_estimated},
+    "lstm": {"model": {"activation_penalty": 0.1}},
+    "awd-lstm": {"training": {**NT_ASGD, "bptt_random_length": True}},
+    "palm-s": {},
+    "rnng": {"training": {"schedule": "plateau", "micro_batch_size": 2}},
+    "rnng attention": {},
+    "rnng none": {"batches": {"scheme": "sample-in-groups", "length_difference": 4}},
+    "som": {"training": {"select_by": "unlabeled_f1"}},
 }
-CASES = [(name, noisy) for name in SYSTEMS for noisy in (False, True)]
+"""Small system -> what its recipe changes, by section. Every system that is trained is there unasked."""
+CASES = [(name, noisy) for name in CHANGES for noisy in (False, True)]
 """Noisy: with dropout and sampled decisions, in equal shards. Else neither, and one process does not cut batches."""
 
 
 def recipe_of(name: str, folder: Path, *, noisy: bool, devices: int) -> Recipe:
-    system, settings = SYSTEMS[name]
-    common = [
-        "training.epochs=2",
-        "training.batch_size=12",
-        "training.log_every_steps=1",
-        "training.learning_rate=0.02",
-    ]
-    recipe = load_recipe(
-        folder / "toy.toml",
-        [f"model.system={system}", *common, *settings, f"training.devices={devices}", "training.timeout_minutes=10"],
-    )
-    fields = recipe.model.config.__dataclass_fields__
-    changes: dict[str, Any] = {one: 0.2 if noisy else 0.0 for one in RATES if one in fields}
-    if "recurrent_dropout" in fields and not noisy:
-        changes["recurrent_dropout"] = 0.0
-    if "oracle" in fields and not noisy:
-        changes["oracle"] = "static"
-    training = replace(recipe.training, shards=2 if noisy else None)
-    model = replace(recipe.model, config=replace(recipe.model.config, **changes))
-    return replace(recipe, model=model, training=training)
-
-
-def write_data(folder: Path) -> None:
-    write_treebank(folder)
-    text = '[data]\ntrain = "train.ptb"\ndev = "dev.ptb"\n[vocabulary]\nmin_count = 1\n[model]\nsystem = "lstm"\n'
-    (folder / "toy.toml").write_text(text + '[training]\nthreads = 1\ndevice = "cpu"\n')
+    small, changes = SMALL[name], CHANGES[name]
+    noise = {"recurrent_dropout": 0.2, "oracle": "dynamic"} if noisy else {"recurrent_dropout": 0.0, "oracle": "static"}
+    fields = config_class(system_class(small.system)).__dataclass_fields__
+    rates = [field for field, of in fields.items() if field.endswith("dropout") and isinstance(of.default, float)]
+    dropout = dict.fromkeys(rates, 0.2 if noisy else 0.0)
+    model = {field: value for field, value in {**dropout, **noise}.items() if field in fields}
+    training = {
+        "epochs": 2,
+        "log_every_steps": 1,
+        "learning_rate": 0.02,
+        "timeout_minutes": 10.0,
+        "devices": devices,
+        "shards": 2 if noisy else None,
+        **(STREAM if small.training.get("batches") == "stream" else SENTENCES),
+        **changes.get("training", {}),
+    }
+    return small_recipe(name, folder, {**changes, "model": {**model, **changes.get("model", {})}, "training": training})
 
 
 def train_one(folder: Path, run: Path, name: str, *, noisy: bool, ranks: Ranks, **training: Any) -> list[list[float]]:
@@ -165,15 +97,7 @@ def train_all(folder: Path, runs: Path, ranks: Ranks) -> dict[str, list[list[flo
 
 
 def train_ngram(folder: Path, run: Path, devices: int) -> None:
-    overrides = [
-        "model.system=ngram",
-        "model.order=2",
-        "model.fallback_discounts=[0.5, 1.0, 1.5]",
-        f"training.devices={devices}",
-    ]
-    text = '[data]\ntrain = "train.ptb"\ndev = "dev.ptb"\n[vocabulary]\nmin_count = 1\n[model]\nsystem = "ngram"\n'
-    (folder / f"ngram-{os.environ.get('LOCAL_RANK')}.toml").write_text(text)
-    train(load_recipe(folder / f"ngram-{os.environ.get('LOCAL_RANK')}.toml", overrides), run, on_terminal=False)
+    train(small_recipe("ngram", folder, {"training": {"devices": devices}}), run, on_terminal=False)
 
 
 def start_pair(module: str, *arguments: str | Path) -> list[subprocess.Popen[str]]:

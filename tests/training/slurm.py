@@ -45,7 +45,7 @@ def srun(
 
 
 def _free_job() -> int:
-    """A job whose port nobody uses (``treelm.training.slurm.SrunStep.main_port``)."""
+    """A job whose port nobody uses (``treelm.training.placement.SrunStep.main_port``)."""
     while True:
         job = random.SystemRandom().randrange(10_000_000)
         with socket.socket() as probe:

@@ -18,19 +18,14 @@ from safetensors.torch import load_file
 from tests.training.points import VARIABLE
 from tests.training.slurm import srun
 from tests.training.tasks import Ended, Tasks
-from tests.training.treebanks import write_treebank
+from tests.training.treebanks import DATA, write_treebank
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork"),
     pytest.mark.timeout(300),  # on a machine that does other things too
 ]
 TOLERANCE = 1e-6
-RECIPE = """
-[data]
-train = "train.ptb"
-dev = "dev.ptb"
-[vocabulary]
-min_count = 1
+RECIPE = f"""{DATA}
 [model]
 system = "lstm"
 embedding_size = 6

@@ -11,7 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.pairs import CASES, recipe_of, start_pair, train_all, train_ngram, train_one, write_data
+from tests.training.pairs import CASES, recipe_of, start_pair, train_all, train_ngram, train_one
+from tests.training.treebanks import write_treebank
 from treelm.training.ranks import Ranks
 
 pytestmark = pytest.mark.timeout(1200)  # all trainings are in one fixture; seconds on an idle machine
@@ -24,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pairs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREELM_CACHE", str(folder / "cache"))
-        write_data(folder)
+        write_treebank(folder)
         ranks = Ranks.connect(recipe_of("lstm", folder, noisy=False, devices=1).training)
         for name in ("lstm", "rnng"):
             train_one(folder, folder / f"{name} from one", name, noisy=True, ranks=ranks, max_steps=2)

@@ -6,8 +6,14 @@ import pytest
 
 from treelm.errors import InputError
 from treelm.training.config import TrainingConfig
-from treelm.training.placement import build_fabric, find_placement, is_alone_but_should_not_be, is_first_process
-from treelm.training.slurm import SrunStep, first_node
+from treelm.training.placement import (
+    SrunStep,
+    build_fabric,
+    find_placement,
+    first_node,
+    is_alone_but_should_not_be,
+    is_first_process,
+)
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "6", "RANK": "3", "LOCAL_RANK": "1"}
 SRUN = {

@@ -9,8 +9,8 @@ import pytest
 
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step
+from treelm.training.metrics import LossSum
 from treelm.training.progress import fraction_done, show_progress
-from treelm.training.updates import LossSum
 
 
 def steps() -> Iterator[Step]:

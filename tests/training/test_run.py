@@ -18,7 +18,7 @@ from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
 from treelm.models.storage import load_model, read_data_identity
 from treelm.training import run as run_module
-from treelm.training.locks import lock_folder
+from treelm.training.checkpoints import lock_folder
 from treelm.training.loop import fit
 from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.run import load_run_recipe, resolve_bounds, set_up, train

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.training.treebanks import DATA, STREAM
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
 from treelm.models.storage import load_model
@@ -24,12 +25,7 @@ from treelm.training.run import Setup, set_up, train
 from treelm.training.schedules import AveragingStart
 
 TIMES = {"elapsed_seconds", "cpu_seconds", "seconds", "words_per_second", "sentences_per_second"}
-RECIPE = """
-[data]
-train = "train.txt"
-dev = "dev.txt"
-[vocabulary]
-min_count = 1
+RECIPE = f"""{DATA.replace(".ptb", ".txt")}
 [model]
 system = "lstm"
 embedding_size = 6
@@ -40,18 +36,7 @@ layer_dropout = 0.2
 weight_dropout = 0.3
 activation_penalty = 1.0
 difference_penalty = 1.0
-[training]
-batches = "stream"
-batch_size = 4
-bptt = 12
-bptt_random_length = true
-dev_rows = 2
-epochs = 4
-learning_rate = 0.01
-log_every_steps = 2
-checkpoint_every_steps = 3
-threads = 1
-"""
+{STREAM}"""
 OPTIMIZERS: dict[str, list[str]] = {
     "adam": [],
     "adam with groups": ["weight_decay=0.1", "no_weight_decay=['*bias', 'embedding']", "coupled_weight_decay=true"],

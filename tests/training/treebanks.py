@@ -5,12 +5,27 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-RECIPE = """
+DATA = """
 [data]
 train = "train.ptb"
 dev = "dev.ptb"
 [vocabulary]
 min_count = 1
+"""
+STREAM = """
+[training]
+batches = "stream"
+batch_size = 4
+bptt = 12
+bptt_random_length = true
+dev_rows = 2
+epochs = 4
+learning_rate = 0.01
+log_every_steps = 2
+checkpoint_every_steps = 3
+threads = 1
+"""
+RECIPE = f"""{DATA}
 [model]
 system = "rnng"
 bounds_margin = 2

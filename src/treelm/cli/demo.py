@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
 def _throw_away(runs: list[Path]) -> None:
     """Empty run folders; none of them while another process trains in one. By the recipe, which goes last, they are
     known if this is ended in between."""
-    from treelm.training.locks import lock_folder
+    from treelm.training.checkpoints import lock_folder
 
     with ExitStack() as stack:
         for run in runs:

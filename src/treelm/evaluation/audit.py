@@ -16,6 +16,7 @@ from treelm.evaluation.audit_differences import Change, compare_prefix, next_sym
 from treelm.inference.surprisal import CONVERGED
 from treelm.models.base import ProbabilityMass, SyntacticLM
 from treelm.models.scores import NoLogProbability
+from treelm.models.streams import StreamLM
 
 Arguments = ParamSpec("Arguments")
 
@@ -83,6 +84,14 @@ class Tolerances:
     incremental_nats: float = 1e-6
     probability: float = 1e-6
 
+    @classmethod
+    def of(cls, model: SyntacticLM) -> Tolerances:
+        """Those of a model: exact, but for rounding where a stream model scores in less than float64."""
+        if not isinstance(model, StreamLM) or model.scoring_dtype == torch.float64:
+            return cls()
+        rounding = 1000 * torch.finfo(model.scoring_dtype).eps
+        return cls(causality_nats=rounding, batch_nats=rounding, incremental_nats=rounding, probability=rounding)
+
 
 def audit(
     model: SyntacticLM,
@@ -102,7 +111,7 @@ def audit(
     """
     if not sentences or not all(sentences):
         raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
-    allowed = tolerances or Tolerances()
+    allowed = tolerances or Tolerances.of(model)
     was_training = model.training
     model.eval()
     try:

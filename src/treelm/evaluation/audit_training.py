@@ -62,7 +62,7 @@ def training_log_probs(model: StreamLM, sentences: Sentences) -> list[FloatArray
     network = copy.deepcopy(model.exact()).train()
     batch = encode_words(sentences, model.vocabulary)
     inputs, targets, mask = network.pad(batch)
-    with dropout_off():
+    with dropout_off(network):
         outputs = network.read(inputs, network.begin(len(sentences)), mask=None if mask.all() else mask).outputs
     log_probs = network.target_log_probs(outputs, targets).cpu().numpy().round(DECIMALS)
     lengths = np.diff(batch.token_offsets)

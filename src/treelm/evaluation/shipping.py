@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from lightning_fabric import Fabric
 
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.examples import example_sentences
@@ -22,12 +22,12 @@ from treelm.models.estimated import EstimatedLM
 from treelm.models.files import encode_json, read_json, write_atomically
 from treelm.models.narrow import FloatType
 from treelm.models.storage import load_model, save_model
+from treelm.training.config import TrainingConfig
+from treelm.training.dev import evaluate
 from treelm.training.metrics import FILE_NAME as METRICS
-from treelm.training.parts import compute_losses
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe
 from treelm.training.run import load_run_recipe, set_up
-from treelm.training.updates import LossSum
 
 EXPECTED, CARD = "expected.json", "README.md"
 TOLERANCE_NATS = 1e-3
@@ -82,12 +82,9 @@ def float_type(lm: SyntacticLM) -> FloatType:
 
 def dev_nats_per_word(lm: SyntacticLM, recipe: Recipe) -> float:
     """The loss that training minimises, on dev; NaN without dev data."""
-    loss, carried = LossSum(), None
+    batches = set_up(recipe, vocabulary=lm.vocabulary).dev or ()
+    loss = evaluate(Fabric(accelerator="cpu", devices=1), lm, batches, TrainingConfig())
     lm.eval()
-    with torch.no_grad():
-        for batch in set_up(recipe, vocabulary=lm.vocabulary).dev or ():
-            losses, carried = compute_losses(lm, batch, carried)
-            loss.add(losses)
     return loss.nats_per_word
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
+from treelm.models.readings import check_carried
 
 if TYPE_CHECKING:
     from treelm.models.streams import StreamLM
@@ -53,6 +54,7 @@ def start(network: StreamLM, num_sentences: int) -> StreamState:
     zero = network.begin(num_sentences)
     inputs = torch.full((1, num_sentences), network.end, device=network.decoder_weight.device)
     reading = network.read(inputs, zero)
+    check_carried(zero, reading.carried, system=network.system)
     nothing: tuple[tuple[int, ...], ...] = ((),) * num_sentences
     return StreamState(words=((),) * num_sentences, symbols=nothing, carried=reading.carried, hidden=reading.outputs[0])
 
@@ -68,7 +70,9 @@ def extend_symbols(network: StreamLM, state: StreamState, symbols: Sequence[int 
         return state
     rows = torch.tensor([row for row, _ in read], device=state.hidden.device)
     inputs = torch.tensor([[symbol for _, symbol in read]], device=state.hidden.device)
-    reading = network.read(inputs, {name: tensor[rows] for name, tensor in state.carried.items()})
+    before = {name: tensor[rows] for name, tensor in state.carried.items()}
+    reading = network.read(inputs, before)
+    check_carried(before, reading.carried, system=network.system)
     words, all_symbols = list(state.words), list(state.symbols)
     for row, symbol in read:
         words[row] = _spell(network.vocabulary, words[row], all_symbols[row], symbol)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.errors import InputError
 from treelm.models.layers.exact import DECIMALS
 
 Carried = dict[str, Tensor]
@@ -32,6 +33,20 @@ class Reading:
     carried: Carried
     regularisers: Mapping[str, Tensor] = field(default_factory=dict)
     structure: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def check_carried(before: Carried, after: Carried, *, system: str) -> None:
+    """Raise ``InputError`` unless tensors that are carried keep their names and shapes: rows are read side by side, and
+    each may wait while others go on, so a state cannot grow from step to step."""
+    for name in {**before, **after}:
+        shapes = [None if name not in carried else tuple(carried[name].shape) for carried in (before, after)]
+        if shapes[0] != shapes[1]:
+            found = (
+                f"{system}: the carried tensor {name!r} has the shape {shapes[0]} before steps and {shapes[1]} after"
+            )
+            raise InputError(
+                found, remedy="let begin and read give tensors of one shape, such as a window of fixed size"
+            )
 
 
 class WordFigure(NamedTuple):

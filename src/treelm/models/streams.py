@@ -25,7 +25,7 @@ from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
 from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.transfer import to_device
-from treelm.models.readings import Carried, Reading, WordFigure, to_host, word_of_symbol
+from treelm.models.readings import Carried, Reading, WordFigure, check_carried, to_host, word_of_symbol
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
@@ -48,16 +48,23 @@ class StreamLM(SyntacticLM):
     """How trees are built from distances, see ``tree_from_distances``; None: this system's trees do not come from
     distances."""
 
+    scoring_dtype: ClassVar[torch.dtype] = torch.float64
+    """What scores are computed in. A large network may choose float32: the last bits of its scores then depend on the
+    batch, and the audit allows for it (``Tolerances.of``)."""
+
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers."""
         super().__init__(vocabulary=vocabulary, labels=labels)
-        self._exact: ExactCopy[Self] = ExactCopy()
+        self._exact: ExactCopy[Self] = ExactCopy(self.scoring_dtype)
 
     # What a system implements.
 
     @abstractmethod
     def begin(self, num_rows: int) -> Carried:
-        """The zero state of B rows, on the network's device and in its precision."""
+        """The zero state of B rows, on the network's device and in its precision.
+
+        Tensors (B, ...) whose names and shapes ``read`` keeps: a state does not grow from step to step.
+        """
 
     @abstractmethod
     def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
@@ -109,7 +116,10 @@ class StreamLM(SyntacticLM):
         """Read a segment of a stream, with all that its batch says of it; ``carried`` as in ``stream_losses``."""
         inputs = self._tensor(batch.inputs)
         mask = None if batch.mask is None else to_device(batch.mask, inputs.device)
-        return self.read(inputs, self._continued(batch, carried), mask=mask)
+        before = self._continued(batch, carried)
+        reading = self.read(inputs, before, mask=mask)
+        check_carried(before, reading.carried, system=self.system)
+        return reading
 
     def _continued(self, batch: StreamBatch, carried: Carried | None) -> Carried:
         """What a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
@@ -152,7 +162,7 @@ class StreamLM(SyntacticLM):
     # Scores.
 
     def exact(self) -> Self:
-        """This network with float64 weights, in evaluation mode, kept until the weights change.
+        """This network with weights of ``scoring_dtype``, in evaluation mode, kept until the weights change.
 
         Scores are computed with it and rounded to ``DECIMALS``, so that they do not depend on batch-mates or on what
         follows: the last bits of float32 would.
@@ -267,7 +277,7 @@ class StreamLM(SyntacticLM):
         """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         exact = self.exact()
         hidden = incremental.own(state).hidden
-        return functional.linear(hidden, exact.decoder_weight, exact.decoder_bias).log_softmax(1)
+        return functional.linear(hidden, exact.decoder_weight, exact.decoder_bias).double().log_softmax(1)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The trees over the words read so far. Raises ``InputError`` before the first word."""

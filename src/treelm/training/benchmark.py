@@ -18,10 +18,11 @@ from treelm.training.config import Precision
 from treelm.training.data import Batch
 from treelm.training.numerics import numerics
 from treelm.training.optimizers import build_optimizer
+from treelm.training.parts import ShardStates
 from treelm.training.placement import build_fabric
 from treelm.training.recipe import Recipe
 from treelm.training.run import set_up
-from treelm.training.updates import ShardStates, Update, make_update
+from treelm.training.updates import Update, make_update
 
 WARM_UP_STEPS = 2
 

@@ -2,7 +2,8 @@
 
 ``checkpoints/step-00000120.0/`` holds ``state.json`` and tensor files. ``state.json`` holds a hash of itself, every
 tensor file one of its content and that of ``state.json``: files that were damaged or exchanged are found. Beside them
-stand other files that a run needs, whose hashes are in ``state.json``. Nothing is pickled.
+stand other files that a run needs, whose hashes are in ``state.json``. Nothing is pickled. One process at a time trains
+in a run folder, and never over what was trained there.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import logging
 import os
 import re
 import shutil
+import unicodedata
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,9 @@ from torch import Tensor
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError, OutOfMemory
 from treelm.models.files import encode_json, flush_directory, read_json, write_durably
+from treelm.models.locks import hold_folder
 from treelm.models.sealed import json_hash
+from treelm.models.storage import WEIGHTS
 from treelm.models.tensors import encode_tensors, read_tensors
 
 FOLDER = "checkpoints"  # of a run folder
@@ -30,6 +35,7 @@ FORMAT_VERSION = 1
 _STATE = "state.json"
 _NAME = re.compile(r"step-(\d+)\.(\d+)")
 _FILE = re.compile(r"[a-z0-9_]+")
+RESUME = "resume it, or give another run folder"
 REMEDY = "remove this checkpoint to go on from the one before it"
 _logger = logging.getLogger(__name__)
 
@@ -59,6 +65,30 @@ class Checkpoint:
         if name not in self.tensors:
             raise InputError(f"tensors: {name!r} is missing", where=self.where, remedy=REMEDY)
         return self.tensors[name]
+
+
+def lock_folder(folder: Path) -> AbstractContextManager[None]:
+    """Hold a run folder, made if need be, for the block; raises ``InputError`` while another process holds it."""
+    return hold_folder(
+        folder,
+        found="another process is training in this folder",
+        remedy="wait for it or end it, or give another run folder",
+    )
+
+
+def check_name(name: str) -> None:
+    """Raise ``InputError`` for the name of a run with a line end or another control character: it breaks tables."""
+    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in name):
+        raise InputError("a name with a line end or another control character", where=name, remedy="rename the folder")
+
+
+def check_new_run(folder: Path) -> None:
+    """Raise ``InputError`` if a new run in this folder would write over checkpoints or a model, or has no good name."""
+    check_name(folder.resolve().name)
+    if Checkpoints(folder / FOLDER, keep=1).paths():
+        raise InputError("this folder already holds a run", where=str(folder), remedy=RESUME)
+    if (folder / WEIGHTS).exists():
+        raise InputError("this folder already holds a model", where=str(folder), remedy="give another run folder")
 
 
 class Checkpoints:

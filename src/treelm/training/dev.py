@@ -1,22 +1,28 @@
-"""One pass over dev."""
+"""What dev says of a model: its loss, and by unlabelled F1 how well its trees agree with dev's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 
 import torch
 from lightning_fabric import Fabric
 
+from treelm.corpora.data_config import DataConfig, locate_split
+from treelm.corpora.readers import read_sentences
 from treelm.corpora.stream_batches import StreamBatch
+from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
-from treelm.models.readings import Carried
 from treelm.training.config import TrainingConfig
-from treelm.training.data import Batch, part_of, shard_rows
-from treelm.training.memory import within_memory
-from treelm.training.parts import compute_in_parts
+from treelm.training.data import Batch, shard_rows
+from treelm.training.metrics import LossSum, sum_of
+from treelm.training.parts import ShardStates, compute_in_parts
 from treelm.training.ranks import Ranks
-from treelm.training.updates import LossSum, sum_of
+from treelm.trees.tree import Tree
+
+_SENTENCES = 64  # parsed together
 
 
 @torch.no_grad()
@@ -47,29 +53,76 @@ def _own_losses(
 ) -> list[tuple[int, LossSum]]:
     """The losses of the batches that are this process', with their numbers."""
     found: list[tuple[int, LossSum]] = []
-    carried: Carried | None = None
+    carried: ShardStates = {}
     for number, batch in enumerate(batches):
-        own = batch
+        rows = slice(0, len(batch))
         if isinstance(batch, StreamBatch):
             rows = shard_rows(len(batch), ranks.rank, ranks.number)
             if rows.start == rows.stop:
                 continue
-            own = part_of(batch, rows, model.vocabulary.ends_word)
         elif number % ranks.number != ranks.rank:
             continue
-        loss, carried = _score(fabric, model, own, carried, config)
+        loss, carried = compute_in_parts(fabric, model, batch, config, shards={0: rows}, carried=carried)
         found.append((number, loss))
     return found
 
 
-def _score(
-    fabric: Fabric, model: SyntacticLM, batch: Batch, carried: Carried | None, config: TrainingConfig
-) -> tuple[LossSum, Carried | None]:
-    def compute(size: int | None) -> tuple[LossSum, Carried | None]:
-        loss = LossSum()
-        after = compute_in_parts(
-            fabric, model, batch, carried, config, size=size, take=lambda losses, part: loss.add(losses)
-        )
-        return loss, after
+@dataclass(frozen=True)
+class DevTrees:
+    """Gold trees of dev, in the words that the model reads."""
 
-    return within_memory(compute, None)
+    trees: Sequence[Tree]
+
+    @classmethod
+    def read(cls, data: DataConfig) -> DevTrees:
+        """The trees of the dev split, without sentences that cannot be read. Raises ``InputError`` without trees."""
+        path, format = locate_split(data, "dev")
+        sentences = read_sentences(path, **vars(data.read_options(format)), on_error=data.on_error, skipped=[])
+        return cls([_tree(one.tree, one.where) for one in islice(sentences, data.max_sentences)])
+
+    @torch.no_grad()
+    def unlabeled_f1(self, model: SyntacticLM, ranks: Ranks | None = None) -> float:
+        """Mean of the sentences' F1, 0..100, over spans of at least two words and less than the sentence, as a set.
+
+        A sentence without such gold spans counts as 100, or as 0 if some are predicted, as in the protocols ``wsj10``
+        and ``wsj40`` of the evaluation. Of several processes
+        (``ranks``) each parses some. The model is in training mode afterwards.
+        """
+        model.eval()
+        starts = range(0, len(self.trees), _SENTENCES)
+        if ranks is None:
+            figures = [figure for start in starts for figure in self._figures(model, start)]
+        else:
+            own = starts[ranks.rank :: ranks.number]
+            parts = ranks.together(lambda: {start: self._figures(model, start) for start in own})
+            by_start = {start: figures for part in parts for start, figures in part.items()}
+            figures = [figure for start in starts for figure in by_start[start]]
+        model.train()
+        return 100.0 * sum(figures) / len(figures)
+
+    def _figures(self, model: SyntacticLM, start: int) -> list[float]:
+        """F1 of each sentence of a group, 0..1."""
+        gold = self.trees[start : start + _SENTENCES]
+        parsed = model.parse([tree.words() for tree in gold])
+        return [span_f1(_inner_spans(one), _inner_spans(found)) for one, found in zip(gold, parsed, strict=True)]
+
+
+def span_f1(gold: set[tuple[int, int]], predicted: set[tuple[int, int]]) -> float:
+    """Harmonic mean of precision and recall, 0..1."""
+    if not gold:
+        return 0.0 if predicted else 1.0
+    return 2 * len(gold & predicted) / (len(gold) + len(predicted))
+
+
+def _inner_spans(tree: Tree) -> set[tuple[int, int]]:
+    spans = tree.spans()
+    return {(start, end) for _, start, end in spans if 1 < end - start < spans[0].end}
+
+
+def _tree(tree: Tree | None, where: str) -> Tree:
+    if tree is None:
+        remedy = 'set select_by = "loss", or give dev data with trees'
+        raise InputError(
+            'a dev sentence without a tree, which select_by = "unlabeled_f1" needs', where=where, remedy=remedy
+        )
+    return tree

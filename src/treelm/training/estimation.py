@@ -13,8 +13,7 @@ from treelm.errors import InputError
 from treelm.models.estimated import EstimatedLM
 from treelm.models.storage import save_model
 from treelm.training.config import TrainingConfig
-from treelm.training.metrics import FILE_NAME, MetricsLog
-from treelm.training.updates import LossSum
+from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
 
 
 def check_estimated(model: EstimatedLM, config: TrainingConfig, *, resume: bool) -> None:

@@ -13,18 +13,17 @@ from time import perf_counter
 
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
-from treelm.training.checkpoints import Checkpoints
+from treelm.training.checkpoints import Checkpoints, lock_folder
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, read_epoch
-from treelm.training.locks import lock_folder
+from treelm.training.dev import DevTrees
+from treelm.training.metrics import LossSum
 from treelm.training.numerics import numerics
 from treelm.training.outcomes import TrainingInterrupted
 from treelm.training.ranks import Ranks
 from treelm.training.recipe import Recipe
-from treelm.training.selection import DevTrees
 from treelm.training.session import Session
 from treelm.training.signals import stop_on_signals
-from treelm.training.updates import LossSum
 
 _STDERR = 2
 _AFTER_BAR = "\n\x1b[?25h"  # a progress bar has hidden the cursor

@@ -1,4 +1,5 @@
-"""``metrics.jsonl``: one JSON object a line, cut back on resume so that no step stands there twice."""
+"""Losses added up, and ``metrics.jsonl``, which holds them: one JSON object a line, cut back on resume so that no step
+stands there twice."""
 
 from __future__ import annotations
 
@@ -6,15 +7,75 @@ import json
 import logging
 import math
 import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from treelm.corpora.replacing import naming
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
+from treelm.models.base import Losses
 
 FILE_NAME = "metrics.jsonl"
 _logger = logging.getLogger(__name__)
+
+
+@dataclass
+class LossSum:
+    """Losses added up over batches, in nats, with what they are counted over."""
+
+    total: float = 0.0
+    num_words: int = 0
+    num_sentences: int = 0
+    terms: dict[str, list[float]] = field(default_factory=dict)  # name -> [sum, count]
+
+    def add(self, losses: Losses) -> None:
+        """Take in the losses of one more batch."""
+        self.total += losses.total.item()
+        self.num_words += losses.num_words
+        self.num_sentences += losses.num_sentences
+        for name, term in losses.terms.items():
+            self._add_term(name, term.sum.item(), term.count)
+
+    def merge(self, other: LossSum) -> None:
+        """Take in what another one holds."""
+        self.total += other.total
+        self.num_words += other.num_words
+        self.num_sentences += other.num_sentences
+        for name, (value, count) in other.terms.items():
+            self._add_term(name, value, count)
+
+    def _add_term(self, name: str, value: float, count: float) -> None:
+        sums = self.terms.setdefault(name, [0.0, 0])
+        sums[0] += value
+        sums[1] += count
+
+    @property
+    def nats_per_word(self) -> float:
+        """The loss that training minimises, for each word."""
+        return self.total / self.num_words if self.num_words else math.nan
+
+    def named(self) -> dict[str, float]:
+        """The figures under the names that ``metrics.jsonl`` gives them."""
+        per_word = self.nats_per_word
+        figures = {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word)}
+        return figures | {
+            f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count
+        }
+
+
+def sum_of(losses: Iterable[LossSum]) -> LossSum:
+    """All of them together, added up in this order."""
+    total = LossSum()
+    for loss in losses:
+        total.merge(loss)
+    return total
+
+
+def perplexity(nats_per_word: float) -> float:
+    """exp of a loss; infinite where a float cannot hold it."""
+    return math.exp(nats_per_word) if nats_per_word < 700 else math.inf
 
 
 class MetricsLog:

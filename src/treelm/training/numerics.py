@@ -1,19 +1,25 @@
-"""Settings of torch that hold for a whole process: set while training runs, put back afterwards."""
+"""What the last bits of a run depend on: settings of torch while training runs, and random generators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import random
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 import torch.utils.deterministic
 from lightning_fabric import Fabric
+from torch import Tensor
 
+from treelm.errors import InputError
 from treelm.models.devices import allow_determinism, find_device
 from treelm.models.layers.float32 import float32_products
 from treelm.models.layers.memory import keep_freed_memory
 from treelm.models.layers.precision import matmul_precision
+from treelm.training.checkpoints import REMEDY
 from treelm.training.config import TrainingConfig
 
 
@@ -63,3 +69,69 @@ def describe_machine(fabric: Fabric) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "processes": fabric.world_size,
     }
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch (all devices), NumPy's and Python's global generators."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def seed_shard(seed: int, step: int, shard: int, device: torch.device) -> torch.Generator:
+    """Seed torch for one part of one step's batch, whichever process computes it.
+
+    Returns the generator for what the parts of the step have in common, which they all get in the same state.
+    """
+    own, common = (
+        np.random.SeedSequence(entropy).generate_state(1, np.uint64)
+        for entropy in ([seed, step, shard + 1], [seed, step, 0])
+    )
+    torch.manual_seed(int(own[0]))
+    return torch.Generator(device).manual_seed(int(common[0]))
+
+
+def random_state() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state of all generators, as tensors and JSON values."""
+    version, internal, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys, dtype=np.int64))}
+    used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    for index in range(torch.cuda.device_count() if used else 0):
+        tensors[f"cuda.{index}"] = torch.cuda.get_rng_state(index)
+    values = {
+        "python": [version, list(internal), gauss],
+        "numpy": [str(name), int(position), int(has_gauss), float(cached)],
+    }
+    return tensors, values
+
+
+def restore_random_state(tensors: Mapping[str, Tensor], values: Mapping[str, Any], *, where: str) -> None:
+    """The inverse of ``random_state``; raises ``InputError`` for what it did not give."""
+    generators = {"torch": _restore_torch, "numpy": _restore_numpy, "python": _restore_python}
+    for name, restore in generators.items():
+        try:
+            restore(tensors, values)
+        except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, AttributeError):
+            found = f"random {name}: not the state of a generator of random numbers"
+            raise InputError(found, where=where, remedy=REMEDY) from None
+
+
+def _restore_torch(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    torch.set_rng_state(tensors["torch"])
+    for index in range(torch.cuda.device_count()):
+        if f"cuda.{index}" in tensors:
+            torch.cuda.set_rng_state(tensors[f"cuda.{index}"], index)
+
+
+def _restore_numpy(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    name, position, has_gauss, cached = values["numpy"]
+    keys = tensors["numpy"].numpy().astype(np.uint32)
+    if not 0 <= position <= len(keys) or has_gauss not in (0, 1) or not math.isfinite(cached):
+        raise ValueError  # NumPy would believe it
+    np.random.set_state((name, keys, position, has_gauss, cached))
+
+
+def _restore_python(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    version, internal, gauss = values["python"]
+    random.setstate((version, tuple(internal), None if gauss is None else float(gauss)))

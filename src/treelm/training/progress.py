@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from treelm.corpora.replacing import suppress_hangup
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step
-from treelm.training.updates import LossSum, perplexity
+from treelm.training.metrics import LossSum, perplexity
 
 
 def show_progress(

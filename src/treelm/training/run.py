@@ -25,15 +25,15 @@ from treelm.models.estimated import EstimatedLM
 from treelm.models.shipped import find_run
 from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
+from treelm.training.checkpoints import RESUME, check_new_run, lock_folder
 from treelm.training.config import LIMITS_OF_TIME
+from treelm.training.dev import DevTrees
 from treelm.training.estimation import check_estimated, estimate
-from treelm.training.locks import RESUME, check_new_run, lock_folder
 from treelm.training.loop import fit_locked
+from treelm.training.numerics import seed_everything
 from treelm.training.progress import show_progress
-from treelm.training.randomness import seed_everything
 from treelm.training.ranks import Ranks
 from treelm.training.recipe import FILE_NAME, ModelConfig, Recipe, load_recipe, save_recipe
-from treelm.training.selection import DevTrees
 from treelm.training.state import check_unchanged
 
 _DEV_BATCH_SIZE, _DEV_ACTIONS = 64, 26_000  # whatever the batches of training: the loss is the same

@@ -16,27 +16,21 @@ from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
 from treelm.models.readings import Carried
 from treelm.models.storage import describe_model, remove_leftovers, save_model
-from treelm.training.checkpoints import FOLDER, Checkpoint, Checkpoints
+from treelm.training.checkpoints import FOLDER, Checkpoint, Checkpoints, check_new_run
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, Reading, shard_rows
-from treelm.training.dev import evaluate
-from treelm.training.locks import check_new_run
-from treelm.training.metrics import FILE_NAME, MetricsLog
-from treelm.training.numerics import describe_machine
+from treelm.training.dev import DevTrees, evaluate
+from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
+from treelm.training.numerics import describe_machine, random_state, restore_random_state, seed_everything
+from treelm.training.optimizers import Stepping
 from treelm.training.origins import check_origin, origin_files
 from treelm.training.outcomes import NonFiniteError
-from treelm.training.parts import join_rows
-from treelm.training.randomness import random_state, restore_random_state, seed_everything
+from treelm.training.parts import ShardStates, join_rows
 from treelm.training.ranks import Ranks
 from treelm.training.recipe import Recipe
-from treelm.training.saved_state import read_state
-from treelm.training.selection import DevTrees
 from treelm.training.signals import StopRequest
-from treelm.training.state import Interval, TrainingState, check_unchanged, restore_weights
-from treelm.training.stepping import Stepping
+from treelm.training.state import Interval, TrainingState, check_unchanged, read_state, restore_weights
 from treelm.training.updates import (
-    LossSum,
-    ShardStates,
     check_finite,
     check_graphs,
     check_shards,
@@ -146,7 +140,7 @@ class Session:
         """What all rows carry, for the first process."""
         own = {shard: _to_cpu(state) for shard, state in self._carried.items()}
         shards = {shard: state for part in self._ranks.to_main(own) for shard, state in part.items()}
-        return join_rows([shards[shard] for shard in sorted(shards)])
+        return join_rows([shards[shard] for shard in sorted(shards)]) if shards else None
 
     def _compare_machine(self, before: Mapping[str, Any]) -> None:
         if not self._ranks.is_main:

@@ -19,9 +19,10 @@ from treelm.models.streams import StreamLM
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.numerics import numerics
 from treelm.training.optimizers import build_optimizer
+from treelm.training.parts import ShardStates
 from treelm.training.placement import build_fabric
 from treelm.training.recipe import load_recipe
-from treelm.training.updates import ShardStates, make_update
+from treelm.training.updates import make_update
 
 RECIPES = {"lstm": "awd-lstm-ptb", "on-lstm": "on-lstm-ptb", "palm": "palm-u-ptb", "prpn": "prpn-ptb"}
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp32-fast", "bf16")

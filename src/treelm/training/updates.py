@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -17,75 +16,13 @@ from treelm.errors import InputError
 from treelm.models.base import Losses, SyntacticLM
 from treelm.models.layers.dropout import shared_draws
 from treelm.models.layers.graphs import cuda_graphs, has_graphs
-from treelm.models.readings import Carried
 from treelm.training.config import TrainingConfig
-from treelm.training.data import Batch, part_of, shard_rows
-from treelm.training.memory import within_memory
+from treelm.training.data import Batch, shard_rows
+from treelm.training.metrics import LossSum, sum_of
+from treelm.training.numerics import seed_shard
 from treelm.training.outcomes import NonFiniteError
-from treelm.training.parts import compute_in_parts
-from treelm.training.randomness import seed_shard
+from treelm.training.parts import ShardStates, compute_in_parts
 from treelm.training.ranks import Ranks
-
-
-@dataclass
-class LossSum:
-    """Losses added up over batches, in nats, with what they are counted over."""
-
-    total: float = 0.0
-    num_words: int = 0
-    num_sentences: int = 0
-    terms: dict[str, list[float]] = field(default_factory=dict)  # name -> [sum, count]
-
-    def add(self, losses: Losses) -> None:
-        """Take in the losses of one more batch."""
-        self.total += losses.total.item()
-        self.num_words += losses.num_words
-        self.num_sentences += losses.num_sentences
-        for name, term in losses.terms.items():
-            self._add_term(name, term.sum.item(), term.count)
-
-    def merge(self, other: LossSum) -> None:
-        """Take in what another one holds."""
-        self.total += other.total
-        self.num_words += other.num_words
-        self.num_sentences += other.num_sentences
-        for name, (value, count) in other.terms.items():
-            self._add_term(name, value, count)
-
-    def _add_term(self, name: str, value: float, count: float) -> None:
-        sums = self.terms.setdefault(name, [0.0, 0])
-        sums[0] += value
-        sums[1] += count
-
-    @property
-    def nats_per_word(self) -> float:
-        """The loss that training minimises, for each word."""
-        return self.total / self.num_words if self.num_words else math.nan
-
-    def named(self) -> dict[str, float]:
-        """The figures under the names that ``metrics.jsonl`` gives them."""
-        per_word = self.nats_per_word
-        figures = {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word)}
-        return figures | {
-            f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count
-        }
-
-
-def sum_of(losses: Iterable[LossSum]) -> LossSum:
-    """All of them together, added up in this order."""
-    total = LossSum()
-    for loss in losses:
-        total.merge(loss)
-    return total
-
-
-def perplexity(nats_per_word: float) -> float:
-    """exp of a loss; infinite where a float cannot hold it."""
-    return math.exp(nats_per_word) if nats_per_word < 700 else math.inf
-
-
-ShardStates = dict[int, Carried]
-"""What the rows of each shard of a stream carry on; a process has those of its own shards."""
 
 
 class Update(NamedTuple):
@@ -117,26 +54,26 @@ def make_update(
     divisor = _divisor(batch, config)
     following: ShardStates = {}
 
-    def accumulate(size: int | None) -> LossSum:
-        optimizer.zero_grad(set_to_none=True)
-        loss = LossSum()
-
-        def take(losses: Losses, part: Batch) -> None:
-            if not torch.isfinite(losses.total):
-                raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
-            fabric.backward(losses.total / divisor)
-            loss.add(losses)
-
-        for shard, own in own_shards(batch, model, config, ranks):
-            with _random_numbers(model, config, ranks, step, shard):
-                state = (carried or {}).get(shard)
-                state = compute_in_parts(fabric, model, own, state, config, size=size, take=take)
-            if state is not None:
-                following[shard] = state
-        return loss
+    def take(losses: Losses, part: Batch) -> None:
+        if not torch.isfinite(losses.total):
+            raise NonFiniteError(f"the loss is {losses.total.item()}", step=step, names=part.names)
+        fabric.backward(losses.total / divisor)
 
     def compute() -> LossSum:
-        return within_memory(accumulate, config.micro_batch_size, splits=not model.couples_sentences)
+        loss, states = compute_in_parts(
+            fabric,
+            model,
+            batch,
+            config,
+            shards=own_shards(batch, config, ranks),
+            carried=carried or {},
+            size=config.micro_batch_size,
+            begin=partial(optimizer.zero_grad, set_to_none=True),
+            random_numbers=partial(_random_numbers, model, config, ranks, step),
+            take=take,
+        )
+        following.update(states)
+        return loss
 
     with cuda_graphs(wanted=config.cuda_graphs):
         loss = sum_of(ranks.together(compute))
@@ -178,13 +115,11 @@ def check_graphs(model: SyntacticLM, config: TrainingConfig, device: torch.devic
         raise InputError(found, where="[training]", remedy="leave it out")
 
 
-def own_shards(batch: Batch, model: SyntacticLM, config: TrainingConfig, ranks: Ranks) -> Iterator[tuple[int, Batch]]:
-    """The numbered parts of a batch that this process computes; those without sentences are left out."""
-    num_shards, ends_word = count_shards(config, ranks), model.vocabulary.ends_word
-    for shard in range(ranks.rank, num_shards, ranks.number):
-        rows = shard_rows(len(batch), shard, num_shards)
-        if rows.start < rows.stop:
-            yield shard, part_of(batch, rows, ends_word)
+def own_shards(batch: Batch, config: TrainingConfig, ranks: Ranks) -> dict[int, slice]:
+    """Number and rows of the parts of a batch that this process computes; those without rows are left out."""
+    num_shards = count_shards(config, ranks)
+    shards = {shard: shard_rows(len(batch), shard, num_shards) for shard in range(ranks.rank, num_shards, ranks.number)}
+    return {shard: rows for shard, rows in shards.items() if rows.start < rows.stop}
 
 
 def _random_numbers(

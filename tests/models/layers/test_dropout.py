@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from torch import nn
 
-from treelm.models.layers.dropout import dropout, dropout_mask, shared_draws
+from treelm.models.layers.dropout import dropout, dropout_mask, dropout_off, shared_draws
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
@@ -67,3 +68,21 @@ def test_parts_of_a_batch_share_what_belongs_to_the_whole_and_nothing_else() -> 
     assert torch.equal(*types)
     assert torch.equal(*weights)
     assert not torch.equal(*units)
+
+
+def test_dropout_of_torch_is_off_as_the_packages_own_is_and_normalisation_stays_as_it_was() -> None:
+    encoder = nn.TransformerEncoderLayer(4, 2, dim_feedforward=4, dropout=0.5)
+    network = nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(4), encoder).train()
+    recurrent = nn.LSTM(4, 4, num_layers=2, dropout=0.5).train()
+    units, before = torch.randn(9, 4), torch.get_rng_state()
+    for part in (network, recurrent):
+        with dropout_off(part):
+            assert dropout(units, 0.5, training=True) is units
+            one, other = part(units), part(units)
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+        assert all(module.training for module in part.modules())
+    assert torch.equal(torch.get_rng_state(), before)
+    normalise = network[1]
+    assert isinstance(normalise, nn.BatchNorm1d)
+    assert normalise.num_batches_tracked == 2  # it was in training mode
+    assert not torch.equal(network[0](units), network[0](units))

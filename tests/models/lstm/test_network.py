@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,26 +13,16 @@ from torch import Tensor
 
 from tests.models.lstm.plain import Masks, plain_losses
 from tests.models.rnng.worlds import Symbols
+from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.evaluation.audit import audit
 from treelm.models.layers import dropout as dropout_module
 from treelm.models.layers import recurrent
 from treelm.models.lstm.network import LSTM, LSTMConfig
-from treelm.models.storage import load_model, save_model
 
 SIZES = {"embedding_size": 5, "hidden_size": 7, "num_layers": 3}
-AWD = {
-    "embedding_dropout": 0.3,
-    "input_dropout": 0.4,
-    "layer_dropout": 0.25,
-    "output_dropout": 0.4,
-    "weight_dropout": 0.5,
-    "activation_penalty": 2.0,
-    "difference_penalty": 1.0,
-}
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 ROWS = [[int(word) for word in words] + [8] for words in SENTENCES]
 
@@ -196,39 +185,6 @@ def test_sizes_are_those_of_the_paper() -> None:
     assert sum(parameter.numel() for parameter in network.parameters()) == 24_221_600 - (
         4600 + 4600 + 1600
     )  # one bias a gate
-
-
-@pytest.mark.parametrize("config", [{}, AWD])
-def test_the_audit_finds_nothing(config: dict[str, Any]) -> None:
-    report = audit(lstm(**config).float(), SENTENCES)
-    assert report.passed, report.as_text()
-    figures = {check.name: check.figure for check in report.checks}
-    assert figures["causality"] == figures["batch invariance"] == 0
-
-
-def test_overfits_and_scores_the_same_after_saving(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    forms = [f"w{index}" for index in range(6)]
-    network = LSTM(LSTMConfig(embedding_size=16, hidden_size=16, num_layers=2), vocabulary=WordVocabulary(forms))
-    sentences = [["w0", "w1", "w2"], ["w3", "w4"], ["w5", "w0", "w5", "w1"]]
-    batch = encode_words(sentences, network.vocabulary)
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        (network.losses(batch).total / len(batch)).backward()
-        optimizer.step()
-    scores = network.score(sentences)
-    # What starts a sentence has probability 1/3, all that follows is sure.
-    assert sum(score.log_probs.sum() for score in scores) == pytest.approx(3 * np.log(1 / 3), abs=0.2)
-    save_model(network, tmp_path)
-    loaded = load_model(tmp_path)
-    for one, other in zip(scores, loaded.score(sentences), strict=True):
-        np.testing.assert_array_equal(one.log_probs, other.log_probs)
-
-
-def test_parsing_is_a_user_error() -> None:
-    with pytest.raises(InputError, match="lstm is a language model without trees"):
-        lstm().parse(SENTENCES)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests.models.ngram.plain import BEGIN, END, PlainKneserNey
 from treelm.corpora.corpus import PreparedCorpus
@@ -11,10 +9,8 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.evaluation.audit import audit
 from treelm.models.ngram.config import NGramConfig
 from treelm.models.ngram.network import NGram
-from treelm.models.storage import load_model, save_model
 
 SYMBOLS = list("abcdefgh")
 
@@ -87,25 +83,6 @@ def test_word_by_word_equals_whole_sentences_and_sums_to_one(order: int) -> None
             state = model.extend_symbols(state, [symbol])
 
 
-def test_extending_changes_no_state_and_waiting_sentences_wait() -> None:
-    model = estimated(draw_sentences(), 3)
-    before = model.extend(model.start(2), ["a", "b"])
-    kept = before.contexts.clone()  # type: ignore[attr-defined]
-    after = model.extend_symbols(before, [1, None])
-    assert torch.equal(before.contexts, kept)  # type: ignore[attr-defined]
-    assert torch.equal(after.contexts[1], kept[1])
-    assert list(after.num_symbols_read) == [2, 1]
-
-
-def test_saved_and_read_again_gives_the_same_scores(tmp_path: Path) -> None:
-    model = estimated(draw_sentences(), 3)
-    save_model(model, tmp_path)
-    loaded = load_model(tmp_path)
-    assert loaded.config == model.config
-    for one, other in zip(model.score(draw_sentences(20, 5)), loaded.score(draw_sentences(20, 5)), strict=True):
-        assert np.array_equal(one.log_probs, other.log_probs)
-
-
 def test_beats_shorter_contexts_on_what_repeats() -> None:
     sentences = [["a", "b", "c", "d"], ["d", "c", "b", "a"]] * 30
     nats = [-sum(score.log_probs.sum() for score in estimated(sentences, n).score(sentences[:2])) for n in (1, 2, 3)]
@@ -124,17 +101,3 @@ def test_data_that_give_no_discounts_are_named() -> None:
 def test_config_refuses(values: dict[str, object]) -> None:
     with pytest.raises(InputError):
         NGramConfig(**values)  # type: ignore[arg-type]
-
-
-def test_has_no_trees() -> None:
-    model = estimated(draw_sentences(), 2)
-    with pytest.raises(InputError, match="without trees"):
-        model.parse([["a"]])
-    assert model.analyse([["a"]])[0].tree is None
-
-
-def test_passes_the_audit() -> None:
-    model = estimated(draw_sentences(), 3)
-    report = audit(model, [["a", "b", "a"], ["h", "other", "c", "c"]])
-    assert report.passed
-    assert [check.outcome for check in report.checks] == ["passed", "passed", "skipped", "passed", "passed"]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from tests.models.lstm.plain import Masks as LSTMMasks
+
 
 @dataclass
-class Masks:
-    """Factors 0 or 1/(1-p) of every dropout; None: no dropout."""
+class Masks(LSTMMasks):
+    """Those of the LSTM, and two of the attention."""
 
-    embedding: Tensor | None = None  # (V + 1, 1)
-    inputs: Tensor | None = None  # (B, E)
-    weights: list[Tensor] = field(default_factory=list)  # (4H, H) a layer
-    outputs: list[Tensor] = field(default_factory=list)  # (B, H) a layer
     context: Tensor | None = None  # (B, 2D)
     joined: Tensor | None = None  # (B, H)
 

@@ -67,30 +67,6 @@ def test_fixed_attention_branches_to_one_side() -> None:
         assert [str(one) for one in network.parse(SENTENCES)] == [str(tree(words)) for words in SENTENCES]
 
 
-def test_partial_trees_are_those_of_the_words_so_far() -> None:
-    network = palm()
-    state = network.start()
-    with pytest.raises(InputError, match="no words"):
-        network.partial_trees(state)
-    for number, word in enumerate(SENTENCES[3], 1):
-        state = network.extend(state, [word])
-        assert network.partial_trees(state) == network.parse([SENTENCES[3][:number]])
-
-
-def test_word_by_word_gives_the_scores_of_whole_sentences() -> None:
-    network = palm(max_span=3)
-    state = network.start(2)
-    rows = [list("1236"), list("7560")]
-    summed = np.zeros(2)
-    for words in zip(*rows, strict=True):
-        log_probs = network.next_word_log_probs(state).numpy()
-        assert np.exp(log_probs).sum(1) == pytest.approx(1, abs=1e-12)
-        summed += log_probs[[0, 1], [*map(int, words)]]
-        state = network.extend(state, list(words))
-    summed += network.next_word_log_probs(state).numpy()[:, -1]
-    np.testing.assert_allclose(summed, [one.log_probs.sum() for one in network.score(rows)], atol=1e-8)
-
-
 def test_no_words_and_distances_are_user_errors() -> None:
     with pytest.raises(InputError, match="without words"):
         palm().parse([["1"], []])

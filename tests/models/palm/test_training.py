@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.training.treebanks import DATA, STREAM
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import compare, notes_on
 from treelm.evaluation.comparison.measure import Settings
@@ -25,12 +26,7 @@ from treelm.training.loop import Step, fit
 from treelm.training.recipe import load_recipe
 from treelm.training.run import Setup, load_run_recipe, set_up, train
 
-RECIPE = """
-[data]
-train = "train.ptb"
-dev = "dev.ptb"
-[vocabulary]
-min_count = 1
+RECIPE = f"""{DATA}
 [model]
 system = "palm"
 embedding_size = 6
@@ -46,18 +42,7 @@ layer_dropout = 0.2
 weight_dropout = 0.3
 activation_penalty = 1.0
 span_weight = 0.1
-[training]
-batches = "stream"
-batch_size = 4
-bptt = 12
-bptt_random_length = true
-dev_rows = 2
-epochs = 4
-learning_rate = 0.01
-log_every_steps = 2
-checkpoint_every_steps = 3
-threads = 1
-"""
+{STREAM}"""
 OPTIMIZERS = {"adam": [], "adam-then-asgd": ["optimizer=adam-then-asgd", "adam_epochs=2", "asgd_learning_rate=2.0"]}
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tests.models.palm.plain import Masks, PlainRow, read_row
 from tests.models.rnng.worlds import Symbols
+from tests.models.stream_toys import AWD
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
 
@@ -22,15 +23,7 @@ TINY: dict[str, Any] = {
     "residual_size": 6,
     "max_span": 4,
 }
-REGULARISED: dict[str, Any] = {
-    "embedding_dropout": 0.3,
-    "input_dropout": 0.4,
-    "layer_dropout": 0.25,
-    "output_dropout": 0.4,
-    "weight_dropout": 0.5,
-    "activation_penalty": 2.0,
-    "difference_penalty": 1.0,
-}
+REGULARISED = AWD
 
 
 def palm(seed: int = 0, *, num_unfinished: int = 0, **config: Any) -> PaLM:

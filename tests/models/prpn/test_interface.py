@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,24 +12,20 @@ import torch
 
 from tests.models.prpn.worlds import prpn
 from tests.models.test_streams import stream_batch
-from treelm.corpora.character_vocabulary import CharacterVocabulary
-from treelm.corpora.encoding import encode_words
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
-from treelm.models.storage import load_model, save_model
 from treelm.trees.distances import tree_from_distances
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 SMALL: dict[str, Any] = {"embedding_size": 16, "hidden_size": 16, "num_slots": 5, "look_back": 2}
 CALM: dict[str, Any] = {"dropout": 0.0, "layer_dropout": 0.0, "recurrent_dropout": 0.0}
 KINDS: list[dict[str, Any]] = [
-    {},
     {"variant": "released", "num_blocks": 1},
-    {"norm": "batch", "attention": "paper"},
+    {"attention": "paper"},
     {"read_attention": False},
     {"predict_attention": False, "tied": False},
     {"parsing_network": False},
@@ -87,14 +82,6 @@ def test_distances_see_what_is_near_only() -> None:
     assert (one[:3] != other[:3]).any()
 
 
-def test_partial_trees_are_trees_of_what_was_read() -> None:
-    network = prpn()
-    state = network.start(1)
-    for word in "1234":
-        state = network.extend(state, [word])
-    assert network.partial_trees(state) == network.parse([list("1234")])
-
-
 def test_without_a_parsing_network_parsing_is_a_user_error() -> None:
     network = prpn(parsing_network=False)
     assert not network.parses
@@ -111,29 +98,6 @@ def test_segments_of_a_stream_are_one_pass() -> None:
     second, _ = network.stream_losses(stream_batch(symbols, start=7, stop=16), carried)
     assert abs(whole.total - first.total - second.total).item() < 1e-10
     assert not any(tensor.requires_grad for tensor in carried.values())
-
-
-@pytest.mark.parametrize("norm", ["layer", "batch"])
-@pytest.mark.parametrize("characters", [False, True])
-def test_overfits_and_scores_the_same_after_saving(tmp_path: Path, norm: Any, characters: bool) -> None:
-    torch.manual_seed(0)
-    forms = [f"w{index}" for index in range(6)]
-    vocabulary = CharacterVocabulary([*"w012345"]) if characters else WordVocabulary(forms)
-    network = PRPN(PRPNConfig(**SMALL, **CALM, norm=norm, tied=not characters), vocabulary=vocabulary)
-    sentences = [["w0", "w1", "w2"], ["w3", "w4"], ["w5", "w0", "w5", "w1"]]
-    batch = encode_words(sentences, network.vocabulary)
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
-    for _ in range(100):
-        optimizer.zero_grad()
-        (network.losses(batch).total / len(batch)).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    scores = network.score(sentences)
-    assert sum(score.log_probs.sum() for score in scores) == pytest.approx(3 * np.log(1 / 3), abs=0.6)
-    save_model(network, tmp_path)
-    loaded = load_model(tmp_path)
-    for one, other in zip(scores, loaded.score(sentences), strict=True):
-        np.testing.assert_array_equal(one.log_probs, other.log_probs)
-    assert loaded.parse(sentences) == network.parse(sentences)
 
 
 @pytest.mark.parametrize(

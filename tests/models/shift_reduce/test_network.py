@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.reading import assert_reads_word_by_word_as_all_at_once
 from tests.models.rnng.worlds import Symbols
 from tests.models.shift_reduce import plain
 from tests.models.som import plain as structure
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
-from treelm.evaluation.audit import audit
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.network import ShiftReduce
 from treelm.models.shift_reduce.reading import ParserStacks
@@ -195,47 +195,9 @@ def test_where_a_word_attaches_depends_on_that_word_and_on_none_after_it() -> No
     assert len(attached) > 1  # one word of look-ahead
 
 
-def test_what_follows_changes_no_score() -> None:
-    model = network()
-    one, two = ["1", "2", "3", "4", "5", "0"], ["1", "2", "3", "0", "7", "7", "2"]
-    left, right = model.score([one, two])
-    np.testing.assert_array_equal(left.log_probs[:3], right.log_probs[:3])
-    assert abs(left.log_probs[3] - right.log_probs[3]) > 1e-6
-
-
 @pytest.mark.parametrize("variant", [{}, {"num_layers": 1}], ids=str)
 def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
-    model = network(num_unfinished=2, **variant)
-    texts = [["1+3", "5", "0+1+2", "7", "3"], ["2", "0+4", "6", "6", "1+1+7"]]
-    scores = model.score(texts)
-    state = model.start(2)
-    found: list[list[float]] = [[], []]
-    for words in zip(*texts, strict=True):
-        log_probs = model.next_word_log_probs(state)
-        for row, word in enumerate(words):
-            found[row].append(log_probs[row, int(word.split("+")[0])].item())
-        state = model.extend(state, words)
-    end = model.next_word_log_probs(state)[:, -1]
-    for row, score in enumerate(scores):
-        is_first = np.append(True, np.diff(score.word_of_symbol) > 0)
-        np.testing.assert_allclose(found[row], score.log_probs[:-1][is_first], atol=1e-8, rtol=0)
-        assert end[row].item() == pytest.approx(score.log_probs[-1], abs=1e-8)
-    assert [str(t) for t in model.partial_trees(state)] == [str(t) for t in model.parse(texts)]
-    assert [str(analysis.tree) for analysis in model.analyse(texts)] == [str(t) for t in model.parse(texts)]
-
-
-def test_extending_leaves_the_state_before_as_it_was() -> None:
-    model = network()
-    state = model.extend(model.start(2), ["1", "2"])
-    before = model.next_word_log_probs(state)
-    model.extend(model.extend(state, ["3", "4"]), ["5", "5"])
-    assert torch.equal(model.next_word_log_probs(state), before)
-    assert [tree.words() for tree in model.partial_trees(state)] == [["1"], ["2"]]
-
-
-def test_the_audit_passes_in_float32() -> None:
-    report = audit(network(size=16).float(), sentences((6, 9, 3)))
-    assert report.passed, report.as_text()
+    assert_reads_word_by_word_as_all_at_once(network(num_unfinished=2, **variant))
 
 
 def test_a_bare_parser_parses_word_by_word_and_refuses_to_score() -> None:
@@ -325,5 +287,3 @@ def test_a_batch_without_trees_and_bad_sizes_are_refused() -> None:
         network().losses(bare)
     with pytest.raises(InputError, match="num_layers is 0"):
         ShiftReduceConfig(num_layers=0)
-    with pytest.raises(InputError, match="2 words for 1 sentences"):
-        network().extend(network().start(1), ["1", "2"])

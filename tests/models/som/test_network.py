@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models.reading import assert_reads_word_by_word_as_all_at_once
 from tests.models.rnng.worlds import Symbols
 from tests.models.som import worlds
 from tests.models.som.all_slots import AllSlots, all_slots_losses
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
-from treelm.evaluation.audit import audit
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.decide import sample
 from treelm.models.som.memory import MemoryReading
@@ -158,12 +158,6 @@ def test_the_loss_of_words_in_evaluation_is_the_score() -> None:
     assert losses.terms["parse"].count == 25
 
 
-def test_the_audit_passes_in_float32() -> None:
-    network = worlds.som(size=16).float()
-    report = audit(network, worlds.sentences((6, 9, 3)))
-    assert report.passed, report.as_text()
-
-
 @pytest.mark.parametrize("prediction_network", [True, False])
 def test_a_som_that_learnt_no_words_parses_and_refuses_to_score(prediction_network: bool) -> None:
     model = worlds.som(word_loss=False, prediction_network=prediction_network).eval()
@@ -192,56 +186,9 @@ def test_scores_follow_the_weights() -> None:
     assert (network.score([["1", "2"]])[0].log_probs != before).all()
 
 
-def test_what_follows_changes_no_score() -> None:
-    network = worlds.som()
-    one, two = ["1", "2", "3", "4", "5", "0"], ["1", "2", "3", "0", "7", "7", "2"]
-    left, right = network.score([one, two])
-    np.testing.assert_allclose(left.log_probs[:3], right.log_probs[:3], atol=1e-8, rtol=0)
-    assert abs(left.log_probs[3] - right.log_probs[3]) > 1e-6
-
-
-def test_a_prefix_read_alone_predicts_as_the_whole_sentence_does_there() -> None:
-    network = worlds.som()
-    sentence = worlds.sentences((9,))[0]
-    full = network.score([sentence])[0].log_probs
-    for length in range(1, 9):
-        prefix = network.score([sentence[:length]])[0].log_probs
-        np.testing.assert_allclose(prefix[:-1], full[:length], atol=1e-8, rtol=0)
-
-
 @pytest.mark.parametrize("variant", VARIANTS[:6], ids=str)
 def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
-    network = worlds.som(num_unfinished=2, **variant)
-    sentences = [["1+3", "5", "0+1+2", "7", "3"], ["2", "0+4", "6", "6", "1+1+7"]]
-    scores = network.score(sentences)
-    state = network.start(2)
-    found: list[list[float]] = [[], []]
-    for words in zip(*sentences, strict=True):
-        log_probs = network.next_word_log_probs(state)
-        for row, word in enumerate(words):
-            found[row].append(log_probs[row, int(word.split("+")[0])].item())
-        state = network.extend(state, words)
-    end = network.next_word_log_probs(state)[:, -1]
-    for row, score in enumerate(scores):
-        is_first = np.append(True, np.diff(score.word_of_symbol) > 0)
-        np.testing.assert_allclose(found[row], score.log_probs[:-1][is_first], atol=1e-8, rtol=0)
-        assert end[row].item() == pytest.approx(score.log_probs[-1], abs=1e-8)
-    assert [str(t) for t in network.partial_trees(state)] == [str(t) for t in network.parse(sentences)]
-
-
-def test_extending_leaves_the_state_before_as_it_was() -> None:
-    network = worlds.som()
-    state = network.extend(network.start(2), ["1", "2"])
-    before = network.next_word_log_probs(state)
-    network.extend(network.extend(state, ["3", "4"]), ["5", "5"])
-    assert torch.equal(network.next_word_log_probs(state), before)
-    assert [tree.words() for tree in network.partial_trees(state)] == [["1"], ["2"]]
-
-
-def test_next_word_probabilities_sum_to_one() -> None:
-    network = worlds.som()
-    state = network.extend(network.extend(network.start(1), ["1"]), ["3"])
-    assert network.next_word_log_probs(state).exp().sum().item() == pytest.approx(1.0, abs=1e-12)
+    assert_reads_word_by_word_as_all_at_once(worlds.som(num_unfinished=2, **variant))
 
 
 def test_probabilities_of_all_short_sentences_and_their_continuations_sum_to_one() -> None:
@@ -255,16 +202,6 @@ def test_probabilities_of_all_short_sentences_and_their_continuations_sum_to_one
     total += sum(np.exp(log_probs.sum()) for log_probs in first.values())
     total += sum(np.exp(score.log_probs[:-1].sum()) for score in scores)  # two words, then anything
     assert total == pytest.approx(1.0, abs=1e-8)
-
-
-def test_wrong_number_of_words_and_trees_before_words_are_refused() -> None:
-    network = worlds.som()
-    with pytest.raises(InputError, match="2 words for 1 sentences"):
-        network.extend(network.start(1), ["1", "2"])
-    with pytest.raises(InputError, match="no words"):
-        network.partial_trees(network.start(1))
-    with pytest.raises(InputError, match="sentence 1 has no words"):
-        network.score([["1"], []])
 
 
 def test_parsing_loss_never_reaches_the_semantic_units_of_a_disentangled_network() -> None:

@@ -14,7 +14,7 @@ from treelm.evaluation.comparison.measure import Settings, ShowProgress, measure
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import shipped
 from treelm.models.storage import WEIGHTS
-from treelm.training.locks import check_name
+from treelm.training.checkpoints import check_name
 
 FEW_STEPS, FEW_SECONDS = 1000, 15.0
 """Below both, a model has hardly been trained: a trial, such as those of ``treelm demo --quick``."""

@@ -8,20 +8,31 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 _is_off: ContextVar[bool] = ContextVar("dropout_is_off", default=False)
+_DROPPING = (_DropoutNd, nn.RNNBase, nn.MultiheadAttention)
 _shared: ContextVar[torch.Generator | None] = ContextVar("shared_dropout_generator", default=None)
 
 
 @contextmanager
-def dropout_off() -> Iterator[None]:
-    """Within this context nothing is dropped, in training mode either: what training computes, without its noise."""
+def dropout_off(network: nn.Module) -> Iterator[None]:
+    """Drop nothing within this context, in training mode either: what training computes, without its noise.
+
+    Modules of torch that drop units (``nn.Dropout`` and its kin, ``nn.LSTM``, ``nn.MultiheadAttention``) are in
+    evaluation mode meanwhile. All others stay as they are: normalisation takes its statistics as in training.
+    """
     token = _is_off.set(True)
+    dropping = [part for part in network.modules() if part.training and isinstance(part, _DROPPING)]
+    for part in dropping:
+        part.training = False
     try:
         yield
     finally:
         _is_off.reset(token)
+        for part in dropping:
+            part.training = True
 
 
 @contextmanager

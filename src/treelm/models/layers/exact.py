@@ -22,9 +22,10 @@ class ExactCopy(nn.Module, Generic[Network]):
     torch's fused optimisers change weights without counting a version.
     """
 
-    def __init__(self) -> None:
-        """Nothing is copied yet."""
+    def __init__(self, dtype: torch.dtype = torch.float64) -> None:
+        """Nothing is copied yet; copies will have weights of this type."""
         super().__init__()
+        self._dtype = dtype
         self._kept: tuple[tuple[tuple[int, int], ...], Network] | None = None
 
     def train(self, mode: bool = True) -> Self:
@@ -33,14 +34,14 @@ class ExactCopy(nn.Module, Generic[Network]):
         return super().train(mode)
 
     def of(self, network: Network, build: Callable[[], Network]) -> Network:
-        """The copy, in float64 and evaluation mode; ``build`` makes a network of the same sizes."""
+        """The copy, in evaluation mode; ``build`` makes a network of the same sizes."""
         tensors = [*network.parameters(), *network.buffers()]
         versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
         if self._kept is not None and self._kept[0] == versions:
             return self._kept[1]
         with torch.random.fork_rng(devices=[]):
             copy = build()
-        copy.to(tensors[0].device, torch.float64).load_state_dict(network.state_dict())
+        copy.to(tensors[0].device, self._dtype).load_state_dict(network.state_dict())
         copy.eval().requires_grad_(False)
         self._kept = None if network.training else (versions, copy)
         return copy

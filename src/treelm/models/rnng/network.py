@@ -62,6 +62,7 @@ from treelm.models.rnng.search.state import (
 )
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
+from treelm.models.scores import NoLogProbability
 from treelm.trees.tree import Tree
 
 
@@ -256,6 +257,9 @@ class RNNG(SyntacticLM):
 
     def _search(self, sentences: Sequence[Sequence[str]]) -> tuple[list[EncodedSentence], list[SentenceResult]]:
         encoded = [encode(self.vocabulary, words) for words in sentences]
+        for name, parameter in self.named_parameters():
+            if not parameter.isfinite().all():  # a beam would find nothing, and hold every word impossible
+                raise NoLogProbability(f"weight {name!r} is not finite")
         weights = SearchWeights.of(self)
         head = WordHead(weights, self.search.heavy_words)
         return encoded, search_all(weights, head, self.search, encoded)

@@ -33,7 +33,8 @@ def greedy(logits: Tensor, best: BoolArray) -> BoolArray:
 
 def sample(logits: Tensor, best: BoolArray) -> BoolArray:
     """An action drawn from the distribution, with torch's global generator."""
-    chosen: BoolArray = torch.bernoulli(logits.sigmoid()).bool().cpu().numpy()
+    # Of weights that have gone wrong any action will do: the loss says what is the matter.
+    chosen: BoolArray = torch.bernoulli(logits.sigmoid().nan_to_num(0.0)).bool().cpu().numpy()
     return chosen
 
 

@@ -229,7 +229,8 @@ class Decider:
             kept = 1 - self._dropout
             masks = tuple(torch.empty_like(candidates).bernoulli_(kept).div_(kept) for _ in range(2))
             self._masks.append((masks[0], masks[1]))
-        scores = self._scorer(queries.index_select(0, row), candidates, masks)
+        # Of weights that have gone wrong any decision will do: the loss, or the score, says what is the matter.
+        scores = self._scorer(queries.index_select(0, row), candidates, masks).nan_to_num(0.0)
         return slot_log_probs(scores, row, slot, len(queries), self._num_slots)
 
     def _evaluate(self, first: IntArray, second: IntArray) -> None:

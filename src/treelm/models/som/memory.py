@@ -5,6 +5,7 @@ Decisions are made first, step by step (``decide``); then everything else is com
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -128,7 +129,12 @@ class MemoryNetwork(SyntacticLM):
         log_p_prediction, choices = None, None
         if self.prediction is not None:
             log_p_prediction = self._prediction_log_probs(graph, bank)
-            choices = given[layout.rows(), layout.times() + 1] if given is not None else choose(-1, log_p_prediction)
+            if given is not None:
+                choices = given[layout.rows(), layout.times() + 1]
+            else:  # of weights that have gone wrong any choice will do, such as the last slot, which is never empty
+                last = log_p_prediction.new_full((self.config.num_slots,), -math.inf)
+                last[-1] = 0.0
+                choices = choose(-1, torch.where(log_p_prediction.isnan(), last, log_p_prediction).detach())
         return MemoryReading(
             layout=layout,
             graph=graph,

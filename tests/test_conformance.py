@@ -1,0 +1,353 @@
+"""What every registered system must do, whatever it computes: the suite runs over ``SYSTEMS`` unasked.
+
+A new system adds one line to ``tests/systems.py``; what its own tests have left to say is what it computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from tests.cli.conftest import Treelm, treelm  # noqa: F401
+from tests.systems import SMALL, small_recipe, small_setup
+from treelm.corpora.stream_batches import StreamBatch
+from treelm.errors import InputError
+from treelm.evaluation.audit import audit
+from treelm.models import SYSTEMS, config_class, system_class
+from treelm.models.base import Losses, SyntacticLM
+from treelm.models.layers.dropout import dropout_off
+from treelm.models.scores import NoLogProbability
+from treelm.models.storage import WEIGHTS, load_model, save_model
+from treelm.models.streams import StreamLM
+from treelm.training.checkpoints import Checkpoints
+from treelm.training.data import Batch, part_of
+from treelm.training.loop import fit
+from treelm.training.outcomes import NonFiniteError
+from treelm.training.recipe import save_recipe
+from treelm.trees.tree import Tree
+
+SENTENCES = [text.split() for text in ("the cat sees a dog", "a bird", "fish", "the zebra hears the fish of a bird")]
+LONG = ["the", "cat", "of"] * 12 + ["a", "dog"]
+SEEDS = range(3)
+BEAM = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
+
+every_small = pytest.mark.parametrize("name", SMALL)
+every_trained = pytest.mark.parametrize("name", [name for name, small in SMALL.items() if not small.is_estimated])
+every_system = pytest.mark.parametrize("system", SYSTEMS)
+
+
+class World(NamedTuple):
+    """A small system and its first batches."""
+
+    model: SyntacticLM
+    batches: list[Batch]
+
+
+def new_world(name: str, folder: Path, **training: Any) -> World:
+    setup = small_setup(name, folder, **training)
+    return World(setup.model, list(islice(setup.batches, 2)))
+
+
+@pytest.fixture(scope="module")
+def world_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], World]:
+    """Each small system, made once; its weights are stirred, so that its predictions are far from uniform."""
+    folder = tmp_path_factory.mktemp("worlds")
+
+    @cache
+    def build(name: str) -> World:
+        made = new_world(name, folder)
+        torch.manual_seed(1)
+        with torch.no_grad():
+            for parameter in made.model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+        made.model.set_beam(**BEAM)
+        return made
+
+    return build
+
+
+@pytest.fixture
+def world(name: str, world_of: Callable[[str], World]) -> World:
+    """The one of the test's parameter, in evaluation mode."""
+    found = world_of(name)
+    found.model.eval()
+    return found
+
+
+def scores_words(model: SyntacticLM) -> bool:
+    return model.predicts_words and not model.needs_trees
+
+
+def losses_of(model: SyntacticLM, batches: list[Batch]) -> list[Losses]:
+    found, carried = [], None
+    for batch in batches:
+        if isinstance(batch, StreamBatch):
+            assert isinstance(model, StreamLM)
+            losses, carried = model.stream_losses(batch, carried)
+        else:
+            losses = model.losses(batch)
+        found.append(losses)
+    return found
+
+
+def say_of(model: SyntacticLM) -> list[object]:
+    """All that a model says of the sentences, to compare."""
+    scores = [score.log_probs.tolist() for score in model.score(SENTENCES)] if scores_words(model) else []
+    return [*scores, *(model.parse(SENTENCES) if model.parses else [])]
+
+
+@every_system
+def test_every_system_has_a_line_in_the_table(system: str) -> None:
+    fields = ", ".join(config_class(system_class(system)).__dataclass_fields__)
+    line = f'"{system}": Small(system="{system}", model={{...}}),  # a small size of {fields}'
+    assert system in SMALL, f"add to SMALL in tests/systems.py:\n    {line}"
+    assert SMALL[system].system == system
+
+
+# Scores.
+
+
+@every_small
+def test_the_audit_finds_nothing(world: World) -> None:
+    """Causality, normalisation, batch invariance, and that word by word gives the same as whole sentences."""
+    model = world.model
+    if not scores_words(model):
+        with pytest.raises(InputError):
+            model.score(SENTENCES)
+        return
+    report = audit(model, SENTENCES, num_cuts=2, enumerate_all=model.probability_mass)
+    assert report.passed, report.as_text()
+    figures = {check.name: check.figure for check in report.checks}
+    assert figures["causality"] == figures["batch invariance"] == 0
+
+
+@every_small
+def test_what_is_said_of_sentences_says_itself_again(world: World) -> None:
+    """Random numbers are left alone, and the mode of training changes neither scores nor itself."""
+    model = world.model
+    before = torch.get_rng_state()
+    said = say_of(model)
+    assert torch.equal(torch.get_rng_state(), before)
+    for is_training in (False, True):
+        model.train(is_training)
+        assert say_of(model) == said
+        assert model.training is is_training
+
+
+@every_small
+def test_no_sentences_one_word_and_long_sentences(world: World) -> None:
+    model = world.model
+    if model.parses:
+        assert model.parse([]) == []
+        one, long = model.parse([["cat"], LONG])
+        assert (one.words(), long.words()) == (["cat"], LONG)
+        with pytest.raises(InputError):
+            model.parse([["cat"], []])
+    if not scores_words(model):
+        return
+    assert model.score([]) == []
+    for words, score in zip([["cat"], LONG], model.score([["cat"], LONG]), strict=True):
+        assert len(score.log_probs) == len(words) + 1
+        assert np.isfinite(score.log_probs).all()
+        assert (score.log_probs <= 0).all()
+        assert set(score.columns) == set(model.word_columns)
+    try:  # a sentence without words has an end, or is refused by all that structure needs words for
+        (empty,) = model.score([[]])
+    except InputError as error:
+        assert "words" in error.found  # noqa: PT017
+    else:
+        assert (empty.log_probs.shape, empty.word_of_symbol.shape) == ((1,), (0,))
+
+
+@every_small
+def test_states_never_change_and_a_sentence_may_wait(world: World) -> None:
+    model = world.model
+    if not scores_words(model):
+        return
+    begin = model.start(2)
+    before = model.next_word_log_probs(begin)
+    assert before.shape == (2, len(model.vocabulary) + 1)
+    assert before.dtype == torch.float64
+    after = model.extend_symbols(begin, [3, None])
+    assert torch.equal(model.next_word_log_probs(begin), before)
+    assert torch.equal(model.next_word_log_probs(after)[1], before[1])
+    assert tuple(after.num_symbols_read) == (1, 0)
+    for words in (["cat"], "ab"):
+        with pytest.raises(InputError):
+            model.extend(begin, words)
+
+
+@every_small
+def test_trees_have_the_words_and_a_model_without_trees_says_so(world: World) -> None:
+    model = world.model
+    if model.parses:
+        trees = model.parse(SENTENCES)
+        assert [tree.words() for tree in trees] == SENTENCES
+        assert [analysis.tree for analysis in model.analyse(SENTENCES)] == trees
+    else:
+        with pytest.raises(InputError, match="without trees"):
+            model.parse(SENTENCES)
+
+
+@every_small
+def test_partial_trees_are_over_the_words_so_far(world: World) -> None:
+    model = world.model
+    if not (model.parses and scores_words(model)):
+        return
+    state = model.start(1)
+    with pytest.raises(InputError):
+        model.partial_trees(state)
+    for length, word in enumerate(SENTENCES[0], 1):
+        state = model.extend(state, [word])
+        assert model.partial_trees(state)[0].words() == SENTENCES[0][:length]
+
+
+@every_small
+def test_a_model_that_has_gone_wrong_gives_no_scores(name: str, tmp_path: Path) -> None:
+    model = small_setup(name, tmp_path).model.eval()
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.fill_(math.nan)
+    if scores_words(model):
+        with pytest.raises(NoLogProbability), np.errstate(invalid="ignore"):
+            model.score(SENTENCES)
+    save_model(model, tmp_path / "run")
+    if not SMALL[name].is_estimated:
+        with pytest.raises(InputError, match="finite"):
+            load_model(tmp_path / "run")
+
+
+# Files.
+
+
+@every_small
+def test_saved_and_read_again_it_says_the_same(world: World, tmp_path: Path) -> None:
+    model = world.model
+    save_model(model, tmp_path / "one")
+    loaded = load_model(tmp_path / "one")
+    loaded.set_beam(**BEAM)
+    assert say_of(loaded) == say_of(model)
+    save_model(loaded, tmp_path / "two")
+    assert (tmp_path / "two" / WEIGHTS).read_bytes() == (tmp_path / "one" / WEIGHTS).read_bytes()
+
+
+# Training.
+
+
+@every_trained
+def test_gradients_are_finite_from_the_start_and_reach_every_parameter(name: str, tmp_path: Path) -> None:
+    reached: set[str] = set()
+    for seed in SEEDS:
+        model, batches = new_world(name, tmp_path, seed=seed)
+        for losses in losses_of(model.train(), batches):
+            assert losses.total.isfinite()
+            losses.total.backward()
+        for key, parameter in model.named_parameters():
+            if parameter.grad is not None and parameter.requires_grad:
+                assert parameter.grad.isfinite().all(), key
+                reached |= {key} if bool(parameter.grad.any()) else set()
+    dead = {key for key, _ in model.named_parameters()} - reached
+    declared = set(SMALL[name].without_gradient)
+    assert dead == declared, "no loss reaches these: declare them with without_gradient in tests/systems.py"
+
+
+@every_small
+def test_nothing_is_dropped_in_evaluation(world: World) -> None:
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        one, other = (losses_of(*world) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert [losses.total.item() for losses in one] == [losses.total.item() for losses in other]
+
+
+@every_small
+def test_a_loss_is_the_sum_over_the_parts_of_a_batch(world: World) -> None:
+    model, batch = world.model, world.batches[0]
+    ends_word, cut = model.vocabulary.ends_word, len(batch) // 2
+    parts = [part_of(batch, rows, ends_word) for rows in (slice(0, cut), slice(cut, len(batch)))]
+    with torch.no_grad():
+        (whole,) = losses_of(model, [batch])
+        cut_up = [losses_of(model, [part])[0] for part in parts]
+    assert whole.total.item() == pytest.approx(sum(one.total.item() for one in cut_up), rel=1e-5)
+    assert whole.num_words == sum(one.num_words for one in cut_up)
+    assert whole.num_sentences == sum(one.num_sentences for one in cut_up)
+    for key, term in whole.terms.items():
+        assert term.sum.item() == pytest.approx(sum(one.terms[key].sum.item() for one in cut_up), rel=1e-4, abs=1e-4)
+        assert term.count == sum(one.terms[key].count for one in cut_up)
+
+
+@every_trained
+def test_a_run_that_is_resumed_is_the_run_that_never_stopped(name: str, tmp_path: Path) -> None:
+    weights = []
+    for number, stops in enumerate([(5,), (3, 5)]):
+        for stop in stops:
+            setup = small_setup(name, tmp_path, max_steps=stop, evaluate_every_steps=2)
+            run = tmp_path / str(number)
+            config = setup.recipe.training
+            steps = list(fit(setup.model, setup.batches, setup.dev, config, run, resume=stop != stops[0]))
+            assert steps[-1].step == stop
+        weights.append((run / WEIGHTS).read_bytes())
+        checkpoint = Checkpoints(run / "checkpoints", keep=2).newest()
+        assert checkpoint is not None
+        weights.append(b"".join(tensor.numpy().tobytes() for tensor in checkpoint.file("weights").values()))
+    assert weights[:2] == weights[2:]
+
+
+@every_trained
+def test_an_update_that_would_not_be_finite_is_not_made(name: str, tmp_path: Path) -> None:
+    setup = small_setup(name, tmp_path, max_steps=2, epochs=None)
+    config, run = setup.recipe.training, tmp_path / "run"
+    steps = fit(setup.model, setup.batches, None, config, run)
+    next(steps)
+    with torch.no_grad():
+        for parameter in setup.model.parameters():
+            parameter.fill_(math.nan)
+    with pytest.raises(NonFiniteError, match="step 2"):
+        next(steps)
+    assert not (run / WEIGHTS).exists()
+
+
+@every_trained
+def test_without_dropout_it_learns_three_sentences_by_heart(name: str, tmp_path: Path) -> None:
+    model, batches = new_world(name, tmp_path)
+    batch = part_of(batches[0], slice(0, 3), model.vocabulary.ends_word)
+    optimizer, curve = torch.optim.Adam(model.parameters(), lr=0.05), []
+    with dropout_off(model.train()):
+        for _ in range(40):
+            optimizer.zero_grad()
+            (losses,) = losses_of(model, [batch])
+            (losses.total / len(batch)).backward()
+            optimizer.step()
+            curve.append(losses.total.item())
+    assert curve[-1] < 0.65 * curve[0]
+
+
+# The command line.
+
+
+@every_system
+def test_the_command_line_works_on_it(system: str, treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811
+    length = {} if SMALL[system].is_estimated else {"max_steps": 2}
+    save_recipe(small_recipe(system, tmp_path, {"training": length}), tmp_path / "small.toml")
+    run, text = tmp_path / "run", tmp_path / "text.txt"
+    text.write_text("".join(" ".join(words) + "\n" for words in SENTENCES))
+    assert treelm("train", tmp_path / "small.toml", "--out", run, "--quiet").code == 0
+    model = load_model(run)
+    assert treelm("evaluate", run, "--split", "test", "--json").code == 0
+    if scores_words(model):
+        table = treelm("surprisal", run, text)
+        assert table.code == 0
+        assert len(table.out.splitlines()) > sum(map(len, SENTENCES))
+        assert treelm("audit", run, text).code == 0
+    if model.parses:
+        parsed = treelm("parse", run, text)
+        assert [Tree.parse(line).words() for line in parsed.out.splitlines()] == SENTENCES
