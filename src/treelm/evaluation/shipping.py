@@ -19,9 +19,9 @@ from treelm.evaluation.runs import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import SyntacticLM
 from treelm.models.estimated import EstimatedLM
-from treelm.models.files import encode_json, read_json, write_atomically
-from treelm.models.narrow import FloatType
-from treelm.models.storage import load_model, save_model
+from treelm.models.persistence.files import encode_json, read_json, write_atomically
+from treelm.models.persistence.storage import load_model, save_model
+from treelm.models.persistence.tensors import FloatType
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.parts import compute_losses
 from treelm.training.recipe import FILE_NAME as RECIPE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
-from treelm.models.shipped import find_run
+from treelm.models.persistence.shipped import find_run
 
 if TYPE_CHECKING:
     from treelm.models.devices import DeviceName
@@ -33,7 +33,7 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     made by a newer version, and when there is no GPU.
     """
     from treelm.models.devices import find_device
-    from treelm.models.storage import load_model
+    from treelm.models.persistence.storage import load_model
 
     place = find_device(device)
     lm = load_model(run).eval()

@@ -14,8 +14,8 @@ from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.devices import DeviceName
-from treelm.models.shipped import find_run
-from treelm.models.storage import WEIGHTS
+from treelm.models.persistence.shipped import find_run
+from treelm.models.persistence.storage import WEIGHTS
 from treelm.trees.brackets import format_tree
 from treelm.trees.tree import Tree
 

@@ -8,7 +8,7 @@ from functools import wraps
 from itertools import zip_longest
 from typing import Any, ClassVar, TypeVar, cast
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
@@ -16,7 +16,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.hub import Pretrained
+from treelm.models.persistence.storage import Pretrained
 from treelm.models.scores import Analysis, Loss, Losses, ProbabilityMass, SentenceScore
 from treelm.models.surprisal import SentenceSurprisal, sentence_surprisal
 from treelm.trees.tree import Tree
@@ -67,10 +67,9 @@ def takes_a_word_each(method: Method) -> Method:
     return cast(Method, of_checked)
 
 
-class SyntacticLM(nn.Module, Pretrained, ABC):
+class SyntacticLM(Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
-    system: ClassVar[str]  # its name in recipes and run folders
     predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
     parses: bool = True
     """Whether it has trees at all; a switch of its config may decide this."""
@@ -90,11 +89,6 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         self.labels = tuple(labels)
         self.data_identity: dict[str, str] = {}
         """Of what it was trained on: a hash of the words and trees of each split. Empty if that was not noted."""
-
-    @property
-    @abstractmethod
-    def config(self) -> Any:
-        """The frozen dataclass that this network was built from."""
 
     @property
     def predicts_words(self) -> bool:

@@ -11,7 +11,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.errors import InputError
 from treelm.models.estimated import EstimatedLM
-from treelm.models.storage import save_model
+from treelm.models.persistence.storage import save_model
 from treelm.training.config import TrainingConfig
 from treelm.training.metrics import FILE_NAME, MetricsLog
 from treelm.training.updates import LossSum

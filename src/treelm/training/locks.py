@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from treelm.errors import InputError
-from treelm.models.locks import hold_folder
-from treelm.models.storage import WEIGHTS
+from treelm.models.persistence.files import hold_folder
+from treelm.models.persistence.storage import WEIGHTS
 from treelm.training.checkpoints import FOLDER, Checkpoints
 
 RESUME = "resume it, or give another run folder"

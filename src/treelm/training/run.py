@@ -22,8 +22,8 @@ from treelm.models import system_class
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
 from treelm.models.estimated import EstimatedLM
-from treelm.models.shipped import find_run
-from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
+from treelm.models.persistence.shipped import find_run
+from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
 from treelm.training.config import LIMITS_OF_TIME
 from treelm.training.estimation import check_estimated, estimate

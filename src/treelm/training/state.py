@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from treelm.errors import InputError
-from treelm.models.tensors import check_finite_tensors, check_same_tensors
+from treelm.models.persistence.tensors import check_finite_tensors, check_same_tensors
 from treelm.training.checkpoints import REMEDY
 from treelm.training.config import EXTENDABLE, TrainingConfig
 from treelm.training.schedules import AveragingStart, LearningRate, Patience

@@ -23,7 +23,7 @@ from treelm.models.layers import dropout as dropout_module
 from treelm.models.layers import recurrent
 from treelm.models.lstm.config import LSTMConfig
 from treelm.models.lstm.network import LSTM
-from treelm.models.storage import load_model, save_model
+from treelm.models.persistence.storage import load_model, save_model
 
 SIZES = {"embedding_size": 5, "hidden_size": 7, "num_layers": 3}
 AWD = {

@@ -14,7 +14,7 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.ngram.config import NGramConfig
 from treelm.models.ngram.network import NGram
-from treelm.models.storage import load_model, save_model
+from treelm.models.persistence.storage import load_model, save_model
 
 SYMBOLS = list("abcdefgh")
 

@@ -22,7 +22,7 @@ from treelm.evaluation.audit import audit
 from treelm.models import system_class
 from treelm.models.on_lstm.config import ONLSTMConfig
 from treelm.models.on_lstm.network import ONLSTM
-from treelm.models.storage import load_model, save_model
+from treelm.models.persistence.storage import load_model, save_model
 from treelm.training.loop import fit
 from treelm.training.recipe import load_recipe
 from treelm.training.run import set_up

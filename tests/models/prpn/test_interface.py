@@ -19,9 +19,9 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.configs import from_plain, to_plain
+from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
-from treelm.models.storage import load_model, save_model
 from treelm.trees.distances import tree_from_distances
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
