@@ -12,7 +12,7 @@ from treelm.models.base import SyntacticLM
 from treelm.models.persistence.shipped import find_run
 
 if TYPE_CHECKING:
-    from treelm.models.devices import DeviceName
+    from treelm.models.layers.devices import DeviceName
 
 BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
 """Widths of the search where no recipe says others."""
@@ -32,7 +32,7 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is missing, incomplete, damaged, or
     made by a newer version, and when there is no GPU.
     """
-    from treelm.models.devices import find_device
+    from treelm.models.layers.devices import find_device
     from treelm.models.persistence.storage import load_model
 
     place = find_device(device)

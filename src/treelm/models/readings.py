@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.exact import DECIMALS
+from treelm.models.layers.precision import DECIMALS
 
 Carried = dict[str, Tensor]
 """What goes from one segment of a stream to the next, without gradient: (B, ...) each, under flat names."""

@@ -22,9 +22,9 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models import incremental_streams as incremental
 from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
-from treelm.models.layers.exact import DECIMALS, ExactCopy
+from treelm.models.layers.devices import to_device
+from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
-from treelm.models.layers.transfer import to_device
 from treelm.models.readings import Carried, Reading, WordFigure, to_host, word_of_symbol
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.distances import tree_from_distances

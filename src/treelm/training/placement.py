@@ -16,7 +16,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import nn
 
 from treelm.errors import InputError
-from treelm.models.devices import find_device
+from treelm.models.layers.devices import find_device
 from treelm.training.config import TrainingConfig
 from treelm.training.slurm import SrunStep, count_tasks, tasks_and_nodes
 

@@ -3,8 +3,14 @@
 import numpy as np
 import torch
 
-from treelm.models.layers.lstm import LSTMWeights, lstm_cell, lstm_cell_gradient_into, lstm_cell_into
-from treelm.models.layers.lstm_sweep import plan_tree, sweep_lstm
+from treelm.models.layers.lstm import (
+    LSTMWeights,
+    lstm_cell,
+    lstm_cell_gradient_into,
+    lstm_cell_into,
+    plan_tree,
+    sweep_lstm,
+)
 
 
 def test_a_step_equals_torch_with_its_order_of_gates() -> None:

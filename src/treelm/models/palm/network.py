@@ -18,6 +18,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import takes_texts
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.recurrent import (
     LSTMStack,
     StackDropout,
@@ -25,7 +26,6 @@ from treelm.models.layers.recurrent import (
     embed_with_dropout,
     locked_dropout,
 )
-from treelm.models.layers.transfer import to_device
 from treelm.models.palm import parser
 from treelm.models.palm.attention import SpanAttention
 from treelm.models.palm.config import PaLMConfig

@@ -17,13 +17,12 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.binary_structure import first_siblings
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
-from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.lstm import LSTMWeights
-from treelm.models.layers.precision import linear
+from treelm.models.layers.precision import DECIMALS, ExactCopy, linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.symbols import write_sentences
-from treelm.models.layers.transfer import to_device
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.graph import StackGraph, stack_states
 from treelm.models.shift_reduce.reading import Bank, Choose, Reader, greedy, sample

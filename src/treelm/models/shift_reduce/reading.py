@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.transfer import to_device
+from treelm.models.layers.devices import to_device
 from treelm.models.shift_reduce.stacks import BoolArray, IntArray, Pushes, Stacks
 
 if TYPE_CHECKING:

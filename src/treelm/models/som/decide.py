@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.levels import Schedule
-from treelm.models.layers.transfer import to_device
 from treelm.models.som.cells import CellWeights
 from treelm.models.som.graph import GraphBuilder, MemoryGraph
 from treelm.models.som.layout import Layout

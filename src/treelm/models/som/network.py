@@ -17,11 +17,11 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import shared_generator
-from treelm.models.layers.exact import DECIMALS, ExactCopy
+from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.symbols import WrittenSentences, write_sentences
-from treelm.models.layers.transfer import to_device
 from treelm.models.som import incremental
 from treelm.models.som.cells import Cell, SegmentedNorm
 from treelm.models.som.config import SOMConfig
