@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import zip_longest
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from torch import Tensor
 
@@ -17,8 +18,15 @@ from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.persistence.storage import Pretrained
-from treelm.models.scores import Analysis, Loss, Losses, ProbabilityMass, SentenceScore
-from treelm.models.surprisal import SentenceSurprisal, sentence_surprisal
+from treelm.models.scores import (
+    Analysis,
+    Loss,
+    Losses,
+    ProbabilityMass,
+    SentenceScore,
+    SentenceSurprisal,
+    sentence_surprisal,
+)
 from treelm.trees.tree import Tree
 
 __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
@@ -36,6 +44,58 @@ class IncrementalState(ABC):
     @abstractmethod
     def num_symbols_read(self) -> Sequence[int]:
         """Symbols read of each sentence."""
+
+    @classmethod
+    def own(cls, state: IncrementalState) -> Self:
+        """The state itself; raises ``InputError`` if it is one of another system."""
+        if not isinstance(state, cls):
+            raise InputError("a state of another system", remedy="use a state that this model's start() began")
+        return state
+
+    def check_symbols(self, symbols: Sequence[int | None]) -> None:
+        """Raise ``InputError`` unless there is one symbol, or None, for each sentence."""
+        if len(symbols) != self.num_sentences:
+            found = f"{len(symbols)} symbols for {self.num_sentences} sentences"
+            raise InputError(found, remedy="give one symbol, or None, for each sentence")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextState(IncrementalState):
+    """A state that holds the text it has read; systems add what their networks know of it."""
+
+    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their symbols
+    symbols: tuple[tuple[int, ...], ...]
+
+    @property
+    def num_sentences(self) -> int:
+        """Sentences that are read side by side."""
+        return len(self.words)
+
+    @property
+    def num_symbols_read(self) -> tuple[int, ...]:
+        """Symbols that each sentence has read."""
+        return tuple(map(len, self.symbols))
+
+    def after(self, read: Sequence[int | None], vocabulary: Vocabulary, **changed: Any) -> Self:
+        """The state after one more symbol in each sentence that does not wait, with other fields as they changed."""
+        words, symbols = list(self.words), list(self.symbols)
+        for row, symbol in enumerate(read):
+            if symbol is not None:
+                goes_on = bool(symbols[row]) and not vocabulary.ends_word[symbols[row][-1]]
+                *before, word = words[row] if goes_on else (*words[row], "")
+                words[row] = (*before, word + vocabulary.symbol(symbol))
+                symbols[row] = (*symbols[row], symbol)
+        return replace(self, words=tuple(words), symbols=tuple(symbols), **changed)
+
+    def called(self, words: Sequence[str]) -> Self:
+        """The state whose last words are called as they were given, not as their symbols spell them."""
+        renamed = tuple((*before[:-1], word) for before, word in zip(self.words, words, strict=True))
+        return replace(self, words=renamed)
+
+    def check_begun(self) -> None:
+        """Raise ``InputError`` if a sentence has no word yet."""
+        if not all(self.words):
+            raise InputError("no words have been read", remedy="extend the state first")
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -193,7 +253,7 @@ class SyntacticLM(Pretrained, ABC):
         ]
         for symbols in zip_longest(*spelled):
             state = self.extend_symbols(state, symbols)
-        return state
+        return state.called(words) if isinstance(state, TextState) else state
 
     @abstractmethod
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
@@ -202,3 +262,17 @@ class SyntacticLM(Pretrained, ABC):
     @abstractmethod
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best tree over the words read so far, what is open closed. Raises ``InputError`` if it has none."""
+
+
+class EstimatedLM(SyntacticLM):
+    """A system whose parameters follow from one look at the training data: training calls ``estimate`` once.
+
+    It has no differentiable losses, no optimiser and no checkpoints; its recipes leave ``[training]`` empty.
+    """
+
+    @abstractmethod
+    def estimate(self, corpus: EncodedCorpus) -> None:
+        """Set the parameters, and what of the config follows from the data (sizes), by this corpus.
+
+        Raises ``InputError`` for data that do not determine the parameters.
+        """

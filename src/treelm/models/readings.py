@@ -1,4 +1,4 @@
-"""What a stream model makes of steps of a text: outputs, what goes on to the next segment, figures of words.
+"""What a stream model makes of steps of a text: outputs, what goes on to the next segment, states, scores of words.
 
 Shapes: T steps, B rows, E size of what the decoder reads.
 """
@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.models.base import TextState
 from treelm.models.layers.precision import DECIMALS
+from treelm.models.scores import SentenceScore
 
 Carried = dict[str, Tensor]
 """What goes from one segment of a stream to the next, without gradient: (B, ...) each, under flat names."""
@@ -32,6 +34,14 @@ class Reading:
     carried: Carried
     regularisers: Mapping[str, Tensor] = field(default_factory=dict)
     structure: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamState(TextState):
+    """What n sentences carry after some symbols. The network is the float64 copy in evaluation mode."""
+
+    carried: Carried  # (n, ...)
+    hidden: Tensor  # (n, E) predicts the next symbol
 
 
 class WordFigure(NamedTuple):
@@ -53,7 +63,21 @@ def to_host(values: Tensor) -> NDArray[np.float64]:
     return found
 
 
-def word_of_symbol(symbols: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The number of the word that each symbol of a sentence belongs to."""
-    ends_before = ends_word[symbols[:-1]]
-    return np.concatenate(([0], np.cumsum(ends_before)))[: len(symbols)].astype(np.int64)
+def score_of(
+    words: NDArray[np.int64],
+    log_probs: NDArray[np.float64],
+    figures: Mapping[str, WordFigure],
+    *,
+    row: int = 0,
+    start: int = 0,
+) -> SentenceScore:
+    """The score of a sentence whose symbol i is of word ``words[i]`` and is predicted at step ``start`` + i of a row.
+
+    ``log_probs`` (T, B) are those of what follows each step; ``figures`` become columns.
+    """
+    return SentenceScore(
+        log_probs=log_probs[start : start + len(words) + 1, row],
+        word_of_symbol=words,
+        is_lower_bound=False,
+        columns={name: figure.of_words(words, row, start) for name, figure in figures.items()},
+    )

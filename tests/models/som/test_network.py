@@ -262,7 +262,7 @@ def test_wrong_number_of_words_and_trees_before_words_are_refused() -> None:
         network.extend(network.start(1), ["1", "2"])
     with pytest.raises(InputError, match="no words"):
         network.partial_trees(network.start(1))
-    with pytest.raises(InputError, match="sentence 1 has no words"):
+    with pytest.raises(InputError, match="sentence 1 is without words"):
         network.score([["1"], []])
 
 

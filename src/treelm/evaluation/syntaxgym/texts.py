@@ -14,7 +14,7 @@ from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.inference.batching import batched
 from treelm.models.persistence.files import sealed_line, unsealed_line
-from treelm.models.surprisal import sentence_surprisal
+from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
