@@ -29,9 +29,6 @@ def test_a_step_equals_torch_with_its_order_of_gates() -> None:
     inputs, hidden, cell = torch.randn(2, 3), torch.randn(2, 4), torch.randn(2, 4)
     for found, expected in zip(weights(inputs, hidden, cell), peer(inputs, (hidden, cell)), strict=True):
         torch.testing.assert_close(found, expected)
-    zero = torch.zeros(2, 4)
-    for found, expected in zip(weights.first_step(inputs), weights(inputs, zero, zero), strict=True):
-        torch.testing.assert_close(found, expected)
 
 
 def test_the_cell_in_place_and_its_gradient_equal_autograd() -> None:

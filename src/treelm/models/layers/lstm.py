@@ -61,11 +61,6 @@ class LSTMWeights(GateWeights):
         gates = torch.addmm(inputs @ self.weight_input.T + self.bias, hidden, self.weight_hidden.T)
         return lstm_cell(gates, cell)
 
-    def first_step(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The step from the zero state: inputs (n, I) -> hidden and cell (n, H)."""
-        gates = inputs @ self.weight_input.T + self.bias
-        return lstm_cell(gates, gates.new_zeros(len(gates), self.hidden_size))
-
 
 def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """New hidden and cell state (n, H) from the gates before their nonlinearity (n, 4H) and the old cell (n, H)."""
