@@ -39,8 +39,9 @@ class PackedWeight:
         if self._packed is None:
             return inputs @ self._weight.T
         missing = -len(inputs) % ALIGNED_ROWS if len(inputs) != self._num_rows else 0
-        padded = functional.pad(inputs, (0, 0, 0, missing)) if missing else inputs
-        return _multiply_packed(padded, self._packed)[: len(inputs)]
+        if not missing:
+            return _multiply_packed(inputs, self._packed)
+        return _multiply_packed(functional.pad(inputs, (0, 0, 0, missing)), self._packed)[: len(inputs)]
 
     def multiply_into(self, out: Tensor, inputs: Tensor, *, bias: Tensor | None = None) -> None:
         """out = inputs @ weight^T (+ bias, which may have rows of its own, and may be ``out``)."""
