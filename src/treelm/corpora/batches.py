@@ -44,7 +44,7 @@ class SentenceBatch:
 
 
 class Encoded(Protocol):
-    """What batches are cut from: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
+    """Source of batches: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
@@ -112,14 +112,14 @@ class EpochBatches(ABC, Generic[Batch]):
             raise InputError(f"{self._unit} {position} of {len(self)}", remedy="use an undamaged checkpoint")
 
     def _plan(self) -> Any:
-        """How the current epoch is cut."""
+        """The cuts of the current epoch, made once."""
         if self._planned is None or self._planned[0] != self._epoch:
             self._planned = (self._epoch, self._cut_epoch())
         return self._planned[1]
 
     @abstractmethod
     def _cut_epoch(self) -> Sequence[Any] | NDArray[Any]:
-        """The plan of the current epoch."""
+        """Cut the current epoch."""
 
     @abstractmethod
     def _batch(self, position: int) -> Batch:
@@ -127,7 +127,7 @@ class EpochBatches(ABC, Generic[Batch]):
 
     @abstractmethod
     def _origin(self) -> dict[str, Any]:
-        """What the batches follow from, settings and a hash of the data, as JSON values."""
+        """Settings and a hash of the data, from which all batches follow, as JSON values."""
 
 
 class SentenceBatches(EpochBatches[SentenceBatch]):
@@ -204,7 +204,7 @@ class SentenceBatches(EpochBatches[SentenceBatch]):
         return batches[self._rank : len(batches) - len(batches) % self._world : self._world]
 
     def _stops(self, order: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where a batch that begins at a place stops: it takes as many sentences as size, budgets and group allow."""
+        """End of the batch that begins at each place: it takes as many sentences as size, budgets and group allow."""
         place = np.arange(len(order))
         stops = np.minimum(place + self._batch_size, np.searchsorted(groups, groups, side="right"))
         for name, lengths in (("max_actions", self._encoded.num_actions), ("max_tokens", self._encoded.num_tokens)):

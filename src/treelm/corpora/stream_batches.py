@@ -53,11 +53,11 @@ class StreamBatch:
 
 
 class EncodedText(Protocol):
-    """What a stream is made from; ``EncodedCorpus`` is one."""
+    """Source of a stream; ``EncodedCorpus`` is one."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Of the symbols."""
+        """The vocabulary of the symbols."""
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
@@ -177,7 +177,7 @@ class BPTTBatches(EpochBatches[StreamBatch]):
         return hashlib.blake2b(np.ascontiguousarray(self.stream.symbols).data, digest_size=8).hexdigest()
 
     def _cut_epoch(self) -> NDArray[np.int64]:
-        """Where the segments begin within the rows; last, where the rows end."""
+        """Starts of segments within the rows and, last, the end of the rows."""
         bptt, num_steps = self._settings["bptt"], self._row_length
         if not self._settings["random_length"]:
             return np.append(np.arange(0, num_steps, bptt), num_steps)

@@ -33,7 +33,7 @@ __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", 
 
 
 class IncrementalState(ABC):
-    """What a model knows after reading some words of n sentences. Never changed: ``extend`` gives a new one."""
+    """Knowledge of a model after some words of n sentences. Never changed: ``extend`` gives a new one."""
 
     @property
     @abstractmethod
@@ -135,7 +135,7 @@ class SyntacticLM(Pretrained, ABC):
     """Whether it has trees at all; a switch of its config may decide this."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Whatever a system scores, parses or analyses may be given as text: to Python, a text is a list as well."""
+        """Let a system score, parse and analyse texts as well: to Python, a text is a list."""
         super().__init_subclass__(**options)
         for name in {"score", "parse", "analyse"} & cls.__dict__.keys():
             setattr(cls, name, takes_texts(cls.__dict__[name]))
@@ -148,7 +148,7 @@ class SyntacticLM(Pretrained, ABC):
         self.vocabulary = vocabulary
         self.labels = tuple(labels)
         self.data_identity: dict[str, str] = {}
-        """Of what it was trained on: a hash of the words and trees of each split. Empty if that was not noted."""
+        """Hashes of the words and trees of each split that it was trained on. Empty if that was not noted."""
 
     @property
     def predicts_words(self) -> bool:
@@ -162,7 +162,7 @@ class SyntacticLM(Pretrained, ABC):
 
     @property
     def why_no_trees(self) -> str:
-        """Of one that does not parse (``parses``): the reason, for messages."""
+        """The reason why one that does not parse (``parses``) has no trees, for messages."""
         return f"{self.system} is a language model without trees"
 
     def require_trees(self) -> None:
@@ -209,7 +209,7 @@ class SyntacticLM(Pretrained, ABC):
         """
 
     def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
-        """As ``score``, by a system that needs the trees of the sentences; any other does not look at them.
+        """Score by a system that needs the trees of the sentences; any other does not look at them.
 
         Raises ``InputError`` for a sentence without the tree that is needed.
         """

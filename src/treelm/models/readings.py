@@ -1,4 +1,4 @@
-"""What a stream model makes of steps of a text: outputs, what goes on to the next segment, states, scores of words.
+"""Records of what a stream model reads: outputs and hidden states of segments, states word by word, scores of words.
 
 Shapes: T steps, B rows, E size of what the decoder reads.
 """
@@ -18,12 +18,12 @@ from treelm.models.layers.precision import DECIMALS
 from treelm.models.scores import SentenceScore
 
 Carried = dict[str, Tensor]
-"""What goes from one segment of a stream to the next, without gradient: (B, ...) each, under flat names."""
+"""Hidden states that go from one segment of a stream to the next, without gradient: (B, ...) each, flat names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a network makes of T steps of B rows.
+    """Results of a network for T steps of B rows.
 
     ``regularisers`` are terms of the training loss, weights included, each a mean over what was read, in nats a target;
     none in evaluation. ``structure`` holds what the network found, (T, B, ...) each. ``distances`` (T, B) is the name
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamState(TextState):
-    """What n sentences carry after some symbols. The network is the float64 copy in evaluation mode."""
+    """The hidden states of n sentences after some symbols, by the float64 copy in evaluation mode."""
 
     carried: Carried  # (n, ...)
     hidden: Tensor  # (n, E) predicts the next symbol

@@ -1,4 +1,4 @@
-"""What a model says of a batch or a sentence: losses, scores, analyses, and the surprisal of words."""
+"""Records of what a model says of a batch or a sentence: losses, scores, analyses, and the surprisal of words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Losses:
 
 
 class NoLogProbability(InputError):
-    """What a model gives in place of a log probability: NaN, or plus infinity."""
+    """A value that is no log probability: NaN, or plus infinity."""
 
     def __init__(self, found: str) -> None:
         """Say what was given, and of which symbol."""
@@ -72,7 +72,7 @@ class SentenceScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """What one search says of a sentence: how probable it is, word by word, and its best tree.
+    """Result of one search over a sentence: how probable it is, word by word, and its best tree.
 
     A system that does not predict words (a bare parser) has no score, one that does not parse no tree.
     """
@@ -83,7 +83,7 @@ class Analysis:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbabilityMass:
-    """What listing everything that a tiny model can say adds up to; together it must be 1.
+    """Sum over everything that a tiny model can say, listed; finished and unfinished together must be 1.
 
     ``finished`` is the probability of all (tree, sentence) pairs up to a length, ``unfinished`` that of all derivations
     that are longer or not at their end.

@@ -115,7 +115,7 @@ class StreamLM(SyntacticLM):
         return self.read(inputs, self._continued(batch, carried), mask=mask)
 
     def _continued(self, batch: StreamBatch, carried: Carried | None) -> Carried:
-        """What a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
+        """The state that a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
         if not batch.continues:
             return self.begin(len(batch))
         if carried is None:
@@ -187,7 +187,7 @@ class StreamLM(SyntacticLM):
         ]
 
     def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
-        """What a reading says of words beside their probabilities, under the names of ``word_columns``.
+        """Values of words that a reading gives beside their probabilities, under the names of ``word_columns``.
 
         Here: the distance before each word, if the system finds distances.
         """

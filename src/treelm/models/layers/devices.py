@@ -38,7 +38,7 @@ def find_device(name: DeviceName, *, where: str | None = None) -> Literal["cuda"
 
 
 def device_of(network: nn.Module) -> Literal["cuda", "cpu"]:
-    """Where the weights of a network are; ``cpu`` if it has none."""
+    """The device of a network's weights; ``cpu`` if it has none."""
     weights = next(network.parameters(), None)
     return "cuda" if weights is not None and weights.device.type == "cuda" else "cpu"
 

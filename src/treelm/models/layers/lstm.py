@@ -131,7 +131,7 @@ _MINUS_ONE = torch.tensor(-1.0)  # on a CPU: a single number goes with tensors o
 
 
 class Tree(NamedTuple):
-    """Which row every row steps from, ready for computing."""
+    """The row that every row steps from, ready for computing."""
 
     parents: Tensor  # (P,) their rows
     parent: Tensor  # (n,) for every row: its parent among the P; 0 for those that start

@@ -94,7 +94,7 @@ def column_sums(matrix: Tensor) -> Tensor:
 
 
 def product_settings() -> tuple[Any, ...]:
-    """What decides, besides types, how a GPU multiplies at the moment."""
+    """Settings that decide, besides types, how a GPU multiplies at the moment."""
     backend: Any = torch.backends.cuda.matmul  # before torch 2.9 the first of these settings did not exist
     precision = getattr(backend, "fp32_precision", None) or backend.allow_tf32
     return precision, torch.are_deterministic_algorithms_enabled()

@@ -24,7 +24,7 @@ from treelm.models.layers.precision import column_sums, operand
 State = tuple[Tensor, Tensor]
 """Hidden and cell state, (B, H) each."""
 Tape = tuple[Tensor, ...]
-"""What the gradient of a cell needs, of all steps (T, B, ...) or of one (B, ...); first the gates, G of them."""
+"""Values that the gradient of a cell needs, of all steps (T, B, ...) or of one (B, ...); first the G gates."""
 
 
 class RecurrentCell(ABC):
@@ -43,7 +43,7 @@ class RecurrentCell(ABC):
         """Fill ``d_gates``, before the nonlinearity; ``d_cell``, of the new cell, becomes that of the old one."""
 
     def findings(self, tape: Tape) -> tuple[Tensor, ...]:
-        """What else a layer gives, without gradient; here nothing."""
+        """Further results of a layer, without gradient; here none."""
         return ()
 
     def bias_gradient(self, d_gates: Tensor) -> Tensor:

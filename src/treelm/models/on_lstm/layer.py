@@ -41,7 +41,7 @@ class ONLSTMLayer(RecurrentLayer):
 
 
 class _Tape(NamedTuple):
-    """What the gradient of the cell needs, of all steps or one: the values of each name, (T, B, ...) or (B, ...)."""
+    """Values that the gradient of the cell needs, of all steps (T, B, ...) or of one (B, ...)."""
 
     gates: Tensor  # (4H + 2C) sigmoids i, f, o, tanh of g, and the master gates before cumax
     shares: Tensor  # (2, C) softmax of the master gates

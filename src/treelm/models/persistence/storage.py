@@ -164,7 +164,7 @@ def load_model(directory: Path | str) -> SyntacticLM:
 
 
 def describe_model(model: Pretrained) -> dict[str, Any]:
-    """What ``config.json`` holds: everything to build the network again but vocabulary and weights."""
+    """The content of ``config.json``: everything to build the network again but vocabulary and weights."""
     description: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "treelm": __version__,
@@ -177,7 +177,7 @@ def describe_model(model: Pretrained) -> dict[str, Any]:
 
 
 def read_data_identity(directory: Path) -> dict[str, str]:
-    """What a model's folder says of the data that it was trained on; nothing in folders of the first treelms."""
+    """Hashes of the data that the model of a folder was trained on; none in folders of the first treelms."""
     identity: dict[str, str] = _read_header(directory).get(_DATA, {})
     return identity
 
@@ -189,7 +189,7 @@ def load_weights(model: Pretrained, path: Path, *, remedy: str) -> None:
 
 
 def _config_hash(header: Mapping[str, Any]) -> str:
-    """Of all that ``config.json`` says of the network and its data, whichever treelm wrote it."""
+    """Hash of all that ``config.json`` says of the network and its data, whichever treelm wrote it."""
     values = {name: header[name] for name in ("system", "config", "labels", _DATA) if name in header}
     return json_hash(values)
 
