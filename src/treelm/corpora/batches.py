@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,6 @@ from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
 from treelm.errors import InputError
 
 _DEFAULT = BatchesConfig()
-Batch = TypeVar("Batch")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +42,7 @@ class SentenceBatch:
 
 
 class Encoded(Protocol):
-    """Source of batches: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
+    """What batches are cut from: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
@@ -58,83 +56,14 @@ class Encoded(Protocol):
         """These sentences, in this order."""
 
 
-class EpochBatches(ABC, Generic[Batch]):
-    """Batches epoch by epoch.
-
-    Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
-    last batch that was handed out, and ``restore`` goes there.
-    """
-
-    _unit: ClassVar[str] = "batch"  # for messages
-
-    def __init__(self) -> None:
-        """Begin with the first epoch."""
-        self._epoch = 0
-        self._position = 0
-        self._planned: tuple[int, Sequence[Any] | NDArray[Any]] | None = None
-
-    @property
-    def epoch(self) -> int:
-        """The current epoch, from 0."""
-        return self._epoch
-
-    @property
-    def position(self) -> int:
-        """Batches of the current epoch that were handed out."""
-        return self._position
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Number of batches in the current epoch."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """The rest of the current epoch."""
-        while self._position < len(self):
-            self._position += 1
-            yield self._batch(self._position - 1)
-        self._epoch, self._position = self._epoch + 1, 0
-
-    def state(self) -> dict[str, Any]:
-        """The position and all that the batches follow from, as JSON values."""
-        return {"epoch": self._epoch, "position": self._position, **self._origin()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go to a position; raises InputError if data or settings are others than those of the saved state."""
-        for name, own in self._origin().items():
-            if state.get(name) != own:
-                found = f"the data position was saved with other {name} ({state.get(name)!r}, now {own!r})"
-                raise InputError(found, remedy="resume with the data and settings of the run")
-        epoch, position = state.get("epoch"), state.get("position")
-        if not (isinstance(epoch, int) and isinstance(position, int) and epoch >= 0 and position >= 0):
-            raise InputError(f"data position {epoch!r}, {position!r}", remedy="use an undamaged checkpoint")
-        self._epoch, self._position = epoch, position
-        if position > len(self):
-            raise InputError(f"{self._unit} {position} of {len(self)}", remedy="use an undamaged checkpoint")
-
-    def _plan(self) -> Any:
-        """The cuts of the current epoch, made once."""
-        if self._planned is None or self._planned[0] != self._epoch:
-            self._planned = (self._epoch, self._cut_epoch())
-        return self._planned[1]
-
-    @abstractmethod
-    def _cut_epoch(self) -> Sequence[Any] | NDArray[Any]:
-        """Cut the current epoch."""
-
-    @abstractmethod
-    def _batch(self, position: int) -> Batch:
-        """A batch of the current epoch."""
-
-    @abstractmethod
-    def _origin(self) -> dict[str, Any]:
-        """Settings and a hash of the data, from which all batches follow, as JSON values."""
-
-
-class SentenceBatches(EpochBatches[SentenceBatch]):
+class SentenceBatches:
     """Batches of sentences of similar length, epoch by epoch; the order follows from the seed alone.
 
     Every epoch arranges the corpus in groups by the scheme of its ``BatchesConfig``, cuts each group into batches by
     size and budget, and shuffles the batches. A sentence beyond the budget is a batch by itself.
+
+    Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
+    last batch that was handed out, and ``restore`` goes there.
     """
 
     def __init__(
@@ -160,41 +89,79 @@ class SentenceBatches(EpochBatches[SentenceBatch]):
                 raise InputError(f"{name} = {value}", remedy="give 1 or more")
         if not 0 <= rank < world:
             raise InputError(f"rank {rank} of {world}", remedy="give a rank from 0 to world - 1")
-        super().__init__()
         self._encoded = encoded
         self._config = config
         self._batch_size, self._budgets = batch_size, budgets
         self._seed, self._shuffle = seed, shuffle
         self._rank, self._world = rank, world
+        self._epoch = 0
+        self._position = 0
+        self._planned: tuple[int, list[NDArray[np.int64]]] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch, from 0."""
+        return self._epoch
+
+    @property
+    def position(self) -> int:
+        """Batches of the current epoch that were handed out."""
+        return self._position
 
     def __len__(self) -> int:
         """Number of batches in the current epoch, for this rank."""
         return len(self._plan())
 
-    def _batch(self, position: int) -> SentenceBatch:
-        return self._encoded.batch(self._plan()[position])
+    def __iter__(self) -> Iterator[SentenceBatch]:
+        """The rest of the current epoch."""
+        plan = self._plan()
+        while self._position < len(plan):
+            self._position += 1
+            yield self._encoded.batch(plan[self._position - 1])
+        self._epoch, self._position = self._epoch + 1, 0
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go to a position; raises InputError if data or settings are others than those of the saved state."""
-        super().restore({"scheme": "sort-in-groups", **state})  # once there was no other
-
-    def _origin(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
+        """The position and all that the order follows from, as JSON values."""
         return {
+            "epoch": self._epoch,
+            "position": self._position,
             "seed": self._seed,
             "shuffle": self._shuffle,
             "world": self._world,
             "scheme": self._config.scheme,
             "limits": {"batch_size": self._batch_size, **self._budgets, **self._config.limits()},
-            "data": self._fingerprint,
+            "data": self._data_fingerprint,
         }
 
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go to a position; raises InputError if data or settings are others than those of the saved state."""
+        own = self.state()
+        state = {"scheme": "sort-in-groups", **state}  # once there was no other
+        for name in ("seed", "shuffle", "world", "scheme", "limits", "data"):
+            if state.get(name) != own[name]:
+                raise InputError(
+                    f"the data position was saved with other {name} ({state.get(name)!r}, now {own[name]!r})",
+                    remedy="resume with the data and settings of the run",
+                )
+        epoch, position = state.get("epoch"), state.get("position")
+        if not (isinstance(epoch, int) and isinstance(position, int) and epoch >= 0 and position >= 0):
+            raise InputError(f"data position {epoch!r}, {position!r}", remedy="use an undamaged checkpoint")
+        self._epoch, self._position = epoch, position
+        if position > len(self):
+            raise InputError(f"batch {position} of {len(self)}", remedy="use an undamaged checkpoint")
+
     @cached_property
-    def _fingerprint(self) -> str:
+    def _data_fingerprint(self) -> str:
         lengths = np.ascontiguousarray(self._encoded.num_actions, dtype="<i8")
         return hashlib.blake2b(lengths.tobytes(), digest_size=8).hexdigest()
 
+    def _plan(self) -> list[NDArray[np.int64]]:
+        """Sentences of every batch of the current epoch."""
+        if self._planned is None or self._planned[0] != self._epoch:
+            self._planned = (self._epoch, self._cut_epoch())
+        return self._planned[1]
+
     def _cut_epoch(self) -> list[NDArray[np.int64]]:
-        """Sentences of every batch."""
         generator = np.random.default_rng([self._seed, self._epoch]) if self._shuffle else None
         order, groups = arrange(self._encoded.num_actions, self._config, generator)
         starts = starts_of_pieces(self._stops(order, groups))
@@ -204,7 +171,7 @@ class SentenceBatches(EpochBatches[SentenceBatch]):
         return batches[self._rank : len(batches) - len(batches) % self._world : self._world]
 
     def _stops(self, order: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """End of the batch that begins at each place: it takes as many sentences as size, budgets and group allow."""
+        """Where a batch that begins at a place stops: it takes as many sentences as size, budgets and group allow."""
         place = np.arange(len(order))
         stops = np.minimum(place + self._batch_size, np.searchsorted(groups, groups, side="right"))
         for name, lengths in (("max_actions", self._encoded.num_actions), ("max_tokens", self._encoded.num_tokens)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import EpochBatches, SentenceBatch
+from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.constituents import Constituents, non_trivial_spans
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -53,11 +54,11 @@ class StreamBatch:
 
 
 class EncodedText(Protocol):
-    """Source of a stream; ``EncodedCorpus`` is one."""
+    """What a stream is made from; ``EncodedCorpus`` is one."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the symbols."""
+        """Of the symbols."""
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
@@ -112,7 +113,7 @@ class TokenStream:
         return int(np.searchsorted(self.sentence_offsets, position, side="right")) - 1
 
 
-class BPTTBatches(EpochBatches[StreamBatch]):
+class BPTTBatches:
     """Segments of a stream, epoch by epoch.
 
     The stream is cut into ``batch_size`` rows of equal length, read side by side; what does not fill a row is left out
@@ -121,10 +122,11 @@ class BPTTBatches(EpochBatches[StreamBatch]):
 
     A segment has ``bptt`` steps. With ``random_length`` (Merity et al. 2018, section 5) a base of ``bptt``, or with
     probability 0.05 half of it, is drawn, then the length from N(base, 5), at least 5; ``learning_rate_scale`` is the
-    length over ``bptt``. Lengths follow from seed and epoch alone. A segment that begins an epoch does not continue.
-    """
+    length over ``bptt``. Lengths follow from seed and epoch alone.
 
-    _unit = "segment"
+    Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
+    last batch that was handed out, and ``restore`` goes there. A segment that begins an epoch does not continue.
+    """
 
     def __init__(
         self,
@@ -145,7 +147,6 @@ class BPTTBatches(EpochBatches[StreamBatch]):
         for name, value in {"batch_size": batch_size, "bptt": bptt}.items():
             if value < 1:
                 raise InputError(f"{name} = {value}", remedy="give 1 or more")
-        super().__init__()
         self._encoded = encoded
         self.stream = TokenStream.of(encoded, sentence_ends=sentence_ends, constituents=constituents)
         if len(self.stream) < batch_size:
@@ -160,24 +161,60 @@ class BPTTBatches(EpochBatches[StreamBatch]):
             "keep_rest": keep_rest,
         }
         self._row_length = -(-len(self.stream) // batch_size) if keep_rest else len(self.stream) // batch_size
+        self._epoch = 0
+        self._position = 0
+        self._planned: tuple[int, NDArray[np.int64]] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch, from 0."""
+        return self._epoch
+
+    @property
+    def position(self) -> int:
+        """Segments of the current epoch that were handed out."""
+        return self._position
 
     def __len__(self) -> int:
         """Number of segments in the current epoch."""
-        return len(self._plan()) - 1
+        return len(self._starts()) - 1
 
-    def _batch(self, position: int) -> StreamBatch:
-        start, stop = self._plan()[position : position + 2].tolist()
-        return self._segment(start, stop)
+    def __iter__(self) -> Iterator[StreamBatch]:
+        """The rest of the current epoch."""
+        while self._position < len(self):
+            start, stop = self._starts()[self._position : self._position + 2].tolist()
+            self._position += 1
+            yield self._segment(start, stop)
+        self._epoch, self._position = self._epoch + 1, 0
 
-    def _origin(self) -> dict[str, Any]:
-        return {**self._settings, "data": self._fingerprint}
+    def state(self) -> dict[str, Any]:
+        """The position and all that the segments follow from, as JSON values."""
+        return {"epoch": self._epoch, "position": self._position, **self._settings, "data": self._fingerprint}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go to a position; raises InputError if data or settings are others than those of the saved state."""
+        for name, own in {**self._settings, "data": self._fingerprint}.items():
+            if state.get(name) != own:
+                found = f"the data position was saved with other {name} ({state.get(name)!r}, now {own!r})"
+                raise InputError(found, remedy="resume with the data and settings of the run")
+        epoch, position = state.get("epoch"), state.get("position")
+        if not (isinstance(epoch, int) and isinstance(position, int) and epoch >= 0 and position >= 0):
+            raise InputError(f"data position {epoch!r}, {position!r}", remedy="use an undamaged checkpoint")
+        self._epoch, self._position = epoch, position
+        if position > len(self):
+            raise InputError(f"segment {position} of {len(self)}", remedy="use an undamaged checkpoint")
 
     @cached_property
     def _fingerprint(self) -> str:
         return hashlib.blake2b(np.ascontiguousarray(self.stream.symbols).data, digest_size=8).hexdigest()
 
+    def _starts(self) -> NDArray[np.int64]:
+        """Where the segments of the current epoch begin within the rows; last, where the rows end."""
+        if self._planned is None or self._planned[0] != self._epoch:
+            self._planned = (self._epoch, self._cut_epoch())
+        return self._planned[1]
+
     def _cut_epoch(self) -> NDArray[np.int64]:
-        """Starts of segments within the rows and, last, the end of the rows."""
         bptt, num_steps = self._settings["bptt"], self._row_length
         if not self._settings["random_length"]:
             return np.append(np.arange(0, num_steps, bptt), num_steps)
