@@ -18,6 +18,7 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.evaluation.runs import NO_GOLD, judge
 from treelm.inference.generation import generate
+from treelm.models.base import TextState
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -153,6 +154,14 @@ def test_a_sentence_may_wait_and_states_never_change() -> None:
     assert state.num_symbols_read == (1, 0)
     with pytest.raises(InputError, match="1 words for 2"):
         model.extend(begin, ["1"])
+
+
+def test_a_state_of_another_system_and_a_wrong_number_of_symbols_are_refused() -> None:
+    model, state = toy(), TextState(words=((),), symbols=((),))
+    with pytest.raises(InputError, match="a state of another system"):
+        model.extend_symbols(state, [0])
+    with pytest.raises(InputError, match="2 symbols for 1 sentences; give one symbol, or None, for each sentence"):
+        model.extend_symbols(model.start(), [0, 1])
 
 
 def test_words_of_several_symbols_are_words() -> None:
