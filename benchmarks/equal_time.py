@@ -28,7 +28,7 @@ import tyro
 from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.vocabularies import save_vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
-from treelm.models.storage import VOCABULARY
+from treelm.models.persistence.storage import VOCABULARY
 from treelm.training.loop import Step, fit
 from treelm.training.metrics import perplexity
 from treelm.training.recipe import FILE_NAME, Recipe, load_recipe, save_recipe

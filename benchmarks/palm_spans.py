@@ -25,7 +25,7 @@ from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
 from treelm.models.palm.network import PaLM
 from treelm.models.palm.supervision import given_weights, gold_spans, span_cross_entropy
-from treelm.models.storage import load_model
+from treelm.models.persistence.storage import load_model
 from treelm.training.run import load_run_recipe
 
 

@@ -24,7 +24,7 @@ import one_line
 import tyro
 
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
-from treelm.models.storage import VOCABULARY
+from treelm.models.persistence.storage import VOCABULARY
 from treelm.training.loop import Step, fit
 from treelm.training.metrics import perplexity
 from treelm.training.recipe import FILE_NAME, load_recipe, save_recipe

@@ -23,8 +23,8 @@ import tyro
 
 from treelm.errors import InputError
 from treelm.evaluation.shipping import CARD, Origin, differences, ship
-from treelm.models.shipped import FOLDER
-from treelm.models.storage import load_model
+from treelm.models.persistence.shipped import FOLDER
+from treelm.models.persistence.storage import load_model
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
 from treelm.training.recipe import load_recipe, recipe_names
 from treelm.training.run import has_run, is_estimated, load_run_recipe, train

@@ -9,7 +9,7 @@ import torch
 from hypothesis import settings
 
 from tests.durations import LIST, Recorder, names_of, read_slow
-from treelm.models.devices import find_device
+from treelm.models.layers.devices import find_device
 
 # No test asserts a time, and continuous integration should not fail at random.
 settings.register_profile("treelm", deadline=None, derandomize=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.training.treebanks import write_treebank
 from treelm.models import system_class
-from treelm.models.estimated import EstimatedLM
+from treelm.models.base import EstimatedLM
 from treelm.training.recipe import Recipe, build_recipe
 from treelm.training.run import Setup, set_up
 

@@ -24,8 +24,8 @@ from treelm.evaluation.audit import audit
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import Losses, SyntacticLM
 from treelm.models.layers.dropout import dropout_off
+from treelm.models.persistence.storage import WEIGHTS, load_model, save_model
 from treelm.models.scores import NoLogProbability
-from treelm.models.storage import WEIGHTS, load_model, save_model
 from treelm.models.streams import StreamLM
 from treelm.training.checkpoints import Checkpoints
 from treelm.training.data import Batch, part_of

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from treelm.evaluation.shipping import CARD, EXPECTED, differences
-from treelm.models.shipped import FOLDER, shipped_names
-from treelm.models.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
+from treelm.models.persistence.shipped import FOLDER, shipped_names
+from treelm.models.persistence.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
 from treelm.training.recipe import load_recipe, recipe_names
 from treelm.training.run import load_run_recipe
 

@@ -13,7 +13,7 @@ from tests.models.palm.worlds import TINY
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
-from treelm.models.storage import save_model
+from treelm.models.persistence.storage import save_model
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import one_line

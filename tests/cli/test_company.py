@@ -10,7 +10,7 @@ import torch
 import treelm as package
 from tests.cli.conftest import Treelm
 from tests.legacy.make import HERE, RUNS
-from treelm.models.shipped import shipped_names
+from treelm.models.persistence.shipped import shipped_names
 
 TINY = [str(HERE / name) for name in RUNS]
 ANY = [*shipped_names(), *TINY]

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import RECIPE, Treelm
 from treelm.cli import run as run_treelm
 from treelm.evaluation.comparison import measure
-from treelm.models.storage import load_model, save_model
+from treelm.models.persistence.storage import load_model, save_model
 
 SUITE = {
     "meta": {"name": "mine", "metric": "sum"},

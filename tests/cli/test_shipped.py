@@ -13,8 +13,8 @@ from treelm import SyntacticLM
 from treelm import load as python_load
 from treelm.errors import InputError
 from treelm.inference.loading import THRESHOLD
-from treelm.models import shipped
-from treelm.models.shipped import find_run, shipped_names
+from treelm.models.persistence import shipped
+from treelm.models.persistence.shipped import find_run, shipped_names
 from treelm.training.recipe import load_recipe
 from treelm.training.run import load_run_recipe, train
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.devices.pretended import DEVICE, pretended_device
-from treelm.models.layers.transfer import plan_to_device, to_device
+from treelm.models.layers.devices import plan_to_device, to_device
 
 
 class Inner(NamedTuple):

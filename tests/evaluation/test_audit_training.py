@@ -11,9 +11,9 @@ from treelm.cli.audit import main
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit_training import audit_training, training_log_probs
+from treelm.models.persistence.storage import save_model
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
-from treelm.models.storage import save_model
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 DROPOUT = {"dropout": 0.5, "layer_dropout": 0.4, "recurrent_dropout": 0.3}

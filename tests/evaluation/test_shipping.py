@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import RECIPE, TREES
 from treelm.evaluation.shipping import Origin, differences, ship
-from treelm.models.storage import load_model, save_model
+from treelm.models.persistence.storage import load_model, save_model
 from treelm.training.recipe import load_recipe
 from treelm.training.run import train
 

@@ -10,8 +10,7 @@ from tests.fuzz.harness import Reader
 from treelm.evaluation.comparison.keeping import Kept
 from treelm.evaluation.syntaxgym.texts import KeptScores, ScoredText
 from treelm.inference.annotation_journal import Journal, Progress
-from treelm.models.files import encode_json
-from treelm.models.sealed import sealed, sealed_line, unsealed_line
+from treelm.models.persistence.files import encode_json, sealed, sealed_line, unsealed_line
 
 _SETTINGS = {"parser": "toy", "seed": 1}
 _STATES = (

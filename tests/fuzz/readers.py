@@ -35,7 +35,7 @@ from treelm.evaluation.syntaxgym.tables import read_surprisals
 from treelm.inference.loading import load, run_beam
 from treelm.inference.stimuli import Columns, read_words
 from treelm.inference.stimuli import read_table as read_stimuli
-from treelm.models.storage import load_model
+from treelm.models.persistence.storage import load_model
 from treelm.training.checkpoints import Checkpoints
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
@@ -297,7 +297,7 @@ def _run_files(name: str) -> Callable[[Path], None]:
 
 def _sealed_run(folder: Path) -> None:
     """A run of today: its weights know their config."""
-    from treelm.models.storage import save_model
+    from treelm.models.persistence.storage import save_model
 
     save_model(load_model(RUNS / "som"), folder)
 

@@ -31,9 +31,9 @@ from treelm.evaluation.syntaxgym.formula import parse_formula
 from treelm.evaluation.syntaxgym.suites import load_suites
 from treelm.evaluation.syntaxgym.tables import read_surprisals
 from treelm.inference.loading import run_beam
-from treelm.models.files import write_atomically
-from treelm.models.storage import load_model, save_model
-from treelm.models.tensors import read_tensors
+from treelm.models.persistence.files import write_atomically
+from treelm.models.persistence.storage import load_model, save_model
+from treelm.models.persistence.tensors import read_tensors
 from treelm.training.checkpoints import Checkpoint, Checkpoints
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe, parse_override

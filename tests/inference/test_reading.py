@@ -10,9 +10,8 @@ from tests.models.test_bits import SIZES, build
 from treelm.corpora.sentence import Sentence
 from treelm.inference.reading import ENTROPY, ScoredStimulus, gather, score_stimuli
 from treelm.inference.stimuli import Stimulus, stimulus
-from treelm.models.running_text import score_text
-from treelm.models.streams import StreamLM
-from treelm.models.surprisal import SentenceSurprisal, WordSurprisal
+from treelm.models.scores import SentenceSurprisal, WordSurprisal
+from treelm.models.streams import StreamLM, score_text
 
 STREAMS = ["lstm", "on-lstm", "palm", "prpn"]
 TEXTS = ["the dog barks at the moon", "the cats see a dog , unbelievable", "the moon"]
@@ -50,7 +49,7 @@ def test_a_document_is_one_text_whose_ends_are_symbols(system: str, monkeypatch:
     assert isinstance(lm, StreamLM)
     sentences = [text.split() for text in TEXTS]
     whole = score_text(lm, sentences)
-    monkeypatch.setattr("treelm.models.running_text._STEPS", 4)
+    monkeypatch.setattr("treelm.models.streams._STEPS", 4)
     for one, other in zip(whole, score_text(lm, sentences), strict=True):
         np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-9)
     state = lm.start(1)

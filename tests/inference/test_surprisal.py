@@ -9,7 +9,7 @@ from treelm.corpora.vocabulary import FormCounts
 from treelm.errors import InputError
 from treelm.inference.surprisal import ScoredSentence, table_rows, word_offsets
 from treelm.models.base import SentenceScore
-from treelm.models.surprisal import sentence_surprisal
+from treelm.models.scores import sentence_surprisal
 
 
 def sentence(text: str | None, *words: str) -> Sentence:

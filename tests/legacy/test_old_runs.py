@@ -11,7 +11,7 @@ import treelm
 from tests.legacy.make import EXPECTED, HERE, RESUMABLE, RUNS, SENTENCES, describe
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
-from treelm.models.storage import CONFIG, FORMAT_VERSION
+from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.run import load_run_recipe, train
 

@@ -19,8 +19,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.evaluation.perplexity import perplexity, sum_scores
 from treelm.inference.surprisal import Totals, score_sentences
 from treelm.models import SYSTEMS, config_class, system_class
-from treelm.models.base import SyntacticLM
-from treelm.models.estimated import EstimatedLM
+from treelm.models.base import EstimatedLM, SyntacticLM
 
 TEXT = """\
 the dog that the cats chased barks at the unbelievable moon

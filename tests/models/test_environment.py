@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from treelm.models import environment
 from treelm.models.environment import Environment, examine
-from treelm.models.layers.float32 import rounds_operands
+from treelm.models.layers.precision import rounds_operands
 
 SOUND = Environment(
     versions={},

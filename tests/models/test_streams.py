@@ -18,6 +18,7 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import Tolerances, audit
 from treelm.evaluation.runs import NO_GOLD, judge
 from treelm.inference.generation import generate
+from treelm.models.base import TextState
 from treelm.models.readings import Carried, Reading, check_carried
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
@@ -133,6 +134,14 @@ def test_word_by_word_gives_the_scores_of_whole_sentences() -> None:
         state = model.extend(state, list(words))
     summed += model.next_word_log_probs(state).numpy()[:, -1]
     np.testing.assert_allclose(summed, [score.log_probs.sum() for score in model.score(rows)], atol=1e-8)
+
+
+def test_a_state_of_another_system_and_a_wrong_number_of_symbols_are_refused() -> None:
+    model, state = toy(), TextState(words=((),), symbols=((),))
+    with pytest.raises(InputError, match="a state of another system"):
+        model.extend_symbols(state, [0])
+    with pytest.raises(InputError, match="2 symbols for 1 sentences; give one symbol, or None, for each sentence"):
+        model.extend_symbols(model.start(), [0, 1])
 
 
 def test_words_of_several_symbols_are_words() -> None:

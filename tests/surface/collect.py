@@ -49,7 +49,7 @@ MODULES = (
     "treelm.evaluation.perplexity",
     "treelm.models",
     "treelm.models.base",
-    "treelm.models.storage",
+    "treelm.models.persistence.storage",
     "treelm.training.config",
     "treelm.training.loop",
     "treelm.training.recipe",

@@ -27,8 +27,8 @@ from tests.training.kill_driver import fork
 from tests.training.treebanks import write_treebank
 from treelm.cli import demo
 from treelm.cli import run as run_treelm
-from treelm.models import hub, locks, storage
-from treelm.models.storage import load_model
+from treelm.models.persistence import files, storage
+from treelm.models.persistence.storage import load_model
 from treelm.training import checkpoints, estimation, loop, run, session
 
 SHORT = ("short.toml", "--set", "training.epochs=2")
@@ -53,7 +53,7 @@ POINTS: tuple[tuple[Any, str], ...] = (
     (run, "save_recipe"),
     (run, "load_model"),
     (run, "load_run_recipe"),
-    (locks, "_acquire"),
+    (files, "_acquire"),
     (loop, "Session"),
     (estimation, "save_model"),
     (session, "save_model"),
@@ -61,7 +61,7 @@ POINTS: tuple[tuple[Any, str], ...] = (
     (storage, "save_vocabulary"),
     (checkpoints.Checkpoints, "save"),
     (checkpoints.Checkpoints, "newest"),
-    (hub.ModelHubMixin, "save_pretrained"),
+    (storage.ModelHubMixin, "save_pretrained"),
     (demo.shutil, "rmtree"),
 )
 """What is about to be called there."""

@@ -13,7 +13,7 @@ from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, score_spans
 from treelm.models.base import SyntacticLM
-from treelm.models.storage import load_model
+from treelm.models.persistence.storage import load_model
 from treelm.training.dev import DevTrees
 from treelm.training.recipe import load_recipe
 from treelm.training.run import train

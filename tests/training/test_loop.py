@@ -12,7 +12,7 @@ import torch
 from tests.training.toys import ToyBatches, ToyLM, toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
-from treelm.models.storage import load_model
+from treelm.models.persistence.storage import load_model
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step, fit
 from treelm.training.outcomes import NonFiniteError

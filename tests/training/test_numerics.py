@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from treelm.models.layers.float32 import rounds_operands
+from treelm.models.layers.precision import rounds_operands
 from treelm.training.config import TrainingConfig
 from treelm.training.numerics import numerics
 

@@ -16,7 +16,7 @@ import torch
 from tests.training.treebanks import write_treebank
 from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
-from treelm.models.storage import load_model, read_data_identity
+from treelm.models.persistence.storage import load_model, read_data_identity
 from treelm.training import run as run_module
 from treelm.training.checkpoints import lock_folder
 from treelm.training.loop import fit

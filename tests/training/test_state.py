@@ -15,7 +15,7 @@ from tests.fuzz.seeds import seal_state
 from tests.training.toys import ToyBatches, toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
-from treelm.models.tensors import encode_tensors, read_tensors
+from treelm.models.persistence.tensors import encode_tensors, read_tensors
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step, fit
 

@@ -15,7 +15,7 @@ import torch
 from tests.training.treebanks import DATA, STREAM
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.errors import InputError
-from treelm.models.storage import load_model
+from treelm.models.persistence.storage import load_model
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step, fit

@@ -63,7 +63,7 @@ def usage() -> str:
 
 def _shipped_example() -> str:
     """A line that shows that names of shipped models stand for run folders."""
-    from treelm.models.shipped import shipped_names
+    from treelm.models.persistence.shipped import shipped_names
 
     names = shipped_names()
     return f"  echo 'The dog barks .' | treelm surprisal {names[0]} -     (a model of the package)\n" if names else ""

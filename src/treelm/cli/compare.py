@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     """Run the verb."""
     options = parse(Arguments, "compare", arguments)
     from treelm.evaluation.comparison.compare import compare
-    from treelm.models.shipped import check_given
+    from treelm.models.persistence.shipped import check_given
 
     out = Path(options.out) if options.out else None
     if options.data_format != "auto" and not options.data:
@@ -185,7 +185,7 @@ def _suites(names: tuple[str, ...]) -> tuple[str, ...]:
 def write_files(comparison: Comparison, folder: Path) -> None:
     """The comparison in every format."""
     from treelm.evaluation.comparison.figures import FILE_NAME
-    from treelm.models.files import write_atomically
+    from treelm.models.persistence.files import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
     comparison.save(folder / FILE_NAME)

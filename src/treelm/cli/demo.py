@@ -184,7 +184,7 @@ def _quick_training(recipe: Recipe) -> tuple[str, ...]:
 
 def _is_estimated(recipe: Recipe) -> bool:
     from treelm.models import system_class
-    from treelm.models.estimated import EstimatedLM
+    from treelm.models.base import EstimatedLM
 
     return issubclass(system_class(recipe.model.system), EstimatedLM)
 

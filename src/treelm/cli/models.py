@@ -28,7 +28,7 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     """Run the verb."""
     options = parse(Arguments, "models", arguments)
-    from treelm.models.shipped import FOLDER, shipped_folder, shipped_names
+    from treelm.models.persistence.shipped import FOLDER, shipped_folder, shipped_names
 
     if options.name:
         print((shipped_folder(options.name) / "README.md").read_text(encoding="utf-8"), end="")
@@ -40,8 +40,8 @@ def main(arguments: list[str]) -> int:
 
 def _row(folder: Path) -> tuple[str, str, str]:
     """Name, system, and size of all its files."""
-    from treelm.models.files import read_json
-    from treelm.models.shipped import CONFIG
+    from treelm.models.persistence.files import read_json
+    from treelm.models.persistence.shipped import CONFIG
 
     system = read_json(folder / CONFIG, remedy="install the package again")["system"]
     size = sum(path.stat().st_size for path in folder.iterdir())

@@ -88,7 +88,7 @@ def write_trees(arguments: Arguments) -> int:
 
 def _draw(path: str, lm: SyntacticLM, tree: Tree, gold: Tree | None) -> None:
     from treelm.figures.pictures import picture
-    from treelm.models.files import write_atomically
+    from treelm.models.persistence.files import write_atomically
 
     try:
         drawing = picture(lm, tree, gold)

@@ -36,6 +36,10 @@ class SentenceBatch:
         """Number of sentences."""
         return len(self.num_words)
 
+    def symbols(self, index: int) -> NDArray[np.int64]:
+        """The symbols of one sentence."""
+        return self.tokens[self.token_offsets[index] : self.token_offsets[index + 1]]
+
 
 class Encoded(Protocol):
     """What batches are cut from: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""

@@ -150,15 +150,31 @@ def encode_sentences(
     return encoded.batch(np.arange(len(encoded)))
 
 
-def encode_words(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> SentenceBatch:
-    """A batch of bare words; messages call the sentences ``<words>:1`` and so on."""
-    return encode_sentences(
-        [
-            Sentence(words=tuple(words), identifier=str(line), source="<words>", line=line)
-            for line, words in enumerate(sentences, 1)
-        ],
-        vocabulary,
+def encode_words(
+    sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, *, needs_words: bool = False
+) -> SentenceBatch:
+    """A batch of bare words; messages call the sentences ``<words>:1`` and so on.
+
+    With ``needs_words``, raises ``InputError`` for a sentence without words.
+    """
+    symbols = [np.zeros(0, dtype=np.int64)]
+    for number, words in enumerate(sentences):
+        if needs_words and not words:
+            raise InputError(f"sentence {number} is without words", remedy="leave it out")
+        initial, rest = vocabulary.encode(words[:1], sentence_initial=True), vocabulary.encode(words[1:])
+        symbols.append(np.concatenate([initial.ids, rest.ids]))
+    return SentenceBatch(
+        tokens=np.concatenate(symbols).astype(np.int64),
+        token_offsets=offsets_of(np.array([len(own) for own in symbols[1:]], dtype=np.int64)),
+        num_words=np.array([len(words) for words in sentences], dtype=np.int64),
+        names=tuple(f"<words>:{line}" for line in range(1, len(sentences) + 1)),
     )
+
+
+def word_of_symbol(symbols: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The number of the word that each symbol of a sentence belongs to; ``ends_word`` (V,) is the vocabulary's."""
+    ends_before = ends_word[symbols[:-1]]
+    return np.concatenate(([0], np.cumsum(ends_before)))[: len(symbols)].astype(np.int64)
 
 
 def _chunks(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from treelm.evaluation.audit import AuditReport, Check, judge_changes
 from treelm.evaluation.audit_differences import Change
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.dropout import dropout_off
-from treelm.models.layers.exact import DECIMALS
+from treelm.models.layers.precision import DECIMALS
 from treelm.models.streams import StreamLM
 
 Sentences = Sequence[Sequence[str]]

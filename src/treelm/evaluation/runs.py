@@ -25,7 +25,7 @@ from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing
 from treelm.models.base import Analysis, SyntacticLM
-from treelm.models.devices import DeviceName
+from treelm.models.layers.devices import DeviceName
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import EvaluationConfig, Recipe
 

@@ -17,11 +17,10 @@ from treelm.corpora.tokens import words_of
 from treelm.evaluation.model_card import Training, model_card
 from treelm.evaluation.runs import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
-from treelm.models.base import SyntacticLM
-from treelm.models.estimated import EstimatedLM
-from treelm.models.files import encode_json, read_json, write_atomically
-from treelm.models.narrow import FloatType
-from treelm.models.storage import load_model, save_model
+from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.persistence.files import encode_json, read_json, write_atomically
+from treelm.models.persistence.storage import load_model, save_model
+from treelm.models.persistence.tensors import FloatType
 from treelm.training.config import TrainingConfig
 from treelm.training.dev import evaluate
 from treelm.training.metrics import FILE_NAME as METRICS

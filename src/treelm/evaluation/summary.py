@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from treelm.errors import InputError
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import BINARISED, NO_PUNCTUATION
-from treelm.models.files import write_atomically
+from treelm.models.persistence.files import write_atomically
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

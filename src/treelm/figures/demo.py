@@ -10,8 +10,8 @@ from treelm.figures.memory_grid import grid_of_sentence
 from treelm.figures.terminal import draw_tree
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
+from treelm.models.scores import sentence_surprisal
 from treelm.models.som.network import SOM
-from treelm.models.surprisal import sentence_surprisal
 
 
 def seen_in_sentence(run: Path, words: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treelm.errors import InputError
+from treelm.models.base import IncrementalState
 from treelm.models.som.decide import EMPTY, DynamicOracle
 from treelm.models.som.incremental import SOMState
 from treelm.models.som.network import SOM
@@ -75,10 +76,10 @@ def grid_of_sentence(som: SOM, words: Sequence[str]) -> MemoryGrid:
     """The grid of a sentence. Raises ``InputError`` if it has no words."""
     if not words:
         raise InputError("a sentence without words", remedy="give one with words")
-    state = som.start()
+    state: IncrementalState = som.start()
     for word in words:
         state = som.extend(state, [word])
-    return grid_of_state(som, state)
+    return grid_of_state(som, SOMState.own(state))
 
 
 def _column(oracle: DynamicOracle, position: int) -> tuple[tuple[int, int] | None, ...]:

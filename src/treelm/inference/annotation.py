@@ -20,7 +20,7 @@ from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
 from treelm.inference.processes import compute_each, thread_environment
 from treelm.inference.tree_parsers import ParserSettings, Words, open_parser, parser_version
-from treelm.models.locks import hold_folder
+from treelm.models.persistence.files import hold_folder
 from treelm.trees.brackets import format_tree
 from treelm.trees.tree import Tree
 

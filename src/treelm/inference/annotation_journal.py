@@ -18,8 +18,14 @@ from typing import IO, Any
 from treelm.corpora.replacing import naming
 from treelm.corpora.whole_files import require_regular
 from treelm.errors import InputError
-from treelm.models.files import encode_json, flush_directory, read_json, write_atomically
-from treelm.models.sealed import sealed_line, unsealed_line
+from treelm.models.persistence.files import (
+    encode_json,
+    flush_directory,
+    read_json,
+    sealed_line,
+    unsealed_line,
+    write_atomically,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from treelm.inference.loading import load
-from treelm.models.layers.memory import process_peak_mb
+from treelm.models.layers.devices import process_peak_mb
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
-from treelm.models.shipped import find_run
+from treelm.models.persistence.shipped import find_run
 
 if TYPE_CHECKING:
-    from treelm.models.devices import DeviceName
+    from treelm.models.layers.devices import DeviceName
 
 BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
 """Widths of the search where no recipe says others."""
@@ -32,8 +32,8 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is missing, incomplete, damaged, or
     made by a newer version, and when there is no GPU.
     """
-    from treelm.models.devices import find_device
-    from treelm.models.storage import load_model
+    from treelm.models.layers.devices import find_device
+    from treelm.models.persistence.storage import load_model
 
     place = find_device(device)
     lm = load_model(run).eval()

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from treelm.corpora.processes import Processes, answer_tasks
 from treelm.errors import InputError
 from treelm.models.base import Analysis, SyntacticLM
-from treelm.models.devices import DeviceName, device_of
+from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.scores import SentenceScore
 from treelm.trees.tree import Tree
 

@@ -17,10 +17,8 @@ from treelm.inference.processes import Compute, score
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.surprisal import CONVERGED, ScoredSentence, word_offsets
 from treelm.models.base import SyntacticLM
-from treelm.models.running_text import score_text
-from treelm.models.scores import SentenceScore
-from treelm.models.streams import StreamLM
-from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
+from treelm.models.scores import SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
+from treelm.models.streams import StreamLM, score_text
 
 Context = Literal["sentence", "document"]
 """What a model has in mind before a sentence: nothing, or the sentences of the document before it."""

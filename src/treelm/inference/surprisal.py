@@ -12,8 +12,7 @@ from treelm.errors import InputError
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute
 from treelm.models.base import SyntacticLM
-from treelm.models.scores import SentenceScore
-from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
+from treelm.models.scores import SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
 
 COLUMNS = (
     "sentence_id",

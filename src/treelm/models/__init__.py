@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import SyntacticLM as SyntacticLM
 
 SYSTEMS: dict[str, str] = {
     "lstm": "treelm.models.lstm.network:LSTM",

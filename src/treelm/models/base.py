@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import zip_longest
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
@@ -16,16 +17,23 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.hub import Pretrained
-from treelm.models.scores import Analysis, Loss, Losses, ProbabilityMass, SentenceScore
-from treelm.models.surprisal import SentenceSurprisal, sentence_surprisal
+from treelm.models.persistence.storage import Pretrained
+from treelm.models.scores import (
+    Analysis,
+    Loss,
+    Losses,
+    ProbabilityMass,
+    SentenceScore,
+    SentenceSurprisal,
+    sentence_surprisal,
+)
 from treelm.trees.tree import Tree
 
 __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
 
 
 class IncrementalState(ABC):
-    """What a model knows after reading some words of n sentences. Never changed: ``extend`` gives a new one."""
+    """Knowledge of a model after some words of n sentences. Never changed: ``extend`` gives a new one."""
 
     @property
     @abstractmethod
@@ -36,6 +44,58 @@ class IncrementalState(ABC):
     @abstractmethod
     def num_symbols_read(self) -> Sequence[int]:
         """Symbols read of each sentence."""
+
+    @classmethod
+    def own(cls, state: IncrementalState) -> Self:
+        """The state itself; raises ``InputError`` if it is one of another system."""
+        if not isinstance(state, cls):
+            raise InputError("a state of another system", remedy="use a state that this model's start() began")
+        return state
+
+    def check_symbols(self, symbols: Sequence[int | None]) -> None:
+        """Raise ``InputError`` unless there is one symbol, or None, for each sentence."""
+        if len(symbols) != self.num_sentences:
+            found = f"{len(symbols)} symbols for {self.num_sentences} sentences"
+            raise InputError(found, remedy="give one symbol, or None, for each sentence")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextState(IncrementalState):
+    """A state that holds the text it has read; systems add what their networks know of it."""
+
+    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their symbols
+    symbols: tuple[tuple[int, ...], ...]
+
+    @property
+    def num_sentences(self) -> int:
+        """Sentences that are read side by side."""
+        return len(self.words)
+
+    @property
+    def num_symbols_read(self) -> tuple[int, ...]:
+        """Symbols that each sentence has read."""
+        return tuple(map(len, self.symbols))
+
+    def after(self, read: Sequence[int | None], vocabulary: Vocabulary, **changed: Any) -> Self:
+        """The state after one more symbol in each sentence that does not wait, with other fields as they changed."""
+        words, symbols = list(self.words), list(self.symbols)
+        for row, symbol in enumerate(read):
+            if symbol is not None:
+                goes_on = bool(symbols[row]) and not vocabulary.ends_word[symbols[row][-1]]
+                *before, word = words[row] if goes_on else (*words[row], "")
+                words[row] = (*before, word + vocabulary.symbol(symbol))
+                symbols[row] = (*symbols[row], symbol)
+        return replace(self, words=tuple(words), symbols=tuple(symbols), **changed)
+
+    def called(self, words: Sequence[str]) -> Self:
+        """The state whose last words are called as they were given, not as their symbols spell them."""
+        renamed = tuple((*before[:-1], word) for before, word in zip(self.words, words, strict=True))
+        return replace(self, words=renamed)
+
+    def check_begun(self) -> None:
+        """Raise ``InputError`` if a sentence has no word yet."""
+        if not all(self.words):
+            raise InputError("no words have been read", remedy="extend the state first")
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -67,16 +127,15 @@ def takes_a_word_each(method: Method) -> Method:
     return cast(Method, of_checked)
 
 
-class SyntacticLM(nn.Module, Pretrained, ABC):
+class SyntacticLM(Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
-    system: ClassVar[str]  # its name in recipes and run folders
     predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
     parses: bool = True
     """Whether it has trees at all; a switch of its config may decide this."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Whatever a system scores, parses or analyses may be given as text: to Python, a text is a list as well."""
+        """Let a system score, parse and analyse texts as well: to Python, a text is a list."""
         super().__init_subclass__(**options)
         for name in {"score", "parse", "analyse"} & cls.__dict__.keys():
             setattr(cls, name, takes_texts(cls.__dict__[name]))
@@ -89,12 +148,7 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         self.vocabulary = vocabulary
         self.labels = tuple(labels)
         self.data_identity: dict[str, str] = {}
-        """Of what it was trained on: a hash of the words and trees of each split. Empty if that was not noted."""
-
-    @property
-    @abstractmethod
-    def config(self) -> Any:
-        """The frozen dataclass that this network was built from."""
+        """Hashes of the words and trees of each split that it was trained on. Empty if that was not noted."""
 
     @property
     def predicts_words(self) -> bool:
@@ -108,7 +162,7 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
 
     @property
     def why_no_trees(self) -> str:
-        """Of one that does not parse (``parses``): the reason, for messages."""
+        """The reason why one that does not parse (``parses``) has no trees, for messages."""
         return f"{self.system} is a language model without trees"
 
     def require_trees(self) -> None:
@@ -155,7 +209,7 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         """
 
     def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
-        """As ``score``, by a system that needs the trees of the sentences; any other does not look at them.
+        """Score by a system that needs the trees of the sentences; any other does not look at them.
 
         Raises ``InputError`` for a sentence without the tree that is needed.
         """
@@ -199,7 +253,7 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         ]
         for symbols in zip_longest(*spelled):
             state = self.extend_symbols(state, symbols)
-        return state
+        return state.called(words) if isinstance(state, TextState) else state
 
     @abstractmethod
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
@@ -208,3 +262,17 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     @abstractmethod
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best tree over the words read so far, what is open closed. Raises ``InputError`` if it has none."""
+
+
+class EstimatedLM(SyntacticLM):
+    """A system whose parameters follow from one look at the training data: training calls ``estimate`` once.
+
+    It has no differentiable losses, no optimiser and no checkpoints; its recipes leave ``[training]`` empty.
+    """
+
+    @abstractmethod
+    def estimate(self, corpus: EncodedCorpus) -> None:
+        """Set the parameters, and what of the config follows from the data (sizes), by this corpus.
+
+        Raises ``InputError`` for data that do not determine the parameters.
+        """

@@ -17,7 +17,7 @@ import torch
 from packaging.requirements import Requirement
 
 from treelm.corpora.locations import CACHE_VARIABLE, cache_directory, user_catalog
-from treelm.models.layers.float32 import rounds_operands
+from treelm.models.layers.precision import rounds_operands
 
 GIGABYTE = 1e9
 LEAST_MEMORY_GB, LEAST_DISK_GB, LEAST_FILES = 2.0, 1.0, 1024

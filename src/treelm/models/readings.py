@@ -1,4 +1,4 @@
-"""What a stream model makes of steps of a text: outputs, what goes on to the next segment, figures of words.
+"""Records of what a stream model reads: outputs and hidden states of segments, states word by word, scores of words.
 
 Shapes: T steps, B rows, E size of what the decoder reads.
 """
@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.layers.exact import DECIMALS
+from treelm.models.base import TextState
+from treelm.models.layers.precision import DECIMALS
+from treelm.models.scores import SentenceScore
 
 Carried = dict[str, Tensor]
-"""What goes from one segment of a stream to the next, without gradient: (B, ...) each, under flat names."""
+"""Hidden states that go from one segment of a stream to the next, without gradient: (B, ...) each, flat names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a network makes of T steps of B rows.
+    """Results of a network for T steps of B rows.
 
     ``regularisers`` are terms of the training loss, weights included, each a mean over what was read, in nats a target;
     none in evaluation. ``structure`` holds what the network found, (T, B, ...) each. ``distances`` (T, B) is the name
@@ -49,6 +51,14 @@ def check_carried(before: Carried, after: Carried, *, system: str) -> None:
             )
 
 
+@dataclass(frozen=True, kw_only=True)
+class StreamState(TextState):
+    """The hidden states of n sentences after some symbols, by the float64 copy in evaluation mode."""
+
+    carried: Carried  # (n, ...)
+    hidden: Tensor  # (n, E) predicts the next symbol
+
+
 class WordFigure(NamedTuple):
     """A figure of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it."""
 
@@ -68,7 +78,21 @@ def to_host(values: Tensor) -> NDArray[np.float64]:
     return found
 
 
-def word_of_symbol(symbols: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The number of the word that each symbol of a sentence belongs to."""
-    ends_before = ends_word[symbols[:-1]]
-    return np.concatenate(([0], np.cumsum(ends_before)))[: len(symbols)].astype(np.int64)
+def score_of(
+    words: NDArray[np.int64],
+    log_probs: NDArray[np.float64],
+    figures: Mapping[str, WordFigure],
+    *,
+    row: int = 0,
+    start: int = 0,
+) -> SentenceScore:
+    """The score of a sentence whose symbol i is of word ``words[i]`` and is predicted at step ``start`` + i of a row.
+
+    ``log_probs`` (T, B) are those of what follows each step; ``figures`` become columns.
+    """
+    return SentenceScore(
+        log_probs=log_probs[start : start + len(words) + 1, row],
+        word_of_symbol=words,
+        is_lower_bound=False,
+        columns={name: figure.of_words(words, row, start) for name, figure in figures.items()},
+    )

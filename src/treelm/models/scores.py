@@ -1,16 +1,20 @@
-"""What a model says of a batch or a sentence: losses, scores, analyses."""
+"""Records of what a model says of a batch or a sentence: losses, scores, analyses, and the surprisal of words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.trees.tree import Tree
+
+NATS_PER_BIT = math.log(2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +36,7 @@ class Losses:
 
 
 class NoLogProbability(InputError):
-    """What a model gives in place of a log probability: NaN, or plus infinity."""
+    """A value that is no log probability: NaN, or plus infinity."""
 
     def __init__(self, found: str) -> None:
         """Say what was given, and of which symbol."""
@@ -68,7 +72,7 @@ class SentenceScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """What one search says of a sentence: how probable it is, word by word, and its best tree.
+    """Result of one search over a sentence: how probable it is, word by word, and its best tree.
 
     A system that does not predict words (a bare parser) has no score, one that does not parse no tree.
     """
@@ -79,7 +83,7 @@ class Analysis:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbabilityMass:
-    """What listing everything that a tiny model can say adds up to; together it must be 1.
+    """Sum over everything that a tiny model can say, listed; finished and unfinished together must be 1.
 
     ``finished`` is the probability of all (tree, sentence) pairs up to a length, ``unfinished`` that of all derivations
     that are longer or not at their end.
@@ -89,3 +93,49 @@ class ProbabilityMass:
     unfinished: float
     num_pairs: int
     description: str  # such as "sentences of up to 3 words over 4 symbols"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WordSurprisal:
+    """One word of a sentence. ``columns`` holds what the system adds (entropy, open nodes, ...)."""
+
+    word: str
+    surprisal_bits: float
+    is_unk: bool
+    unk_class: str | None
+    num_pieces: int
+    columns: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceSurprisal:
+    """The words of a sentence and its end. All bits together are minus log2 of the sentence's probability."""
+
+    words: tuple[WordSurprisal, ...]
+    end_surprisal_bits: float
+
+    @property
+    def total_bits(self) -> float:
+        """Surprisal of the whole sentence, its end included."""
+        return math.fsum([*(word.surprisal_bits for word in self.words), self.end_surprisal_bits])
+
+
+def sentence_surprisal(words: Sequence[str], score: SentenceScore, vocabulary: Vocabulary) -> SentenceSurprisal:
+    """Sum the surprisal of each word's symbols and name the class of each unknown word."""
+    bits = score.log_probs / -NATS_PER_BIT
+    by_word = np.bincount(score.word_of_symbol, weights=bits[:-1], minlength=len(words))
+    num_pieces = np.bincount(score.word_of_symbol, minlength=len(words))
+    rows = []
+    for position, word in enumerate(words):
+        unknown = vocabulary.unknown_class(word, sentence_initial=position == 0)
+        rows.append(
+            WordSurprisal(
+                word=word,
+                surprisal_bits=float(by_word[position]),
+                is_unk=unknown is not None,
+                unk_class=unknown,
+                num_pieces=int(num_pieces[position]),
+                columns={name: float(values[position]) for name, values in score.columns.items()},
+            )
+        )
+    return SentenceSurprisal(words=tuple(rows), end_surprisal_bits=float(bits[-1]))

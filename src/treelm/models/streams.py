@@ -5,8 +5,10 @@ Shapes: T steps, B rows, E size of what the decoder reads, V symbols of the voca
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,21 +18,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words
+from treelm.corpora.encoding import encode_words, word_of_symbol
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models import incremental_streams as incremental
 from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
-from treelm.models.layers.exact import DECIMALS, ExactCopy
+from treelm.models.layers.devices import to_device
+from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
-from treelm.models.layers.transfer import to_device
-from treelm.models.readings import Carried, Reading, WordFigure, check_carried, to_host, word_of_symbol
+from treelm.models.readings import Carried, Reading, StreamState, WordFigure, check_carried, score_of, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
 _ROWS = 64  # sentences that are scored side by side
+_STEPS = 256  # of a text, read at a time; changes no value
+_LOG_PROBS, _ENTROPY = "log_probs", "next_entropy_bits"
 
 
 class StreamLM(SyntacticLM):
@@ -122,7 +125,7 @@ class StreamLM(SyntacticLM):
         return reading
 
     def _continued(self, batch: StreamBatch, carried: Carried | None) -> Carried:
-        """What a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
+        """The state that a segment begins with. Raises ``InputError`` if it continues and nothing is carried."""
         if not batch.continues:
             return self.begin(len(batch))
         if carried is None:
@@ -187,17 +190,14 @@ class StreamLM(SyntacticLM):
         """The score of every sentence of a batch, from its reading and its targets (T, B)."""
         log_probs = to_host(self.target_log_probs(reading.outputs, targets))
         figures = self.word_figures(reading)
-        scores = []
-        for row in range(len(batch)):
-            symbols = _row(batch, row)
-            words = word_of_symbol(symbols, self.vocabulary.ends_word)
-            columns = {name: figure.of_words(words, row) for name, figure in figures.items()}
-            kept = log_probs[: len(symbols) + 1, row]
-            scores.append(SentenceScore(log_probs=kept, word_of_symbol=words, is_lower_bound=False, columns=columns))
-        return scores
+        ends_word = self.vocabulary.ends_word
+        return [
+            score_of(word_of_symbol(batch.symbols(row), ends_word), log_probs, figures, row=row)
+            for row in range(len(batch))
+        ]
 
     def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
-        """What a reading says of words beside their probabilities, under the names of ``word_columns``.
+        """Values of words that a reading gives beside their probabilities, under the names of ``word_columns``.
 
         Here: the distance before each word, if the system finds distances.
         """
@@ -237,7 +237,7 @@ class StreamLM(SyntacticLM):
         for numbers, batch, reading, _ in self._read_sentences(sentences):
             values = reading.structure["distances"].double().cpu().numpy()
             for row, number in enumerate(numbers):
-                found[number] = values[1 : len(_row(batch, row)) + 1, row].round(DECIMALS)
+                found[number] = values[1 : len(batch.symbols(row)) + 1, row].round(DECIMALS)
         return found
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
@@ -260,31 +260,46 @@ class StreamLM(SyntacticLM):
 
     # Word by word.
 
-    def start(self, num_sentences: int = 1) -> incremental.StreamState:
-        """The state before the first word."""
-        return incremental.start(self.exact(), num_sentences)
+    @torch.no_grad()
+    def start(self, num_sentences: int = 1) -> StreamState:
+        """The state before the first word, after the end symbol that stands before a sentence."""
+        exact = self.exact()
+        inputs = torch.full((1, num_sentences), self.end, device=self.decoder_weight.device)
+        zero = exact.begin(num_sentences)
+        reading = exact.read(inputs, zero)
+        check_carried(zero, reading.carried, system=self.system)
+        empty: tuple[tuple[()], ...] = ((),) * num_sentences
+        return StreamState(words=empty, symbols=empty, carried=reading.carried, hidden=reading.outputs[0])
 
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> incremental.StreamState:
+    @torch.no_grad()
+    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> StreamState:
         """The state after one more symbol in each sentence; None for a sentence that waits."""
-        return incremental.extend_symbols(self.exact(), incremental.own(state), symbols)
-
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> incremental.StreamState:
-        """The state after one more word in each sentence."""
-        return incremental.with_words(incremental.own(super().extend(state, words)), words)
+        before = StreamState.own(state)
+        before.check_symbols(symbols)
+        read = [(row, symbol) for row, symbol in enumerate(symbols) if symbol is not None]
+        if not read:
+            return before
+        rows, inputs = torch.tensor(read, device=before.hidden.device).unbind(1)
+        own = {name: tensor[rows] for name, tensor in before.carried.items()}
+        reading = self.exact().read(inputs[None], own)
+        check_carried(own, reading.carried, system=self.system)
+        carried = {name: old.index_copy(0, rows, reading.carried[name]) for name, old in before.carried.items()}
+        hidden = before.hidden.index_copy(0, rows, reading.outputs[0])
+        return before.after(symbols, self.vocabulary, carried=carried, hidden=hidden)
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         exact = self.exact()
-        hidden = incremental.own(state).hidden
+        hidden = StreamState.own(state).hidden
         return functional.linear(hidden, exact.decoder_weight, exact.decoder_bias).double().log_softmax(1)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The trees over the words read so far. Raises ``InputError`` before the first word."""
         self.require_trees()
-        if any(not words for words in incremental.own(state).words):
-            raise InputError("no words have been read", remedy="extend the state first")
-        return self.parse(incremental.own(state).words)
+        own = StreamState.own(state)
+        own.check_begun()
+        return self.parse(own.words)
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
         return to_device(np.ascontiguousarray(values), self.decoder_weight.device)
@@ -295,5 +310,49 @@ def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
     return values.flatten(0, 1) if mask is None else values[mask]
 
 
-def _row(batch: SentenceBatch, row: int) -> NDArray[np.int64]:
-    return batch.tokens[batch.token_offsets[row] : batch.token_offsets[row + 1]]
+@torch.no_grad()
+def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+    """Log probability of every symbol and end, given all symbols and ends before it, back to the first sentence.
+
+    Only the first sentence begins from the zero state, so one alone has the scores that ``lm.score`` gives it. With
+    ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a symbol or the end).
+    """
+    if not sentences:
+        return []
+    exact = lm.exact()
+    batch = encode_words(sentences, lm.vocabulary)
+    stream = np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
+    symbols = torch.from_numpy(stream).to(exact.decoder_weight.device)
+    carried, parts = exact.begin(1), list[dict[str, WordFigure]]()
+    for start in range(0, len(stream) - 1, _STEPS):
+        inputs = symbols[start : start + _STEPS][: len(stream) - 1 - start, None]
+        targets = symbols[start + 1 : start + 1 + len(inputs), None]
+        reading = exact.read(inputs, carried)
+        carried = reading.carried
+        figures = exact.word_figures(reading)
+        predicted = exact.target_log_probs(reading.outputs, targets)
+        figures[_LOG_PROBS] = WordFigure(to_host(predicted), predicts=True)
+        if entropies:
+            figures[_ENTROPY] = WordFigure(to_host(_entropies(exact, reading.outputs)), predicts=False)
+        parts.append(figures)
+    figures = {
+        name: WordFigure(np.concatenate([part[name].values for part in parts]), predicts=one.predicts)
+        for name, one in parts[0].items()
+    }
+    log_probs, following = figures.pop(_LOG_PROBS).values, figures.pop(_ENTROPY, None)
+    scores = []
+    for row in range(len(batch)):
+        start = int(batch.token_offsets[row]) + row  # the end before the sentence: it predicts the first symbol
+        words = word_of_symbol(batch.symbols(row), lm.vocabulary.ends_word)
+        score = score_of(words, log_probs, figures, start=start)
+        if following is not None:  # of what follows a word: at the step that reads its last symbol
+            last = start + 1 + np.flatnonzero(np.diff(words, append=-1))
+            score = replace(score, columns={**score.columns, _ENTROPY: following.values[last, 0]})
+        scores.append(score)
+    return scores
+
+
+def _entropies(exact: StreamLM, outputs: Tensor) -> Tensor:
+    weight = exact.decoder_weight
+    log_probs = functional.linear(outputs.to(weight.dtype), weight, exact.decoder_bias).double().log_softmax(-1)
+    return -(log_probs.exp() * log_probs).nan_to_num(0.0).sum(-1) / math.log(2)

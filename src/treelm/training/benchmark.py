@@ -13,7 +13,7 @@ from time import perf_counter
 import torch
 
 from treelm.corpora.stream_batches import StreamBatch
-from treelm.models.layers.memory import process_peak_mb
+from treelm.models.layers.devices import process_peak_mb
 from treelm.training.config import Precision
 from treelm.training.data import Batch
 from treelm.training.numerics import numerics

@@ -24,11 +24,16 @@ from torch import Tensor
 
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError, OutOfMemory
-from treelm.models.files import encode_json, flush_directory, read_json, write_durably
-from treelm.models.locks import hold_folder
-from treelm.models.sealed import json_hash
-from treelm.models.storage import WEIGHTS
-from treelm.models.tensors import encode_tensors, read_tensors
+from treelm.models.persistence.files import (
+    encode_json,
+    flush_directory,
+    hold_folder,
+    json_hash,
+    read_json,
+    write_durably,
+)
+from treelm.models.persistence.storage import WEIGHTS
+from treelm.models.persistence.tensors import encode_tensors, read_tensors
 
 FOLDER = "checkpoints"  # of a run folder
 FORMAT_VERSION = 1

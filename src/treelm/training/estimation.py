@@ -10,8 +10,8 @@ from time import perf_counter
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.errors import InputError
-from treelm.models.estimated import EstimatedLM
-from treelm.models.storage import save_model
+from treelm.models.base import EstimatedLM
+from treelm.models.persistence.storage import save_model
 from treelm.training.config import TrainingConfig
 from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
 

@@ -15,10 +15,8 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.devices import allow_determinism, find_device
-from treelm.models.layers.float32 import float32_products
-from treelm.models.layers.memory import keep_freed_memory
-from treelm.models.layers.precision import matmul_precision
+from treelm.models.layers.devices import allow_determinism, find_device, keep_freed_memory
+from treelm.models.layers.precision import float32_products, matmul_precision
 from treelm.training.checkpoints import REMEDY
 from treelm.training.config import TrainingConfig
 

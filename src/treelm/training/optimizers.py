@@ -13,7 +13,7 @@ from torch.optim import SGD, Optimizer
 
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
-from treelm.models.tensors import check_finite_tensors, check_same_tensors
+from treelm.models.persistence.tensors import check_finite_tensors, check_same_tensors
 from treelm.training.checkpoints import REMEDY, Checkpoint
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch

@@ -13,7 +13,7 @@ from treelm.corpora.vocabularies import encode_vocabulary
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
-from treelm.models.storage import VOCABULARY
+from treelm.models.persistence.storage import VOCABULARY
 from treelm.training.checkpoints import FOLDER, REMEDY, Checkpoint
 from treelm.training.recipe import FILE_NAME, Recipe, decode_recipe, encode_recipe
 from treelm.training.state import check_unchanged

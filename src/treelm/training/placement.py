@@ -17,7 +17,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import nn
 
 from treelm.errors import InputError
-from treelm.models.devices import find_device
+from treelm.models.layers.devices import find_device
 from treelm.training.config import TrainingConfig
 
 _FIRST_PORT, _NUM_PORTS = 15_000, 10_000  # below those that systems give away by themselves

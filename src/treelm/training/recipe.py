@@ -21,8 +21,8 @@ from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
 from treelm.models.configs import from_plain, to_toml_values
-from treelm.models.files import write_atomically
-from treelm.models.shipped import check_given, shipped_names
+from treelm.models.persistence.files import write_atomically
+from treelm.models.persistence.shipped import check_given, shipped_names
 from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"

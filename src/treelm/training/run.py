@@ -19,11 +19,10 @@ from treelm.corpora.vocabularies import build_vocabulary, load_vocabulary, save_
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models import system_class
-from treelm.models.base import SyntacticLM
+from treelm.models.base import EstimatedLM, SyntacticLM
 from treelm.models.configs import to_plain
-from treelm.models.estimated import EstimatedLM
-from treelm.models.shipped import find_run
-from treelm.models.storage import VOCABULARY, WEIGHTS, load_model, load_weights
+from treelm.models.persistence.shipped import find_run
+from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, load_model, load_weights
 from treelm.models.streams import StreamLM
 from treelm.training.checkpoints import RESUME, check_new_run, lock_folder
 from treelm.training.config import LIMITS_OF_TIME

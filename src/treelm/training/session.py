@@ -14,8 +14,8 @@ from torch import Tensor
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import to_plain
+from treelm.models.persistence.storage import describe_model, remove_leftovers, save_model
 from treelm.models.readings import Carried
-from treelm.models.storage import describe_model, remove_leftovers, save_model
 from treelm.training.checkpoints import FOLDER, Checkpoint, Checkpoints, check_new_run
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, Reading, shard_rows

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from treelm.errors import InputError
 from treelm.models.configs import from_plain
-from treelm.models.tensors import check_finite_tensors, check_same_tensors
+from treelm.models.persistence.tensors import check_finite_tensors, check_same_tensors
 from treelm.training.checkpoints import REMEDY, Checkpoint
 from treelm.training.config import EXTENDABLE, TrainingConfig
 from treelm.training.metrics import LossSum

@@ -14,7 +14,7 @@ import torch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models import system_class
-from treelm.models.layers.memory import process_peak_mb
+from treelm.models.layers.devices import process_peak_mb
 from treelm.models.streams import StreamLM
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.numerics import numerics

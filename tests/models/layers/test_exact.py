@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from treelm.models.layers.exact import ExactCopy
+from treelm.models.layers.precision import ExactCopy
 
 
 class Scorer(nn.Linear):

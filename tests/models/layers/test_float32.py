@@ -7,9 +7,9 @@ import logging
 import pytest
 import torch
 
-from treelm.models.layers import float32
-from treelm.models.layers.float32 import Float32Products, float32_products, float32_setting, rounds_operands
+from treelm.models.layers import precision
 from treelm.models.layers.packed import PackedWeight
+from treelm.models.layers.precision import Float32Products, float32_products, float32_setting, rounds_operands
 
 FINE = 1 + 2**-20  # neither bfloat16 nor TF32 has it
 
@@ -47,8 +47,8 @@ def test_what_is_found_of_a_setting_is_so() -> None:
 def test_a_processor_that_rounds_gets_plain_products_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(float32, "rounds_operands", lambda setting: setting == "medium")
-    float32._say_once.cache_clear()
+    monkeypatch.setattr(precision, "rounds_operands", lambda setting: setting == "medium")
+    precision._say_once.cache_clear()
     with caplog.at_level(logging.WARNING):
         assert inside("medium", "cpu") == inside("medium", "cpu") == "highest"
     assert len(caplog.messages) == 1
@@ -58,7 +58,7 @@ def test_a_processor_that_rounds_gets_plain_products_and_says_so_once(
 
 
 def test_other_processors_get_what_was_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(float32, "rounds_operands", lambda setting: False)
+    monkeypatch.setattr(precision, "rounds_operands", lambda setting: False)
     assert inside("medium", "cpu") == "medium"
 
 

@@ -14,8 +14,8 @@ from tests.models.layers.recorded import capture_on_cpu, recorded_graphs
 from tests.models.prpn.worlds import prpn, symbols
 from treelm.models.layers import graphs
 from treelm.models.layers.graphs import GraphedFunction, cuda_graphs, has_graphs
-from treelm.models.layers.lstm_layer import LSTMLayer
 from treelm.models.layers.precision import matmul_precision
+from treelm.models.layers.recurrent import LSTMLayer
 from treelm.models.on_lstm.layer import ONLSTMLayer
 
 
@@ -235,8 +235,8 @@ LOOPS = {
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_captured_loops_train_as_plain_ones(loop: str, precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     build, losses, num_loops = LOOPS[loop]
-    for user in ("packed", "steps"):  # a GPU packs nothing, and recordings could not be played
-        monkeypatch.setattr(f"treelm.models.layers.{user}.packed", lambda *_: None)
+    # A GPU packs nothing, and recordings could not be played.
+    monkeypatch.setattr("treelm.models.layers.packed.packed", lambda *_: None)
     with matmul_precision(precision):
         expected = train(build(), losses)
         network = build()

@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-from treelm.models.layers.lstm import LSTMWeights, lstm_cell
-from treelm.models.layers.lstm_sweep import plan_tree, sweep_lstm
+from treelm.models.layers.lstm import LSTMWeights, lstm_cell, plan_tree, sweep_lstm
 from treelm.models.layers.precision import matmul_precision
 
 SIZE, BEFORE, OFFSETS = 32, [0, 0, 0, 1, 2, 2, 3, 4, 6, 8], [0, 2, 6, 10, 12]

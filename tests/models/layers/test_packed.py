@@ -6,7 +6,6 @@ import torch
 from treelm.models.layers import packed
 from treelm.models.layers.packed import LevelProduct, PackedProduct, PackedWeight
 from treelm.models.layers.precision import add_product, multiply_into
-from treelm.models.layers.steps import RepeatedProduct
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 0.2)])
@@ -42,7 +41,7 @@ def test_nothing_is_packed_that_the_processor_cannot_multiply(monkeypatch: pytes
     expected = inputs @ weight.T
     LevelProduct(weight).into(out, inputs)
     assert torch.equal(out, expected.float())
-    assert torch.equal(RepeatedProduct(weight, num_rows=8)(inputs), expected)
+    assert torch.equal(PackedWeight(weight, 8)(inputs), expected)
     assert packed.packed(weight, 8) is None
 
 

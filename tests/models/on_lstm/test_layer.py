@@ -18,7 +18,7 @@ def plain_layer(layer: ONLSTMLayer, inputs: Tensor, hidden: Tensor, cell: Tensor
         h, c, steps = hidden[b], cell[b], []
         for x in inputs[:, b]:
             h, c, forget = plain_step(
-                x, h, c, weights.weight_input, weights.weight_hidden, weights.bias, weights.chunk_size
+                x, h, c, weights.weight_input, weights.weight_hidden, weights.bias, layer.chunk_size
             )
             steps.append((h, c, 1 - forget.mean()))
         rows.append([torch.stack(values) for values in zip(*steps, strict=True)])

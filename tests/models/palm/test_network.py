@@ -20,7 +20,7 @@ from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
-from treelm.models.running_text import score_text
+from treelm.models.streams import score_text
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 ROWS = [[int(word) for word in words] for words in SENTENCES]

@@ -21,7 +21,7 @@ from treelm.evaluation.comparison.measure import Settings
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.evaluation.runs import evaluate_run
 from treelm.models.palm.network import PaLM
-from treelm.models.storage import load_model
+from treelm.models.persistence.storage import load_model
 from treelm.training.loop import Step, fit
 from treelm.training.recipe import load_recipe
 from treelm.training.run import Setup, load_run_recipe, set_up, train

@@ -21,7 +21,7 @@ from tests.models.rnng.worlds import (
     tree_of,
 )
 from treelm.errors import InputError
-from treelm.models.layers import lstm_sweep, precision
+from treelm.models.layers import lstm, precision
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng import compose_sweep
 from treelm.models.rnng.network import RNNG
@@ -292,7 +292,7 @@ def test_blocks_of_a_level_change_nothing(composition: str, block_rows: int, mon
     batch = as_batch(random_trees(vocabulary, 64), vocabulary)
     whole = model.losses(batch).total
     wanted = gradients(model, whole)
-    monkeypatch.setattr(lstm_sweep, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(lstm, "BLOCK_ROWS", block_rows)
     monkeypatch.setattr(compose_sweep, "BLOCK_ROWS", block_rows)
     monkeypatch.setattr(precision, "_LARGEST_PRODUCT", 8)
     monkeypatch.setattr(precision, "_LARGEST_OUTER", 8)

@@ -6,6 +6,7 @@ The naive all-slots network that the fast one is held against is ``all_slots``.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -41,6 +42,21 @@ def binarised(tree: Nested) -> Nested:
     for child in tree[1:]:
         whole = (whole, binarised(child))
     return whole
+
+
+def decode(decisions: Sequence[int], num_slots: int) -> Nested:
+    """The binary tree of the decisions theta_0 .. theta_t; what is open at the end is closed: nested pairs."""
+    stack: list[tuple[int, Nested]] = [(num_slots - 1, 0)]
+    for t in range(1, len(decisions)):
+        slot, tree = stack.pop()
+        while slot < decisions[t]:
+            slot, left = stack.pop()
+            tree = (left, tree)
+        stack += [(slot, tree), (decisions[t] - 1, t)]
+    _, tree = stack.pop()
+    while stack:
+        tree = (stack.pop()[1], tree)
+    return tree
 
 
 def siblings_of(tree: Nested, num_positions: int) -> list[int]:

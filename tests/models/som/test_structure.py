@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.models.rnng.worlds import Symbols
 from tests.models.som import plain
 from treelm.errors import InputError
-from treelm.models.layers.binary_structure import decode, decoded_spans, first_siblings, static_labels, word_tree
+from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
 from treelm.models.som.decide import EMPTY, DynamicOracle, PrintedOracle
 from treelm.models.som.graph import pad
 
@@ -40,7 +40,7 @@ def test_first_siblings_of_a_batch_are_those_found_by_walking_each_tree(batch: l
 def test_static_labels_decode_to_the_binarised_gold_and_the_boundary_drops_out(tree: plain.Nested) -> None:
     labels, is_too_deep = static_labels(siblings_with_boundary(plain.batch_of([tree]))[:, :-1], MANY)
     assert not is_too_deep.any()
-    decoded = decode(labels[0].tolist(), MANY)
+    decoded = plain.decode(labels[0].tolist(), MANY)
     assert decoded == plain.binarised(plain.with_boundary(tree))
     assert plain.without_boundary(decoded) == plain.binarised(tree)
     expected = {(start, end + 1) for start, end in plain.spans_of(plain.binarised(tree))}
@@ -68,7 +68,7 @@ def test_worked_example_of_figure_2() -> None:
     assert siblings.tolist() == [[0, 0, 0, 2, 2]]
     labels, _ = static_labels(siblings, 3)
     assert labels.tolist() == [[3, 2, 2, 1, 1]]
-    assert decode(labels[0].tolist(), 3) == ((0, 1), ((2, 3), 4))
+    assert plain.decode(labels[0].tolist(), 3) == ((0, 1), ((2, 3), 4))
 
 
 @pytest.mark.parametrize("num_slots", [15, 4, 3, 2])
@@ -77,7 +77,7 @@ def test_words_beyond_the_lowest_slot_attach_left_branching_and_are_counted(num_
     labels, is_too_deep = static_labels(np.array([plain.siblings_of(right_branching, 6)]), num_slots)
     assert labels.tolist() == [[num_slots] + [max(num_slots - t, 0) for t in range(1, 6)]]
     assert is_too_deep.sum() == max(5 - num_slots, 0)
-    assert plain.spans_of(decode(labels[0].tolist(), num_slots))
+    assert plain.spans_of(plain.decode(labels[0].tolist(), num_slots))
 
 
 def walk_oracle(oracle: DynamicOracle, num_steps: int, num_slots: int, random: Random) -> list[int]:
@@ -133,7 +133,7 @@ def all_trees(first: int, last: int) -> list[plain.Nested]:
 def most_recoverable(gold: set[tuple[int, int]], decisions: list[int], length: int, num_slots: int) -> int:
     """Gold constituents that the best continuation of these decisions recovers, by trying all."""
     if len(decisions) == length:
-        return plain.num_recovered(decode(decisions, num_slots), gold)
+        return plain.num_recovered(plain.decode(decisions, num_slots), gold)
     options = range(max(decisions[-1] - 1, 0), num_slots)
     return max(most_recoverable(gold, [*decisions, option], length, num_slots) for option in options)
 
@@ -148,7 +148,7 @@ def test_following_the_dynamic_oracle_is_optimal_from_every_state(length: int) -
         for prefix in possible_prefixes(length - 1, num_slots):
             reached = follow_oracle(siblings, prefix, length, num_slots)
             best = most_recoverable(gold, prefix, length, num_slots)
-            assert plain.num_recovered(decode(reached, num_slots), gold) == best, (tree, prefix)
+            assert plain.num_recovered(plain.decode(reached, num_slots), gold) == best, (tree, prefix)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -159,7 +159,7 @@ def test_following_the_dynamic_oracle_is_optimal_for_random_trees_of_seven(seed:
     gold = plain.spans_of(plain.binarised(tree))
     reached = follow_oracle(plain.siblings_of(tree, 8), prefix, 7, num_slots)
     best = most_recoverable(gold, prefix, 7, num_slots)
-    assert plain.num_recovered(decode(reached, num_slots), gold) == best
+    assert plain.num_recovered(plain.decode(reached, num_slots), gold) == best
 
 
 def possible_prefixes(longest: int, num_slots: int) -> list[list[int]]:
@@ -200,8 +200,8 @@ def test_the_printed_oracle_misses_a_constituent_after_a_wrong_decision() -> Non
     tree, prefix = [[0, 1], [2, 3]], [15, 14, 13]
     assert labels_after(PrintedOracle, tree, prefix) == 13
     assert labels_after(DynamicOracle, tree, prefix) == 12
-    assert (2, 3) not in plain.spans_of(decode([*prefix, 13], 15))
-    assert (2, 3) in plain.spans_of(decode([*prefix, 12], 15))
+    assert (2, 3) not in plain.spans_of(plain.decode([*prefix, 13], 15))
+    assert (2, 3) in plain.spans_of(plain.decode([*prefix, 12], 15))
 
 
 @given(trees)

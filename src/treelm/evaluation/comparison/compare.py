@@ -12,8 +12,8 @@ from treelm.evaluation.comparison.figures import Comparison, RunFigures
 from treelm.evaluation.comparison.keeping import FOLDER, Kept
 from treelm.evaluation.comparison.measure import Settings, ShowProgress, measure
 from treelm.evaluation.report import GIVEN_TREES
-from treelm.models import shipped
-from treelm.models.storage import WEIGHTS
+from treelm.models.persistence import shipped
+from treelm.models.persistence.storage import WEIGHTS
 from treelm.training.checkpoints import check_name
 
 FEW_STEPS, FEW_SECONDS = 1000, 15.0

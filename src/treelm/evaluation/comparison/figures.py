@@ -14,7 +14,7 @@ from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.references import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.persistence.files import encode_json, read_json, write_atomically
 from treelm.training.checkpoints import check_name
 
 FILE_NAME = "comparison.json"

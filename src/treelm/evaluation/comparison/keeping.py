@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from treelm.errors import InputError
-from treelm.models.files import encode_json, read_json, write_atomically
-from treelm.models.sealed import json_hash, sealed, unsealed
+from treelm.models.persistence.files import encode_json, json_hash, read_json, sealed, unsealed, write_atomically
 
 FOLDER = "measured"
 

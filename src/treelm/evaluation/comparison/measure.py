@@ -41,8 +41,8 @@ from treelm.inference.batching import batched
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.devices import DeviceName, find_device
-from treelm.models.storage import WEIGHTS, read_data_identity
+from treelm.models.layers.devices import DeviceName, find_device
+from treelm.models.persistence.storage import WEIGHTS, read_data_identity
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
 

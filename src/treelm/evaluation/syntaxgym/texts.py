@@ -13,8 +13,8 @@ from treelm.corpora.locations import cache_directory
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.inference.batching import batched
-from treelm.models.sealed import sealed_line, unsealed_line
-from treelm.models.surprisal import sentence_surprisal
+from treelm.models.persistence.files import sealed_line, unsealed_line
+from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
@@ -97,7 +97,7 @@ class KeptScores:
     def of(cls, lm: SyntacticLM, settings: Mapping[str, int], *, tokenisation: Tokenisation) -> KeptScores:
         """The place, among what treelm keeps for itself, of what this model says under these settings."""
         from treelm import __version__
-        from treelm.models.storage import describe_model
+        from treelm.models.persistence.storage import describe_model
 
         digest = hashlib.sha256()
         described = {**describe_model(lm), "settings": dict(settings), "words": tokenisation, "version": __version__}

@@ -19,9 +19,9 @@ from treelm.figures.span_attention import span_attention_of
 from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.palm.network import PaLM
+from treelm.models.scores import sentence_surprisal
 from treelm.models.som.network import SOM
 from treelm.models.streams import StreamLM
-from treelm.models.surprisal import sentence_surprisal
 from treelm.training.run import load_run_recipe
 from treelm.trees.tree import Tree
 

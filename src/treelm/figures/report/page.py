@@ -17,7 +17,7 @@ from treelm.figures.report.sentences import sentence_sections
 from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
 from treelm.figures.report.tables import table_section
 from treelm.figures.report.training import training_section
-from treelm.models.files import write_atomically
+from treelm.models.persistence.files import write_atomically
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # browsers fetch nothing and run nothing, whatever is in it
 

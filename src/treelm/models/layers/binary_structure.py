@@ -10,7 +10,6 @@ that a stack of binary constituents had the height h when the position was shift
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,6 @@ from treelm.trees.tree import Tree
 IntArray = NDArray[np.int64]
 LABEL = "X"  # of every constituent
 ANY_DEPTH = 10**6  # slots of a memory that never overflows
-Binary: TypeAlias = "int | tuple[Binary, Binary]"
-"""A binary tree over positions."""
 
 
 def first_siblings(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> IntArray:
@@ -91,23 +88,8 @@ def static_labels(siblings: IntArray, num_slots: int) -> tuple[IntArray, NDArray
     return np.maximum(labels, 0), labels < 0
 
 
-def decode(decisions: Sequence[int], num_slots: int) -> Binary:
-    """The binary tree of the decisions theta_0 .. theta_t; what is open at the end is closed."""
-    stack: list[tuple[int, Binary]] = [(num_slots - 1, 0)]
-    for t in range(1, len(decisions)):
-        slot, tree = stack.pop()
-        while slot < decisions[t]:
-            slot, left = stack.pop()
-            tree = (left, tree)
-        stack += [(slot, tree), (decisions[t] - 1, t)]
-    _, tree = stack.pop()
-    while stack:
-        tree = (stack.pop()[1], tree)
-    return tree
-
-
 def decoded_spans(decisions: Sequence[int], num_slots: int) -> list[tuple[int, int]]:
-    """The constituents of ``decode`` without ``<s>``, as symbol spans ``start <= i < end`` of two symbols or more.
+    """The constituents that decisions build, without ``<s>``: spans ``start <= i < end`` of two symbols or more.
 
     The chain of constituents that hold ``<s>`` becomes left-branching, as the gold root's children are.
     """

@@ -49,7 +49,7 @@ def shared_draws(generator: torch.Generator) -> Iterator[None]:
 
 
 def shared_generator() -> torch.Generator | None:
-    """Where masks that a whole batch shares are drawn from; None is torch's global generator."""
+    """The generator of masks that a whole batch shares; None is torch's global one."""
     return _shared.get()
 
 
@@ -77,7 +77,7 @@ def _mask(shape: tuple[int, ...], probability: float, like: Tensor, *, shared: b
 
 
 def dropout_mask(rows: int, size: int, probability: float, like: Tensor, *, shared: bool = False) -> Tensor:
-    """What units (rows, size) are multiplied by: 0 or the factor; of the type and on the device of ``like``.
+    """Factors of units (rows, size): 0, or what keeps the mean; of the type and on the device of ``like``.
 
     ``shared``: whether the whole batch has this mask (see ``shared_draws``).
     """

@@ -96,7 +96,7 @@ def block_rows(device: torch.device, num_rows: int) -> int:
 
 
 def starts(counts: IntArray) -> IntArray:
-    """Where each of some consecutive blocks starts, and where the last one ends: 0, c_0, c_0 + c_1, ..."""
+    """Starts of consecutive blocks of these sizes, and the end of the last one: 0, c_0, c_0 + c_1, ..."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 

@@ -1,20 +1,74 @@
-"""In which precision matrices are multiplied. Everything else stays in the precision of the weights."""
+"""Precision: in which one matrices are multiplied, and float64 copies of networks for scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from treelm.models.layers.float32 import float32_products
-
+Float32Products = Literal["highest", "high", "medium"]
 MatmulPrecision = Literal["fp32", "bf16"]
-
 _precision: ContextVar[MatmulPrecision] = ContextVar("matmul_precision", default="fp32")
+DECIMALS = 9  # of scores in nats: far above the noise of float64, far below anything that matters
+Network = TypeVar("Network", bound=nn.Module)
+_SIZE = 256  # torch leaves small products to another library
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def float32_products(wanted: Float32Products, device: torch.device | str) -> Iterator[None]:
+    """``torch.set_float32_matmul_precision`` for the block only, but for what a CPU would round.
+
+    "medium" lets a CPU multiply by oneDNN. On most that is float32 by other kernels; but where the processor has
+    instructions for bfloat16, oneDNN rounds both factors to its eight bits. There, products stay plain float32. On a
+    GPU "high" and "medium" mean TF32, as documented.
+    """
+    before = float32_setting()
+    if before is None:
+        yield
+        return
+    if wanted != "highest" and torch.device(device).type == "cpu" and rounds_operands(wanted):
+        _say_once()
+        wanted = "highest"
+    torch.set_float32_matmul_precision(wanted)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def float32_setting() -> str | None:
+    """Torch's setting now; None where it was set for each backend by itself, which then stays as it is."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+@cache
+def rounds_operands(setting: Float32Products) -> bool:
+    """Whether a CPU's product of float32 matrices with this setting rounds them first: found by multiplying."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(setting)
+    try:
+        matrix = torch.full((_SIZE, _SIZE), 1 + 2**-12)  # bfloat16 keeps seven bits after the point, TF32 ten
+        return not torch.equal(matrix @ torch.eye(_SIZE), matrix)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@cache
+def _say_once() -> None:
+    _logger.warning(
+        "on this processor the faster float32 products round to bfloat16: taking plain float32 ones "
+        '(precision = "bf16" rounds on purpose, and is faster)'
+    )
 
 
 @contextmanager
@@ -40,7 +94,7 @@ def column_sums(matrix: Tensor) -> Tensor:
 
 
 def product_settings() -> tuple[Any, ...]:
-    """What decides, besides types, how a GPU multiplies at the moment."""
+    """Settings that decide, besides types, how a GPU multiplies at the moment."""
     backend: Any = torch.backends.cuda.matmul  # before torch 2.9 the first of these settings did not exist
     precision = getattr(backend, "fp32_precision", None) or backend.allow_tf32
     return precision, torch.are_deterministic_algorithms_enabled()
@@ -199,3 +253,37 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor, *, whole: bool = False)
     """
     out: Tensor = _Linear.apply(inputs, weight, bias, whole)  # type: ignore[no-untyped-call]
     return out
+
+
+class ExactCopy(nn.Module, Generic[Network]):
+    """Keeps a copy of a network while that stays in evaluation mode and its weights do not change.
+
+    In float32 the last bits of a result depend on the shape of a batch, and could even tip a decision.
+
+    A part of the network, so that ``network.train()`` and ``network.eval()`` reach it: both drop the copy, since
+    torch's fused optimisers change weights without counting a version.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.float64) -> None:
+        """Nothing is copied yet; copies will have weights of this type."""
+        super().__init__()
+        self._dtype = dtype
+        self._kept: tuple[tuple[tuple[int, int], ...], Network] | None = None
+
+    def train(self, mode: bool = True) -> Self:
+        """Drops the copy."""
+        self._kept = None
+        return super().train(mode)
+
+    def of(self, network: Network, build: Callable[[], Network]) -> Network:
+        """The copy, in evaluation mode; ``build`` makes a network of the same sizes."""
+        tensors = [*network.parameters(), *network.buffers()]
+        versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+        if self._kept is not None and self._kept[0] == versions:
+            return self._kept[1]
+        with torch.random.fork_rng(devices=[]):
+            copy = build()
+        copy.to(tensors[0].device, self._dtype).load_state_dict(network.state_dict())
+        copy.eval().requires_grad_(False)
+        self._kept = None if network.training else (versions, copy)
+        return copy

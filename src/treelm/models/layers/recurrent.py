@@ -1,19 +1,185 @@
-"""LSTM layers over sequences, and the dropouts of AWD-LSTM (Merity et al. 2018) around them.
+"""Recurrent layers over sequences, with a hand-written gradient, and the dropouts of AWD-LSTM (Merity et al. 2018).
 
-Shapes: T steps, B rows, I and H sizes of a layer's input and output.
+Shapes: T steps, B rows, G gates, I and H sizes of a layer's input and state.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.models.layers.dropout import dropout, dropout_mask
-from treelm.models.layers.lstm_layer import LSTMLayer
+from treelm.models.layers.graphs import GraphedFunction
+from treelm.models.layers.lstm import GateWeights, LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
+from treelm.models.layers.packed import PackedWeight
+from treelm.models.layers.precision import column_sums, operand
+
+State = tuple[Tensor, Tensor]
+"""Hidden and cell state, (B, H) each."""
+Tape = tuple[Tensor, ...]
+"""Values that the gradient of a cell needs, of all steps (T, B, ...) or of one (B, ...); first the G gates."""
+
+
+class RecurrentCell(ABC):
+    """The arithmetic of one step from the gates on, in place, and the gradient of it."""
+
+    @abstractmethod
+    def tape(self, gates: Tensor, size: int) -> Tape:
+        """Room for what the steps leave: gates (T, B, G) and whatever else; ``size`` is H."""
+
+    @abstractmethod
+    def step_into(self, step: Tape, cell_before: Tensor, cell: Tensor, hidden: Tensor) -> None:
+        """Fill ``cell`` and ``hidden`` (B, H) and the tape, whose gates come before their nonlinearity."""
+
+    @abstractmethod
+    def gradient_into(self, d_gates: Tensor, d_cell: Tensor, d_hidden: Tensor, step: Tape, cell_before: Tensor) -> None:
+        """Fill ``d_gates``, before the nonlinearity; ``d_cell``, of the new cell, becomes that of the old one."""
+
+    def findings(self, tape: Tape) -> tuple[Tensor, ...]:
+        """Further results of a layer, without gradient; here none."""
+        return ()
+
+    def bias_gradient(self, d_gates: Tensor) -> Tensor:
+        """Sum over steps and rows: (T, B, G) -> (G,)."""
+        return column_sums(d_gates)
+
+
+class RecurrentLayer(nn.Module):
+    """One layer of a cell over T steps."""
+
+    def __init__(self, weights: GateWeights, cell: RecurrentCell) -> None:
+        """Keep the weights, which are parameters of the layer, and the cell."""
+        super().__init__()
+        self.weights = weights
+        self._cell, self._run = cell, GraphedFunction(_Recurrence.apply)
+
+    def run(
+        self, inputs: Tensor, state: State, weight_hidden: Tensor | None = None
+    ) -> tuple[Tensor, State, Sequence[Tensor]]:
+        """inputs (T, B, I) and the state before them -> outputs (T, B, H), the state after them, the cell's findings.
+
+        ``weight_hidden`` (G, H) stands in for the recurrent weight, for example with dropout. Products are computed in
+        the current ``matmul_precision``; there is no second derivative.
+        """
+        weights = self.weights
+        recurrent = weights.weight_hidden if weight_hidden is None else weight_hidden
+        outputs, cell, *found = self._run(self._cell, inputs, *state, weights.weight_input, recurrent, weights.bias)
+        return outputs, (outputs[-1], cell), found
+
+
+class _Recurrence(torch.autograd.Function):
+    """The products with inputs, and all gradients of weights, are one product each, before or after the steps."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        arithmetic: RecurrentCell,
+        inputs: Tensor,  # (T, B, I)
+        hidden: Tensor,  # (B, H)
+        cell: Tensor,  # (B, H)
+        weight_input: Tensor,  # (G, I)
+        weight_hidden: Tensor,  # (G, H)
+        bias: Tensor,
+    ) -> tuple[Tensor, ...]:
+        num_steps, num_rows, size = *inputs.shape[:2], hidden.shape[1]
+        weights = operand(weight_input), operand(weight_hidden)
+        flat = inputs.flatten(0, 1).to(weights[0].dtype)
+        gates = _project(flat, weights[0], bias).view(num_steps, num_rows, -1)
+        multiply = PackedWeight(weights[1], num_rows)
+        hiddens, cells = (bias.new_empty(num_steps + 1, num_rows, size) for _ in range(2))
+        hiddens[0], cells[0] = hidden, cell
+        multiplied = hiddens.to(weights[1].dtype)  # the same tensor, unless the precision is another
+        tape = arithmetic.tape(gates, size)
+        for t, step in enumerate(_steps(tape)):
+            step[0].add_(multiply(multiplied[t]))
+            arithmetic.step_into(step, cells[t], cells[t + 1], hiddens[t + 1])
+            if multiplied is not hiddens:
+                multiplied[t + 1] = hiddens[t + 1]
+        ctx.arithmetic = arithmetic
+        ctx.save_for_backward(flat, multiplied, cells, *weights, *tape)
+        found = arithmetic.findings(tape)
+        ctx.mark_non_differentiable(*found)
+        return hiddens[1:], cells[-1], *found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        flat, multiplied, cells, weight_input, weight_hidden, *tape = ctx.saved_tensors
+        d_outputs, d_cell = gradients[0], gradients[1].clone()
+        multiply = PackedWeight(weight_hidden.T, cells.shape[1])
+        d_gates = torch.empty_like(tape[0])
+        d_multiplied = d_gates.to(weight_hidden.dtype)
+        d_hidden = torch.zeros_like(cells[0])
+        for t, step in reversed(list(enumerate(_steps(tape)))):
+            d_hidden = d_outputs[t] + d_hidden
+            ctx.arithmetic.gradient_into(d_gates[t], d_cell, d_hidden, step, cells[t])
+            if d_multiplied is not d_gates:
+                d_multiplied[t] = d_gates[t]
+            d_hidden = multiply(d_multiplied[t])
+        d_flat = d_multiplied.flatten(0, 1)
+        d_inputs = _product_as(d_gates, d_flat, weight_input).view(*d_gates.shape[:2], -1)
+        d_weight_input = _product_as(d_gates, d_flat.T, flat)
+        d_weight_hidden = _product_as(d_gates, d_flat.T, multiplied[:-1].flatten(0, 1))
+        d_bias = ctx.arithmetic.bias_gradient(d_gates)
+        return None, d_inputs, d_hidden.to(d_cell.dtype), d_cell, d_weight_input, d_weight_hidden, d_bias
+
+
+def _steps(tape: Sequence[Tensor]) -> list[Tape]:
+    return list(zip(*(tensor.unbind() for tensor in tape), strict=True))
+
+
+def _project(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """inputs (n, I) and weight (O, I) of one precision, bias (O) -> inputs @ weight^T + bias, in that of the bias."""
+    out = bias.new_empty(len(inputs), len(weight))
+    if inputs.dtype == bias.dtype:
+        return torch.addmm(bias, inputs, weight.T, out=out)
+    return out.copy_(inputs @ weight.T).add_(bias)  # torch takes three times as long to add mixed types
+
+
+def _product_as(like: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """left @ right, both of one precision, in that of ``like``."""
+    if left.dtype == like.dtype:
+        return torch.mm(left, right, out=like.new_empty(len(left), right.shape[1]))
+    return (left @ right).to(like.dtype)
+
+
+class _LSTMCell(RecurrentCell):
+    def tape(self, gates: Tensor, size: int) -> Tape:
+        return gates, gates.new_empty(*gates.shape[:2], size)
+
+    def step_into(self, step: Tape, cell_before: Tensor, cell: Tensor, hidden: Tensor) -> None:
+        gates, tanh_cell = step
+        lstm_cell_into(gates, cell_before, cell, tanh_cell, hidden)
+
+    def gradient_into(self, d_gates: Tensor, d_cell: Tensor, d_hidden: Tensor, step: Tape, cell_before: Tensor) -> None:
+        gates, tanh_cell = step
+        lstm_cell_gradient_into(d_gates, d_cell, d_hidden, gates, cell_before, tanh_cell)
+        d_cell *= gates[:, d_cell.shape[1] : 2 * d_cell.shape[1]]
+
+    def bias_gradient(self, d_gates: Tensor) -> Tensor:
+        return d_gates.sum((0, 1))
+
+
+_LSTM_CELL = _LSTMCell()
+
+
+class LSTMLayer(RecurrentLayer):
+    """One LSTM layer over T steps."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        """Draw the weights as ``LSTMWeights`` does."""
+        super().__init__(LSTMWeights(input_size, hidden_size), _LSTM_CELL)
+
+    def forward(self, inputs: Tensor, state: State, *, weight_hidden: Tensor | None = None) -> tuple[Tensor, State]:
+        """inputs (T, B, I) and the state before them -> outputs (T, B, H) and the state after them; see ``run``."""
+        outputs, after, _ = self.run(inputs, state, weight_hidden)
+        return outputs, after
 
 
 def locked_dropout(units: Tensor, probability: float, *, training: bool) -> Tensor:

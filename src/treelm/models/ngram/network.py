@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_symbol
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState
-from treelm.models.estimated import EstimatedLM
+from treelm.models.base import EstimatedLM, IncrementalState
 from treelm.models.ngram.config import NGramConfig
 from treelm.models.ngram.kneser_ney import count_ngrams, smooth, with_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
@@ -111,10 +110,9 @@ class NGram(EstimatedLM):
         scores = []
         for row in range(len(batch)):
             start, stop = batch.token_offsets[row : row + 2].tolist()
-            ends = self.vocabulary.ends_word[batch.tokens[start:stop]]
-            word_of_symbol = np.cumsum(ends, dtype=np.int64) - ends
+            words = word_of_symbol(batch.symbols(row), self.vocabulary.ends_word)
             own = log_probs[start + row : stop + row + 1]
-            scores.append(SentenceScore(log_probs=own, word_of_symbol=word_of_symbol, is_lower_bound=False))
+            scores.append(SentenceScore(log_probs=own, word_of_symbol=words, is_lower_bound=False))
         return scores
 
     def _log_probs(self, tokens: NDArray[np.int64], offsets: NDArray[np.int64]) -> Tensor:
@@ -159,10 +157,8 @@ class NGram(EstimatedLM):
 
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> NGramState:
         """The state after one more symbol in each sentence; None for a sentence that waits."""
-        state = _own(state)
-        if len(symbols) != state.num_sentences:
-            found = f"{len(symbols)} symbols for {state.num_sentences} sentences"
-            raise InputError(found, remedy="give one symbol, or None, for each sentence")
+        state = NGramState.own(state)
+        state.check_symbols(symbols)
         read = torch.tensor([-1 if one is None else one for one in symbols], device=state.contexts.device)
         contexts = state.contexts.clone()
         contexts[:, 0] = read
@@ -175,7 +171,7 @@ class NGram(EstimatedLM):
 
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence."""
-        rows = _own(state).contexts
+        rows = NGramState.own(state).contexts
         return torch.stack([self._distribution(row) for row in rows.tolist()])
 
     def _distribution(self, contexts: Sequence[int]) -> Tensor:
@@ -201,12 +197,6 @@ class NGram(EstimatedLM):
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """Raises ``InputError``: an n-gram model has no trees."""
         _refuse()
-
-
-def _own(state: IncrementalState) -> NGramState:
-    if not isinstance(state, NGramState):
-        raise InputError("a state of another system", remedy="use a state that this model's start() began")
-    return state
 
 
 def _refuse() -> NoReturn:

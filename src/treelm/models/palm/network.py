@@ -19,8 +19,8 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import takes_texts
 from treelm.models.layers.awd import AWDStreamLM
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.recurrent import LSTMStack
-from treelm.models.layers.transfer import to_device
 from treelm.models.palm.attention import SpanAttention, count_available
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.supervision import (

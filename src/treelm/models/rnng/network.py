@@ -25,8 +25,7 @@ from treelm.models.base import (
     takes_texts,
 )
 from treelm.models.layers.dropout import dropout, dropout_mask
-from treelm.models.layers.lstm import LSTMWeights
-from treelm.models.layers.lstm_sweep import sweep_lstm
+from treelm.models.layers.lstm import LSTMWeights, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
 from treelm.models.rnng.attention_sweep import Dropped, attention_outputs

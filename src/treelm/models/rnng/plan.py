@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.models.layers.lstm_sweep import Tree, plan_tree
-from treelm.models.layers.transfer import plan_to_device
+from treelm.models.layers.devices import plan_to_device
+from treelm.models.layers.lstm import Tree, plan_tree
 from treelm.models.rnng import attention_sweep, compose_sweep
 from treelm.models.rnng.attention_graph import build_graph
 from treelm.models.rnng.attention_sweep import plan_attention

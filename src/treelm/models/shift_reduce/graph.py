@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treelm.models.layers.devices import plan_to_device, to_device
 from treelm.models.layers.levels import schedule, schedule_tree
-from treelm.models.layers.lstm_sweep import plan_tree, sweep_lstm
+from treelm.models.layers.lstm import plan_tree, sweep_lstm
 from treelm.models.layers.sweep import Kind, Matrix, Rows, sweep
-from treelm.models.layers.transfer import plan_to_device, to_device
 from treelm.models.shift_reduce.reading import IntArray, Reader, StackLSTM
 
 

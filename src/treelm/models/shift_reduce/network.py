@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
@@ -12,16 +12,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import encode_words, word_of_symbol
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.binary_structure import first_siblings
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
-from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.lstm import LSTMWeights
+from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
-from treelm.models.layers.symbols import write_sentences
-from treelm.models.layers.transfer import to_device
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.graph import StackGraph, stack_states
 from treelm.models.shift_reduce.reading import (
@@ -203,17 +203,17 @@ class ShiftReduce(SyntacticLM):
 
     @torch.no_grad()
     def _trees(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        written = write_sentences(sentences, self.vocabulary)
-        reader = self._read(self._positions(written.batch))
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        reader, ends_word = self._read(self._positions(batch)), self.vocabulary.ends_word
         return [
-            partial_tree(words, reader.stacks.shifted_at[number], written.word_of_symbol(number))
+            partial_tree(words, reader.stacks.shifted_at[number], word_of_symbol(batch.symbols(number), ends_word))
             for number, words in enumerate(sentences)
         ]
 
     @torch.no_grad()
     def _analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        written = write_sentences(sentences, self.vocabulary)
-        positions = self._positions(written.batch)
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        positions = self._positions(batch)
         reader = self._read(positions)
         assert reader.bank is not None
         assert self.output_bias is not None
@@ -221,17 +221,14 @@ class ShiftReduce(SyntacticLM):
         hidden = reader.bank.hidden[-1].index_select(0, self._tensor(nodes))
         log_probs = target_log_probs(hidden, self.embedding, self.output_bias, self._tensor(positions.targets))
         rounded = log_probs.cpu().numpy().round(DECIMALS)
-        return [
-            Analysis(
-                score=SentenceScore(
-                    log_probs=rounded[positions.offsets[number] : positions.offsets[number + 1]],
-                    word_of_symbol=written.word_of_symbol(number),
-                    is_lower_bound=False,
-                ),
-                tree=partial_tree(words, reader.stacks.shifted_at[number], written.word_of_symbol(number)),
-            )
-            for number, words in enumerate(sentences)
-        ]
+        analyses = []
+        for number, words in enumerate(sentences):
+            word_numbers = word_of_symbol(batch.symbols(number), self.vocabulary.ends_word)
+            own = rounded[positions.offsets[number] : positions.offsets[number + 1]]
+            score = SentenceScore(log_probs=own, word_of_symbol=word_numbers, is_lower_bound=False)
+            tree = partial_tree(words, reader.stacks.shifted_at[number], word_numbers)
+            analyses.append(Analysis(score=score, tree=tree))
+        return analyses
 
     def _read(self, positions: Positions) -> Reader:
         inputs = self.embed(self._tensor(positions.symbols))
@@ -255,22 +252,15 @@ class ShiftReduce(SyntacticLM):
     @torch.no_grad()
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> ParserState:
         """The state after one more symbol in each sentence; None for a sentence that waits."""
-        before = _own(state)
-        before.check_length(len(symbols), "symbols")
+        before = ParserState.own(state)
+        before.check_symbols(symbols)
         exact = self.exact()
         counts = np.array([symbol is not None for symbol in symbols], np.int64)
         read = torch.tensor([s for s in symbols if s is not None], dtype=torch.int64, device=self.embedding.device)
         reader = Reader(exact.stack_lstm(), before.stacks.copy(), before.bank.copy())
         reader.read(exact.embed(read), np.concatenate([[0], np.cumsum(counts)]))
         assert reader.bank is not None
-        return before.with_symbols(symbols, self.vocabulary, stacks=reader.stacks, bank=reader.bank)
-
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> ParserState:
-        """The state after one more word in each sentence. Raises ``InputError`` for another number of words."""
-        before = _own(state)
-        before.check_length(len(words), "words")
-        after = _own(super().extend(before, words))
-        return replace(after, words=tuple((*old, word) for old, word in zip(before.words, words, strict=True)))
+        return before.after(symbols, self.vocabulary, stacks=reader.stacks, bank=reader.bank)
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
@@ -279,17 +269,11 @@ class ShiftReduce(SyntacticLM):
         Raises ``InputError`` if this is only a parser.
         """
         self.require_words()
-        exact, own = self.exact(), _own(state)
+        exact, own = self.exact(), ParserState.own(state)
         tops = own.stacks.top(np.arange(own.num_sentences))
         hidden = own.bank.hidden[-1].index_select(0, self._tensor(tops))
         return functional.linear(hidden, exact.embedding, exact.output_bias).log_softmax(1)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The tree of the actions so far, what is open closed. Raises ``InputError`` before the first word."""
-        return _own(state).trees(self.vocabulary)
-
-
-def _own(state: IncrementalState) -> ParserState:
-    if not isinstance(state, ParserState):
-        raise InputError("a state of another system", remedy="use a state that this model's start() began")
-    return state
+        return ParserState.own(state).trees(self.vocabulary)

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.precision import linear
-from treelm.models.layers.transfer import to_device
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

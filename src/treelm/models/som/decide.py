@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.binary_structure import static_labels
-from treelm.models.layers.transfer import to_device
+from treelm.models.layers.devices import to_device
 from treelm.models.som.cells import AttachmentScorer, CellWeights, slot_log_probs
 from treelm.models.som.config import OracleKind
 from treelm.models.som.graph import GraphBuilder, IntArray, MemoryGraph, PackedLayout

@@ -6,14 +6,14 @@ The network is in evaluation mode here: ``SOM.exact``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.errors import InputError
-from treelm.models.base import IncrementalState
+from treelm.corpora.encoding import word_of_symbol
+from treelm.models.base import TextState
 from treelm.models.layers.binary_structure import decoded_spans, word_tree
 from treelm.models.som.cells import CellWeights, apply_cell, slot_log_probs
 from treelm.models.som.memory import MemoryNetwork
@@ -21,26 +21,14 @@ from treelm.trees.tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class SOMState(IncrementalState):
+class SOMState(TextState):
     """The memory of n sentences after some words. Vectors of empty slots are never read."""
 
-    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their symbols
-    symbols: tuple[tuple[int, ...], ...]
     decisions: tuple[tuple[int, ...], ...]  # theta of every position so far
     memory: Tensor  # (n, N, D)
     candidates: Tensor  # (n, N, D)
     prefixes: Tensor  # (n, N + 1, D) of the prediction network, after the slots N - 1 .. s
     hidden: Tensor  # (n, D) predicts the next symbol
-
-    @property
-    def num_sentences(self) -> int:
-        """Sentences that are read side by side."""
-        return len(self.words)
-
-    @property
-    def num_symbols_read(self) -> tuple[int, ...]:
-        """Symbols that each sentence has read."""
-        return tuple(map(len, self.symbols))
 
 
 @torch.no_grad()
@@ -69,20 +57,14 @@ def start(som: MemoryNetwork, num_sentences: int) -> SOMState:
 @torch.no_grad()
 def extend_symbols(som: MemoryNetwork, state: SOMState, symbols: Sequence[int | None]) -> SOMState:
     """The state after one more symbol in each sentence, or none where there is None."""
-    if len(symbols) != state.num_sentences:
-        found = f"{len(symbols)} symbols for {state.num_sentences} sentences"
-        raise InputError(found, remedy="give one symbol, or None, for each sentence")
+    state.check_symbols(symbols)
     reader = _Reader(som, state)
     read = [(row, symbol) for row, symbol in enumerate(symbols) if symbol is not None]
     if read:
         reader.step([row for row, _ in read], [symbol for _, symbol in read])
-    words, all_symbols = list(state.words), list(state.symbols)
-    for row, symbol in read:
-        words[row] = _spell(som, words[row], all_symbols[row], symbol)
-        all_symbols[row] = (*all_symbols[row], symbol)
-    return SOMState(
-        words=tuple(words),
-        symbols=tuple(all_symbols),
+    return state.after(
+        symbols,
+        som.vocabulary,
         decisions=tuple(map(tuple, reader.decisions)),
         memory=reader.memory,
         candidates=reader.candidates,
@@ -91,29 +73,14 @@ def extend_symbols(som: MemoryNetwork, state: SOMState, symbols: Sequence[int | 
     )
 
 
-def with_words(state: SOMState, words: Sequence[str]) -> SOMState:
-    """The same state, whose last words are called as they were given."""
-    renamed = tuple((*before[:-1], word) for before, word in zip(state.words, words, strict=True))
-    return replace(state, words=renamed)
-
-
-def _spell(som: MemoryNetwork, words: tuple[str, ...], before: tuple[int, ...], symbol: int) -> tuple[str, ...]:
-    text = som.vocabulary.symbol(symbol)
-    if before and not som.vocabulary.ends_word[before[-1]]:
-        return (*words[:-1], words[-1] + text)
-    return (*words, text)
-
-
 def partial_trees(som: MemoryNetwork, state: SOMState) -> list[Tree]:
     """The trees of the decisions so far."""
-    if any(not words for words in state.words):
-        raise InputError("no words have been read", remedy="extend the state first")
+    state.check_begun()
     ends_word = som.vocabulary.ends_word
-    trees = []
-    for words, decisions, symbols in zip(state.words, state.decisions, state.symbols, strict=True):
-        word_of_symbol = np.concatenate([[0], np.cumsum(ends_word[list(symbols[:-1])], dtype=np.int64)])
-        trees.append(word_tree(words, decoded_spans(decisions, som.config.num_slots), word_of_symbol))
-    return trees
+    return [
+        word_tree(words, decoded_spans(decisions, som.config.num_slots), word_of_symbol(np.array(symbols), ends_word))
+        for words, decisions, symbols in zip(state.words, state.decisions, state.symbols, strict=True)
+    ]
 
 
 class _Reader:

@@ -19,9 +19,9 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.binary_structure import first_siblings, static_labels
+from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import shared_generator
-from treelm.models.layers.exact import ExactCopy
-from treelm.models.layers.transfer import to_device
+from treelm.models.layers.precision import ExactCopy
 from treelm.models.som.cells import AttachmentScorer, Cell, PredictionScorer, SegmentedNorm, slot_log_probs
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.decide import (

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import encode_words, word_of_symbol
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore
 from treelm.models.layers.binary_structure import decoded_spans, word_tree
-from treelm.models.layers.exact import DECIMALS
+from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
-from treelm.models.layers.symbols import WrittenSentences, write_sentences
 from treelm.models.som import incremental
 from treelm.models.som.decide import Choose, DynamicOracle, greedy
 from treelm.models.som.graph import IntArray, lay_out, pad
@@ -118,20 +118,21 @@ class SOM(MemoryNetwork):
         if not sentences:
             return []
         exact = self.exact()
-        written, reading = exact._read_words(sentences)
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        reading = exact._read_words(batch)
         log_probs = None
         if self.predicts_words:
-            log_probs = exact.symbol_log_probs(written.batch, reading).cpu().numpy().round(DECIMALS)
+            log_probs = exact.symbol_log_probs(batch, reading).cpu().numpy().round(DECIMALS)
         row_of = np.argsort(reading.layout.sentences)
         return [
-            self._analysis(words, written.word_of_symbol(number), reading, log_probs, int(row_of[number]))
+            self._analysis(words, batch.symbols(number), reading, log_probs, int(row_of[number]))
             for number, words in enumerate(sentences)
         ]
 
     def _analysis(
         self,
         words: Sequence[str],
-        word_of_symbol: IntArray,
+        symbols: IntArray,
         reading: MemoryReading,
         log_probs: NDArray[np.float64] | None,
         row: int,
@@ -139,28 +140,28 @@ class SOM(MemoryNetwork):
         positions = reading.layout.of_row(row)
         decisions = reading.graph.decisions[positions]
         spans = decoded_spans(decisions.tolist(), self.config.num_slots)
-        tree = word_tree(words, spans, word_of_symbol)
+        word_numbers = word_of_symbol(symbols, self.vocabulary.ends_word)
+        tree = word_tree(words, spans, word_numbers)
         if log_probs is None:
             return Analysis(score=None, tree=tree)
-        starts = np.diff(word_of_symbol) > 0
+        starts = np.diff(word_numbers) > 0
         depth = self.config.num_slots + 1 - decisions[1:][np.append(starts, True)]
         attachment = decisions[1:][np.insert(starts, 0, True)]
         score = SentenceScore(
             log_probs=log_probs[positions],
-            word_of_symbol=word_of_symbol,
+            word_of_symbol=word_numbers,
             is_lower_bound=False,
             columns={"depth": depth.astype(np.float64), "attachment_slot": attachment.astype(np.float64)},
         )
         return Analysis(score=score, tree=tree)
 
     @torch.no_grad()
-    def _read_words(self, sentences: Sequence[Sequence[str]]) -> tuple[WrittenSentences, MemoryReading]:
+    def _read_words(self, batch: SentenceBatch) -> MemoryReading:
         """Read sentences without trees, greedily; for a network in evaluation mode."""
-        written = write_sentences(sentences, self.vocabulary)
-        layout = lay_out(written.batch.token_offsets)
-        nothing = pad(np.zeros_like(written.batch.tokens), written.batch.token_offsets, first=0, last=0)
+        layout = lay_out(batch.token_offsets)
+        nothing = pad(np.zeros_like(batch.tokens), batch.token_offsets, first=0, last=0)
         oracle = DynamicOracle(nothing[layout.sentences], self.config.num_slots)
-        return written, self._read(written.batch, layout, oracle, greedy, None)
+        return self._read(batch, layout, oracle, greedy, None)
 
     def start(self, num_sentences: int = 1) -> incremental.SOMState:
         """The state before the first word."""
@@ -168,11 +169,7 @@ class SOM(MemoryNetwork):
 
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> incremental.SOMState:
         """The state after one more symbol in each sentence; None for a sentence that waits."""
-        return incremental.extend_symbols(self.exact(), _own(state), symbols)
-
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> incremental.SOMState:
-        """The state after one more word in each sentence."""
-        return incremental.with_words(_own(super().extend(state, words)), words)
+        return incremental.extend_symbols(self.exact(), incremental.SOMState.own(state), symbols)
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
@@ -181,15 +178,9 @@ class SOM(MemoryNetwork):
         Raises ``InputError`` if this is only a parser.
         """
         self.require_words()
-        exact = self.exact()
-        return functional.linear(_own(state).hidden, exact.embedding, exact.output_bias).log_softmax(1)
+        exact, hidden = self.exact(), incremental.SOMState.own(state).hidden
+        return functional.linear(hidden, exact.embedding, exact.output_bias).log_softmax(1)
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The tree of the decisions so far, what is open closed. Raises ``InputError`` before the first word."""
-        return incremental.partial_trees(self, _own(state))
-
-
-def _own(state: IncrementalState) -> incremental.SOMState:
-    if not isinstance(state, incremental.SOMState):
-        raise InputError("a state of another system", remedy="use a state that this model's start() began")
-    return state
+        return incremental.partial_trees(self, incremental.SOMState.own(state))

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.packed import PackedProduct
 from treelm.models.layers.precision import add_outer, operand
-from treelm.models.layers.transfer import plan_to_device
 from treelm.models.som.cells import NORM_EPSILON, CellWeights
 from treelm.models.som.graph import IntArray
 

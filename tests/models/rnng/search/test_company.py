@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.models.rnng.worlds import Symbols, build_model
-from treelm.models.layers import float32
+from treelm.models.layers import precision
 from treelm.models.rnng.network import RNNG
 from treelm.models.rnng.search.settings import Search
 
@@ -71,7 +71,7 @@ def test_a_sentence_scores_the_same_bytes_if_its_beginning_is_searched_with_that
 
 def test_the_precision_of_products_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = build_model(Symbols(5), 2, seed=3), set[str]()
-    monkeypatch.setattr(float32, "rounds_operands", lambda setting: False)
+    monkeypatch.setattr(precision, "rounds_operands", lambda setting: False)
     addmm = torch.addmm
 
     def noting(*args: object, **kwargs: object) -> torch.Tensor:

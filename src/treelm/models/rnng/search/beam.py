@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.layers.transfer import to_device
+from treelm.models.layers.devices import to_device
 from treelm.models.rnng.search import stacks as at
 from treelm.models.rnng.search.advance import Advance, Arrivals
 from treelm.models.rnng.search.analyses import Analyses, joined

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.layers.transfer import to_device
+from treelm.models.layers.devices import to_device
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
 from treelm.models.rnng.search.products import Affine
 from treelm.models.rnng.search.rows import (

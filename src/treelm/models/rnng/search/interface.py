@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treelm.corpora.encoding import encode_words, word_of_symbol
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import SentenceScore
@@ -40,16 +41,9 @@ class EncodedSentence:
 
 def encode(vocabulary: Vocabulary, words: Sequence[str]) -> EncodedSentence:
     """Write words in the vocabulary's symbols; raises ``InputError`` without words."""
-    if len(words) == 0:
-        raise InputError("a sentence without words", remedy="leave out empty lines")
-    first = vocabulary.encode(words[:1], sentence_initial=True)
-    rest = vocabulary.encode(words[1:])
-    lengths = np.concatenate([np.diff(first.offsets), np.diff(rest.offsets)])
-    return EncodedSentence(
-        words=tuple(words),
-        symbols=np.concatenate([first.ids, rest.ids]).astype(np.int64),
-        word_of_symbol=np.repeat(np.arange(len(words)), lengths),
-    )
+    symbols = encode_words([words], vocabulary, needs_words=True).tokens
+    numbers = word_of_symbol(symbols, vocabulary.ends_word)
+    return EncodedSentence(words=tuple(words), symbols=symbols, word_of_symbol=numbers)
 
 
 def search_all(

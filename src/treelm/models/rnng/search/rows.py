@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.models.layers.transfer import to_device
+from treelm.models.layers.devices import to_device
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from torch import Tensor
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
-from treelm.models.layers.transfer import to_device
+from treelm.models.layers.devices import to_device
 from treelm.models.rnng.search import stacks as at
 from treelm.models.rnng.search.beam import Beam
 from treelm.models.rnng.search.interface import build_tree

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.layers.transfer import to_device
+from treelm.models.layers.devices import to_device
 from treelm.models.rnng.search.products import Affine
 from treelm.models.rnng.search.rows import Bools, Floats, Ints, blocks, padded_rows
 from treelm.models.rnng.search.weights import SearchWeights, widened

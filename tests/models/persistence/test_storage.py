@@ -18,7 +18,7 @@ from tests.training.toys import ToyConfig, ToyLM, toy_model
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
-from treelm.models.storage import load_model, save_model
+from treelm.models.persistence.storage import load_model, save_model
 
 
 @pytest.fixture(autouse=True)
@@ -177,3 +177,12 @@ def test_an_unfinished_run_says_to_resume(saved: Path) -> None:
     (saved / "checkpoints").mkdir()
     with pytest.raises(InputError, match=r"training has not saved a model yet; finish training with .*--resume"):
         load_model(saved)
+
+
+def test_the_old_name_of_the_module_still_gives_its_contents_and_says_so(saved: Path) -> None:
+    with pytest.warns(DeprecationWarning, match=r"is now treelm\.models\.persistence\.storage"):
+        from treelm.models.storage import load_model as load_by_its_old_name
+    assert load_by_its_old_name is load_model
+    with pytest.warns(DeprecationWarning, match="is now"):
+        from treelm.models.storage import KEY
+    assert KEY == "narrowed"

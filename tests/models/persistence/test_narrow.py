@@ -10,9 +10,8 @@ import torch
 from tests.training.toys import toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
-from treelm.models.narrow import FloatType, narrow, widen
-from treelm.models.storage import load_model, save_model
-from treelm.models.tensors import encode_tensors, read_tensors
+from treelm.models.persistence.storage import load_model, save_model
+from treelm.models.persistence.tensors import FloatType, encode_tensors, narrow, read_tensors, widen
 
 
 @pytest.fixture(autouse=True)

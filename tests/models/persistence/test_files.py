@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from treelm.errors import InputError
-from treelm.models.files import encode_json, read_json, write_atomically, write_durably
+from treelm.models.persistence.files import encode_json, read_json, write_atomically, write_durably
 
 
 def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

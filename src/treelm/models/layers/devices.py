@@ -1,16 +1,46 @@
-"""From NumPy on the host to tensors on the device, in few copies that nobody waits for."""
+"""Devices: which one a network computes on, moving arrays there in few copies, and the memory of the process."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from treelm.errors import InputError
+
+DeviceName = Literal["auto", "cuda", "cpu"]
 Plan = TypeVar("Plan")
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
+
+
+def allow_determinism() -> None:
+    """Let cuBLAS give the same bits in every run, should that be wanted; it looks once, at the first product."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def find_device(name: DeviceName, *, where: str | None = None) -> Literal["cuda", "cpu"]:
+    """``auto`` is a GPU if torch finds one. Raises ``InputError``, with ``where``, if ``cuda`` is not there."""
+    if name == "cpu":
+        return "cpu"
+    if torch.cuda.is_available():
+        allow_determinism()
+        return "cuda"
+    if name == "cuda":
+        raise InputError('device = "cuda" but torch finds no GPU', where=where, remedy='give device "cpu" or "auto"')
+    return "cpu"
+
+
+def device_of(network: nn.Module) -> Literal["cuda", "cpu"]:
+    """The device of a network's weights; ``cpu`` if it has none."""
+    weights = next(network.parameters(), None)
+    return "cuda" if weights is not None and weights.device.type == "cuda" else "cpu"
 
 
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
@@ -78,3 +108,27 @@ def _exchanged(plan: Any, moved: dict[int, Tensor]) -> Any:
         return plan
     parts = [_exchanged(part, moved) for part in plan]
     return type(plan)(*parts) if hasattr(plan, "_fields") else type(plan)(parts)
+
+
+def keep_freed_memory() -> bool:
+    """Ask glibc to reuse freed memory instead of returning it to the system; returns whether it agreed.
+
+    Every training step allocates the same large arrays. By default each is mapped afresh, and the first touch of every
+    page costs a fault. The process then keeps its peak size. Elsewhere than on Linux with glibc nothing happens.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    settings = {_MMAP_THRESHOLD: 2**30, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**26}
+    return all(mallopt(option, value) == 1 for option, value in settings.items())
+
+
+def process_peak_mb() -> float:
+    """The most memory that this process has held so far, in MiB."""
+    import resource  # not on Windows
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10  # bytes there, kibibytes elsewhere

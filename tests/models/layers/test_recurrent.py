@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from treelm.models.layers.lstm_layer import LSTMLayer
+from treelm.models.layers.packed import PackedWeight
 from treelm.models.layers.precision import matmul_precision
-from treelm.models.layers.steps import RepeatedProduct
+from treelm.models.layers.recurrent import LSTMLayer
 
 
 def step_by_step(
@@ -60,9 +60,9 @@ def test_lower_precision_is_near() -> None:
 def test_a_repeated_product_is_the_product(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(0)
     left, weight = torch.randn(5, 30).to(dtype), torch.randn(40, 30).to(dtype)
-    product = RepeatedProduct(weight, num_rows=5)(left)
+    product = PackedWeight(weight, 5)(left)
     assert product.dtype == dtype
     torch.testing.assert_close(product.double(), left.double() @ weight.double().T, rtol=0, atol=tolerance)
-    transposed = RepeatedProduct(weight.T, num_rows=5)(product)
+    transposed = PackedWeight(weight.T, 5)(product)
     expected = product.double() @ weight.double()
     torch.testing.assert_close(transposed.double(), expected, rtol=0, atol=tolerance * 10)

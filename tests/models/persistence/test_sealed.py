@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treelm.models.sealed import sealed, sealed_line, unsealed, unsealed_line
+from treelm.models.persistence.files import sealed, sealed_line, unsealed, unsealed_line
 
 VALUES = {"b": [1, 2.5, float("inf")], "a": {"é": None}}
 
