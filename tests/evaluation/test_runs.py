@@ -25,10 +25,10 @@ from treelm.evaluation import runs
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.runs import evaluate_run, judge
-from treelm.evaluation.som import evaluate_som
 from treelm.evaluation.summary import check_suffix, summary_row, summary_table, write_summary
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.network import ShiftReduce
+from treelm.models.som.metrics import evaluate_som
 from treelm.training.recipe import EvaluationConfig
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -118,7 +117,7 @@ def _result(
         num_skipped=num_skipped,
         notes=notes,
         protocols=usual_protocols(lm) if protocols is None else protocols,
-        own=own_figures(lm, sentences),
+        own=lm.own_metrics(sentences),
     )
 
 
@@ -126,19 +125,6 @@ def usual_protocols(lm: SyntacticLM) -> tuple[SpanProtocol, ...]:
     """How the trees of this system are judged in the literature."""
     usual = (WSJ10, WSJ40, PLAIN)
     return usual if lm.predicts_labels else (*usual, NO_PUNCTUATION, BINARISED)
-
-
-OWN_FIGURES = {"som": "treelm.evaluation.som:own_figures"}
-"""System -> ``module:function`` that gives figures which only this system has."""
-
-
-def own_figures(lm: SyntacticLM, sentences: Sequence[Sentence]) -> dict[str, float]:
-    """The figures that only this system has, by name; most have none."""
-    if lm.system not in OWN_FIGURES:
-        return {}
-    module, _, name = OWN_FIGURES[lm.system].partition(":")
-    found: dict[str, float] = getattr(import_module(module), name)(lm, sentences)
-    return found
 
 
 def evaluate_run(

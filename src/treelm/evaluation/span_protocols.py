@@ -14,6 +14,7 @@ from typing import Literal
 from treelm.corpora.preprocessing import REMOVED_TAGS
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import Bracketing
+from treelm.trees.span_counts import SpanCounts
 
 REMOVED_WORDS = frozenset(
     {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "--", "...", "``", "''", *"()[]{}.,:;?!-/'\"`$#…–—“”‘’"}
@@ -83,31 +84,6 @@ def find_protocol(name: str) -> SpanProtocol:
     if name not in PROTOCOLS:
         raise InputError(f"unknown protocol {name!r}", remedy=f"use one of {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanCounts:
-    """Matched, gold and predicted spans of one sentence, or of many added up."""
-
-    matched: int
-    gold: int
-    predicted: int
-
-    @property
-    def precision(self) -> float:
-        """Matched of predicted spans, 0..100; without any on either side, 100."""
-        return 100.0 * self.matched / self.predicted if self.predicted else (0.0 if self.gold else 100.0)
-
-    @property
-    def recall(self) -> float:
-        """Matched of gold spans, 0..100; without gold spans nothing is missed: 100."""
-        return 100.0 * self.matched / self.gold if self.gold else 100.0
-
-    @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall."""
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -15,10 +15,10 @@ from treelm.inference.batching import in_batches
 from treelm.inference.entropies import next_entropies
 from treelm.inference.processes import Compute, score
 from treelm.inference.stimuli import Stimulus
-from treelm.inference.surprisal import CONVERGED, ScoredSentence, word_offsets
+from treelm.inference.surprisal import ScoredSentence, word_offsets
 from treelm.models.base import SyntacticLM
 from treelm.models.running_text import score_text
-from treelm.models.scores import SentenceScore
+from treelm.models.scores import Gathering, SentenceScore
 from treelm.models.streams import StreamLM
 from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
 
@@ -28,9 +28,12 @@ Context = Literal["sentence", "document"]
 ENTROPY = "next_entropy_bits"
 """The column that is computed on demand only: it takes a distribution over the whole vocabulary after every word."""
 
-# A word of several tokens has what its first one has.
-_OF_THE_FIRST = ("distance", "attachment_slot", "attended_length", "attention_entropy_bits")
-_SUMMED = ("beam_loss_bits",)  # all others are those of the last one, after which the word has been read
+_GATHERED: dict[Gathering, Callable[[Sequence[float]], float]] = {
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "sum": sum,
+    "least": min,
+}
 
 
 def check_columns(lm: SyntacticLM, names: Sequence[str]) -> None:
@@ -103,21 +106,28 @@ def score_with_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) ->
 def _gathered(lm: SyntacticLM, stimulus: Stimulus, score: SentenceScore, context: Context) -> ScoredStimulus:
     tokens = sentence_surprisal(stimulus.as_read.words, score, lm.vocabulary)
     scored = ScoredSentence(
-        sentence=stimulus.sentence, surprisal=gather(stimulus, tokens), offsets=word_offsets(stimulus.sentence)
+        sentence=stimulus.sentence,
+        surprisal=gather(stimulus, tokens, lm.word_columns),
+        offsets=word_offsets(stimulus.sentence),
     )
     return ScoredStimulus(stimulus=stimulus, scored=scored, context=context)
 
 
-def gather(stimulus: Stimulus, tokens: SentenceSurprisal) -> SentenceSurprisal:
-    """The figures of the experimenter's words from those of the tokens that were read in their place."""
+def gather(stimulus: Stimulus, tokens: SentenceSurprisal, columns: Mapping[str, Gathering]) -> SentenceSurprisal:
+    """Make the values of the experimenter's words from those of the tokens that were read in their place.
+
+    ``columns`` says how, as ``word_columns`` does; of others, such as ``ENTROPY``, it is the value of the last token.
+    """
     remaining = iter(tokens.words)
     words = []
     for word, own, counts in zip(stimulus.sentence.words, stimulus.tokens, stimulus.counts, strict=True):
-        words.append(_word(word, [next(remaining) for _ in own], counts))
+        words.append(_word(word, [next(remaining) for _ in own], counts, columns))
     return SentenceSurprisal(words=tuple(words), end_surprisal_bits=tokens.end_surprisal_bits)
 
 
-def _word(word: str, tokens: Sequence[WordSurprisal], counts: Sequence[bool]) -> WordSurprisal:
+def _word(
+    word: str, tokens: Sequence[WordSurprisal], counts: Sequence[bool], columns: Mapping[str, Gathering]
+) -> WordSurprisal:
     counted = [token for token, counts_in in zip(tokens, counts, strict=True) if counts_in]
     unknown = [token.unk_class for token in counted if token.is_unk]
     return WordSurprisal(
@@ -126,13 +136,8 @@ def _word(word: str, tokens: Sequence[WordSurprisal], counts: Sequence[bool]) ->
         is_unk=bool(unknown),
         unk_class=unknown[0] if unknown else None,
         num_pieces=sum(token.num_pieces for token in counted),
-        columns={name: _column(name, counted) for name in tokens[0].columns},
+        columns={
+            name: _GATHERED[columns.get(name, "last")]([token.columns[name] for token in counted])
+            for name in tokens[0].columns
+        },
     )
-
-
-def _column(name: str, tokens: Sequence[WordSurprisal]) -> float:
-    if name in _SUMMED:
-        return sum(token.columns[name] for token in tokens)
-    if name == CONVERGED:  # of all tokens, or of none
-        return min(token.columns[name] for token in tokens)
-    return tokens[0 if name in _OF_THE_FIRST else -1].columns[name]

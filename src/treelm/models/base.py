@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import zip_longest
 from typing import Any, ClassVar, TypeVar, cast
@@ -17,7 +17,8 @@ from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.hub import Pretrained
-from treelm.models.scores import Analysis, Loss, Losses, ProbabilityMass, SentenceScore
+from treelm.models.scores import Analysis, Gathering, Loss, Losses, ProbabilityMass, SentenceScore
+from treelm.models.structures import Structure
 from treelm.models.surprisal import SentenceSurprisal, sentence_surprisal
 from treelm.trees.tree import Tree
 
@@ -72,6 +73,8 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
 
     system: ClassVar[str]  # its name in recipes and run folders
     predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
+    changeable: ClassVar[tuple[str, ...]] = ()
+    """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
     parses: bool = True
     """Whether it has trees at all; a switch of its config may decide this."""
 
@@ -122,9 +125,9 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
         """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
-        """Names of the ``columns`` that its scores have: further figures of every word."""
-        return ()
+    def word_columns(self) -> Mapping[str, Gathering]:
+        """The ``columns`` that its scores have by name: how a word of several tokens gets its value."""
+        return {}
 
     @property
     def couples_sentences(self) -> bool:
@@ -164,6 +167,17 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
     @abstractmethod
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
+
+    def structure(self, words: Sequence[str]) -> Structure | None:
+        """What its tree of a sentence follows from, as a record that figures know; None if there is nothing to draw.
+
+        Raises ``InputError`` for a sentence without words.
+        """
+        return None
+
+    def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+        """Metrics that only this system has, by name, on sentences with trees."""
+        return {}
 
     @takes_texts
     def surprisal(self, sentences: Sequence[Sequence[str]]) -> list[SentenceSurprisal]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,10 @@ from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.trees.tree import Tree
+
+Gathering = Literal["first", "last", "sum", "least"]
+"""How a word that is read as several tokens gets its value in a column: that of its first token, of its last one (after
+which the word has been read), their sum, or the least of them (a flag that holds of the word if it holds of all)."""
 
 
 @dataclass(frozen=True, kw_only=True)

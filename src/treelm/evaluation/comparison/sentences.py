@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from treelm.models.structures import Distances, SlotSpans, SpanWeights
+
 
 @dataclass(frozen=True, kw_only=True)
 class WordBits:
@@ -18,33 +20,6 @@ class WordBits:
     def total_bits(self) -> float:
         """Of the whole sentence, its end included."""
         return sum(self.surprisal_bits) + self.end_surprisal_bits
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distances:
-    """The syntactic distance before each symbol: words, or the parts of words (PRPN, ON-LSTM)."""
-
-    symbols: tuple[str, ...]
-    values: tuple[float, ...]
-    begins_word: tuple[bool, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanWeights:
-    """What PaLM attends to: row t, column i is the weight of the span from symbol i to symbol t - 1."""
-
-    symbols: tuple[str, ...]  # with the boundary before and after the sentence
-    weights: tuple[tuple[float, ...], ...]  # row t has t values
-    reach: tuple[int, ...]  # the longest span that row t may attend to
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlotSpans:
-    """What each slot of a SOM's memory covers after every word: positions ``start <= i < end``."""
-
-    symbols: tuple[str, ...]  # with the boundary
-    decisions: tuple[int, ...]  # the slot that each symbol attaches to
-    spans: tuple[tuple[tuple[int, int] | None, ...], ...]  # [symbol][slot]; None: an empty slot
 
 
 @dataclass(frozen=True, kw_only=True)

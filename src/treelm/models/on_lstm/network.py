@@ -15,6 +15,7 @@ from treelm.models.layers.recurrent import activation_penalties, embed_with_drop
 from treelm.models.on_lstm.config import ONLSTMConfig
 from treelm.models.on_lstm.layer import ONLSTMLayer
 from treelm.models.readings import Carried, Reading
+from treelm.models.scores import Gathering
 from treelm.models.streams import StreamLM
 
 _INITIAL_RANGE = 0.1
@@ -42,9 +43,9 @@ class ONLSTM(StreamLM):
         return self._config
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
+    def word_columns(self) -> dict[str, Gathering]:
         """The distance before every word."""
-        return ("distance",)
+        return {"distance": "first"}
 
     @property
     def decoder_weight(self) -> Tensor:

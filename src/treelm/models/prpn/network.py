@@ -18,6 +18,7 @@ from treelm.models.prpn.parser import ParsingNetwork
 from treelm.models.prpn.prediction import PredictNetwork
 from treelm.models.prpn.reading import ReadingLayer
 from treelm.models.readings import Carried, Reading
+from treelm.models.scores import Gathering
 from treelm.models.streams import StreamLM
 
 
@@ -52,9 +53,9 @@ class PRPN(StreamLM):
         return self._config
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
+    def word_columns(self) -> dict[str, Gathering]:
         """The distance before every word, if there is a parser."""
-        return ("distance",) if self.parser is not None else ()
+        return {"distance": "first"} if self.parser is not None else {}
 
     @property
     def why_no_trees(self) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
@@ -22,7 +23,8 @@ from treelm.models.layers.exact import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.symbols import WrittenSentences, write_sentences
 from treelm.models.layers.transfer import to_device
-from treelm.models.som import incremental
+from treelm.models.scores import Gathering
+from treelm.models.som import incremental, metrics
 from treelm.models.som.cells import Cell, SegmentedNorm
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.decide import Choose, Decider, Trace, follow, greedy, memory_plan, sample
@@ -31,6 +33,7 @@ from treelm.models.som.layout import Layout, lay_out, pad
 from treelm.models.som.oracle import ORACLE_CLASSES, DynamicOracle, Oracle
 from treelm.models.som.scorers import AttachmentScorer, PredictionScorer, slot_log_probs
 from treelm.models.som.sweep import Tape, plan_sweep, sweep_cell
+from treelm.models.structures import SlotSpans
 from treelm.trees.tree import Tree
 
 IntArray = NDArray[np.int64]
@@ -90,9 +93,9 @@ class SOM(SyntacticLM):
         return self._config
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
+    def word_columns(self) -> dict[str, Gathering]:
         """What the decisions say of every word."""
-        return ("depth", "attachment_slot")
+        return {"depth": "last", "attachment_slot": "first"}
 
     @property
     def predicts_words(self) -> bool:
@@ -361,6 +364,23 @@ class SOM(SyntacticLM):
         nothing = pad(np.zeros_like(written.batch.tokens), written.batch.token_offsets, first=0, last=0)
         oracle = DynamicOracle(nothing[layout.sentences], self.config.num_slots)
         return written, self._read(written.batch, layout, oracle, greedy, None)
+
+    def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+        """Accuracies of p and p' on sentences with trees."""
+        return metrics.accuracies(self, sentences)
+
+    def structure(self, words: Sequence[str]) -> SlotSpans:
+        """What each slot of the memory covers after every word. Raises ``InputError`` for a sentence without words."""
+        if not words:
+            raise InputError("a sentence without words", remedy="give one with words")
+        state = self.start()
+        for word in words:
+            state = self.extend(state, [word])
+        return self.memory(state)
+
+    def memory(self, state: IncrementalState, sentence: int = 0) -> SlotSpans:
+        """What each slot has covered of a sentence that was read word by word, by symbol if words have several."""
+        return incremental.memory(self, _own(state), sentence)
 
     def start(self, num_sentences: int = 1) -> incremental.SOMState:
         """The state before the first word."""

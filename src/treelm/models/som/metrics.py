@@ -1,10 +1,11 @@
-"""SOM's own figures: its parsers against the oracle, binarised bracketing, depth (Shen et al. 2021, Tables 1, 2)."""
+"""SOM's own metrics: its parsers against the oracle, binarised bracketing, depth (Shen et al. 2021, Tables 1, 2)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,10 +16,11 @@ from treelm.corpora.batches import SentenceBatch, SentenceBatches
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
-from treelm.evaluation.span_protocols import SpanCounts
-from treelm.models.base import SyntacticLM
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
-from treelm.models.som.network import SOM, Reading
+from treelm.trees.span_counts import SpanCounts
+
+if TYPE_CHECKING:
+    from treelm.models.som.network import SOM, Reading
 
 IntArray = NDArray[np.int64]
 BATCH_SIZE = 32
@@ -52,8 +54,8 @@ class Accuracy:
 
 
 @dataclass(kw_only=True)
-class SOMFigures:
-    """Sums over sentences, and the figures that follow from them."""
+class SOMMetrics:
+    """Sums over sentences, and the metrics that follow from them."""
 
     num_sentences: int = 0
     num_symbols: int = 0
@@ -89,7 +91,7 @@ class SOMFigures:
         }
 
     def to_json(self) -> dict[str, float]:
-        """The figures by name."""
+        """The metrics by name."""
         return {
             "sentences": self.num_sentences,
             "symbols": self.num_symbols,
@@ -103,54 +105,53 @@ class SOMFigures:
 
 
 @torch.no_grad()
-def evaluate_som(som: SOM, batches: Iterable[SentenceBatch], *, gold_trees: bool = False) -> SOMFigures:
-    """Judge a SOM on sentences with trees. With ``gold_trees`` it reads along the gold tree, which looks ahead.
+def evaluate_som(som: SOM, batches: Iterable[SentenceBatch], *, gold_trees: bool = False) -> SOMMetrics:
+    """Evaluate a SOM on sentences with trees. With ``gold_trees`` it reads along the gold tree, which looks ahead.
 
     Accuracy is against the dynamic oracle on the model's own greedy history.
     """
-    figures = SOMFigures(predicts_words=som.predicts_words)
+    metrics = SOMMetrics(predicts_words=som.predicts_words)
     was_training = som.training
     som.eval()
     try:
         for batch in batches:
             reading = som.read(batch, gold=gold_trees)
-            _add(figures, som, batch, reading)
+            _add(metrics, som, batch, reading)
     finally:
         som.train(was_training)
-    return figures
+    return metrics
 
 
-def own_figures(lm: SyntacticLM, sentences: Sequence[Sentence]) -> dict[str, float]:
-    """What evaluation reports of a SOM only: accuracies of p and p' on sentences with trees, as it scores them."""
-    assert isinstance(lm, SOM)
+def accuracies(som: SOM, sentences: Sequence[Sentence]) -> dict[str, float]:
+    """Accuracies of p and p' on sentences with trees, as the SOM scores them."""
     prepared = PreparedCorpus.from_sentences(sentences)
-    encoded = EncodedCorpus(prepared, lm.vocabulary, prepared.labels)  # whatever labels: structure alone counts
-    return evaluate_som(lm.exact(), SentenceBatches(encoded, batch_size=BATCH_SIZE, shuffle=False)).accuracies()
+    encoded = EncodedCorpus(prepared, som.vocabulary, prepared.labels)  # whatever labels: structure alone counts
+    return evaluate_som(som.exact(), SentenceBatches(encoded, batch_size=BATCH_SIZE, shuffle=False)).accuracies()
 
 
-def _add(figures: SOMFigures, som: SOM, batch: SentenceBatch, reading: Reading) -> None:
-    figures.num_sentences += len(batch)
-    figures.num_symbols += len(batch.tokens)
-    if figures.predicts_words:
-        figures.nll_nats -= float(som.symbol_log_probs(batch, reading).sum())
-    figures.attachment.add(reading.log_p, reading.labels)
+def _add(metrics: SOMMetrics, som: SOM, batch: SentenceBatch, reading: Reading) -> None:
+    metrics.num_sentences += len(batch)
+    metrics.num_symbols += len(batch.tokens)
+    if metrics.predicts_words:
+        metrics.nll_nats -= float(som.symbol_log_probs(batch, reading).sum())
+    metrics.attachment.add(reading.log_p, reading.labels)
     if reading.log_p_prediction is not None:
-        figures.prediction.add(reading.log_p_prediction, reading.next_labels)
+        metrics.prediction.add(reading.log_p_prediction, reading.next_labels)
     siblings = som.gold_siblings(batch)
     gold = static_labels(siblings, ANY_DEPTH)[0]
     lengths = np.diff(batch.token_offsets)
     for row, sentence in enumerate(reading.layout.sentences):
         wanted = gold[sentence, : lengths[sentence] + 1]
-        _add_spans(figures, wanted.tolist(), reading.graph.decisions[reading.layout.of_row(row)].tolist(), som)
+        _add_spans(metrics, wanted.tolist(), reading.graph.decisions[reading.layout.of_row(row)].tolist(), som)
         depth = ANY_DEPTH - int(wanted.min())
-        figures.depth_sum += depth
-        figures.depth_max = max(figures.depth_max, depth)
-        figures.num_too_deep += int((wanted < ANY_DEPTH - som.config.num_slots).sum())
+        metrics.depth_sum += depth
+        metrics.depth_max = max(metrics.depth_max, depth)
+        metrics.num_too_deep += int((wanted < ANY_DEPTH - som.config.num_slots).sum())
 
 
-def _add_spans(figures: SOMFigures, gold: list[int], decisions: list[int], som: SOM) -> None:
+def _add_spans(metrics: SOMMetrics, gold: list[int], decisions: list[int], som: SOM) -> None:
     wanted = set(decoded_spans(gold, ANY_DEPTH))
     found = set(decoded_spans(decisions, som.config.num_slots))
-    figures.matched += len(wanted & found)
-    figures.gold += len(wanted)
-    figures.predicted += len(found)
+    metrics.matched += len(wanted & found)
+    metrics.gold += len(wanted)
+    metrics.predicted += len(found)
