@@ -73,6 +73,8 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
 
     system: ClassVar[str]  # its name in recipes and run folders
     predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
+    benchmark_recipe: ClassVar[str] = ""
+    """Packaged recipe of the sizes that ``treelm bench`` measures; without one, the defaults of its config."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
     parses: bool = True
@@ -145,6 +147,11 @@ class SyntacticLM(nn.Module, Pretrained, ABC):
 
         Systems that score without a search have nothing to set.
         """
+
+    @classmethod
+    def searches(cls) -> bool:
+        """Whether it scores by a search, whose width ``set_beam`` sets."""
+        return cls.set_beam is not SyntacticLM.set_beam
 
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:

@@ -290,7 +290,7 @@ def _with_result(figures: RunFigures, result: EvaluationResult, gold: GoldTrees)
 
 def _search(lm: SyntacticLM, config: EvaluationConfig) -> str:
     """The beam in words, for systems that have one."""
-    if type(lm).set_beam is SyntacticLM.set_beam:
+    if not lm.searches():
         return ""
     return f"beam {config.action_beam}/{config.word_beam}/{config.fast_track}"
 

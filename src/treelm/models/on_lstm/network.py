@@ -25,6 +25,7 @@ class ONLSTM(StreamLM):
     """Embedding, ON-LSTM layers, softmax over the tied embedding; distances from the master forget gates of a layer."""
 
     system: ClassVar[str] = "on-lstm"
+    benchmark_recipe: ClassVar[str] = "on-lstm-ptb"
 
     def __init__(self, config: ONLSTMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator: embeddings from U(-0.1, 0.1), biases of the softmax 0."""

@@ -56,6 +56,7 @@ class PaLM(StreamLM):
     """
 
     system: ClassVar[str] = "palm"
+    benchmark_recipe: ClassVar[str] = "palm-u-ptb"
     tree_builder = None
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:

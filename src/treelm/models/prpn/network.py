@@ -31,6 +31,7 @@ class PRPN(StreamLM):
     """
 
     system: ClassVar[str] = "prpn"
+    benchmark_recipe: ClassVar[str] = "prpn-ptb"
 
     def __init__(self, config: PRPNConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""

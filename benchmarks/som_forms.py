@@ -1,15 +1,23 @@
-"""How much faster SOM's forms are than the naive one that computes all slots at every step."""
+"""How much faster SOM's forms are than the naive one that computes all slots at every step, on one batch of gum-open.
+
+python benchmarks/som_forms.py --rounds 5 --json forms.json
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any, Literal
 
 import numpy as np
+import one_line
 import torch
+import tyro
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -36,6 +44,29 @@ MEASURED: tuple[tuple[Form, MatmulPrecision], ...] = (
     ("lazy", "bf16"),
     ("two passes", "bf16"),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What to measure."""
+
+    rounds: int = 5
+    """How often all forms are measured in turns."""
+    threads: int = 1
+    """CPU threads."""
+    json: Path | None = None
+    """File to write all figures into."""
+
+
+def main(options: Arguments) -> None:
+    """Print form, precision, tokens a second, and the ratio's median and range."""
+    torch.set_num_threads(options.threads)
+    speeds = compare_forms(rounds=options.rounds)
+    for one in speeds:
+        ratio = f"{one.ratio:.1f}x ({min(one.ratios):.1f}-{max(one.ratios):.1f})"
+        print(one.form, one.precision, f"{one.tokens_per_second:.0f}", ratio, sep="\t")
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(speed) for speed in speeds], indent=2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +189,5 @@ def _time(som: SOM, loss: Callable[[], Tensor], precision: MatmulPrecision) -> f
         return process_time() - begin
 
 
-def speed_rows(speeds: Sequence[FormSpeed]) -> list[tuple[str, str, str, str]]:
-    """Form, precision, tokens a second, and the ratio's median and range, as text."""
-    return [
-        (
-            one.form,
-            one.precision,
-            f"{one.tokens_per_second:.0f}",
-            f"{one.ratio:.1f}x ({min(one.ratios):.1f}-{max(one.ratios):.1f})",
-        )
-        for one in speeds
-    ]
+if __name__ == "__main__":
+    sys.exit(one_line.run(main, tyro.cli(Arguments)))

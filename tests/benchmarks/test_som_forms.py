@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from treelm.training.som_benchmark import MEASURED, _runs, _world, compare_forms
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import som_forms
+from som_forms import MEASURED, compare_forms
 
 
 def test_all_forms_are_measured_in_one_run() -> None:
@@ -15,6 +20,6 @@ def test_all_forms_are_measured_in_one_run() -> None:
 
 
 def test_all_forms_compute_the_same_loss() -> None:
-    som, batch = _world(8, 15, 50, 3, (5, 7), "gum-open")
-    losses = [run().item() for run in _runs(som, batch).values()]
+    som, batch = som_forms._world(8, 15, 50, 3, (5, 7), "gum-open")
+    losses = [run().item() for run in som_forms._runs(som, batch).values()]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
