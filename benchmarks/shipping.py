@@ -15,7 +15,7 @@ from model_card import Training, model_card
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.examples import example_sentences
 from treelm.corpora.tokens import words_of
-from treelm.evaluation.runs import evaluate_run
+from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import SyntacticLM
 from treelm.models.estimated import EstimatedLM

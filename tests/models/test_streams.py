@@ -16,7 +16,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
-from treelm.evaluation.runs import NO_GOLD, judge
+from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
 from treelm.inference.generation import generate
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
@@ -233,20 +233,20 @@ def sentence(words: list[str], tree: Tree | None = None) -> Sentence:
 
 def test_evaluation_of_a_model_without_trees_leaves_f1_out() -> None:
     trees = [sentence(words, Tree("S", words)) for words in SENTENCES]
-    result = judge(toy(), trees, split="dev").result
+    result = evaluate_sentences(toy(), trees, split="dev").result
     assert (result.bracketing, result.spans, result.baselines) == ((), (), ())
     nats = -sum(score.log_probs.sum() for score in toy().score(SENTENCES))
     assert result.perplexities[0].value == pytest.approx(math.exp(nats / 22))
-    assert judge(toy(ToyParsingStreamLM), trees, split="dev").result.bracketing
+    assert evaluate_sentences(toy(ToyParsingStreamLM), trees, split="dev").result.bracketing
 
 
 def test_evaluation_without_gold_trees_leaves_f1_out_and_says_so() -> None:
-    result = judge(toy(ToyParsingStreamLM), [sentence(words) for words in SENTENCES], split="dev").result
+    result = evaluate_sentences(toy(ToyParsingStreamLM), [sentence(words) for words in SENTENCES], split="dev").result
     assert result.bracketing == ()
     assert NO_GOLD in result.notes
     mixed = [sentence(SENTENCES[0], Tree("S", SENTENCES[0])), sentence(SENTENCES[1])]
     with pytest.raises(InputError, match="without a tree"):
-        judge(toy(ToyParsingStreamLM), mixed, split="dev")
+        evaluate_sentences(toy(ToyParsingStreamLM), mixed, split="dev")
 
 
 def test_cross_entropy_is_the_library_function() -> None:

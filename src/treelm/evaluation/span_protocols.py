@@ -13,7 +13,7 @@ from typing import Literal
 
 from treelm.corpora.preprocessing import REMOVED_TAGS
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import Bracketing
+from treelm.evaluation.evalb_files import Bracketing
 from treelm.trees.span_counts import SpanCounts
 
 REMOVED_WORDS = frozenset(

@@ -136,7 +136,7 @@ def stream_protocol(recipe: Recipe) -> StreamProtocol:
     return StreamProtocol(rows=config.stream_rows, sentence_ends=recipe.training.sentence_ends, cache=cache)
 
 
-def judge_stream(
+def evaluate_stream(
     lm: SyntacticLM,
     recipe: Recipe,
     name: str,

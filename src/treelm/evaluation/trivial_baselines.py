@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treelm.evaluation.bracket_lines import Bracketing, bracketing_of
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, SpanResult, choose_removal, kept_words, score_spans
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree

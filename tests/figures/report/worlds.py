@@ -14,8 +14,8 @@ from treelm.evaluation.comparison.figures import (
     SyntaxGymFigures,
 )
 from treelm.evaluation.comparison.sentences import SentenceAnalysis, WordBits
+from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.evaluation.perplexity import Perplexity
-from treelm.evaluation.runs import GUM_NOTES
 from treelm.evaluation.syntaxgym.references import circuits
 from treelm.models.som.incremental import slot_spans
 from treelm.models.structures import Distances, SpanWeights

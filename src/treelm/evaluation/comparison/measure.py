@@ -30,9 +30,9 @@ from treelm.evaluation.comparison.figures import (
 )
 from treelm.evaluation.comparison.keeping import Kept
 from treelm.evaluation.comparison.training_records import training_figures
+from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult, first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.report import EvaluationResult
-from treelm.evaluation.runs import evaluate_run
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.references import circuit_accuracies, overall_score
 from treelm.evaluation.syntaxgym.scoring import num_sentences, score_suites
