@@ -9,11 +9,7 @@ from dataclasses import asdict, dataclass
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute
-from treelm.models.base import SyntacticLM
-from treelm.models.scores import SentenceScore
-from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
+from treelm.models.surprisal import SentenceSurprisal, WordSurprisal
 
 COLUMNS = (
     "sentence_id",
@@ -41,24 +37,6 @@ class ScoredSentence:
     sentence: Sentence
     surprisal: SentenceSurprisal
     offsets: tuple[tuple[int, int] | None, ...]  # characters, end exclusive; None where the text has no such word
-
-
-def score_sentences(
-    lm: SyntacticLM,
-    sentences: Iterable[Sentence],
-    *,
-    batch_size: int = 16,
-    skipped: list[InputError] | None = None,
-    compute: Compute[SentenceScore] | None = None,
-) -> Iterator[ScoredSentence]:
-    """Score a stream of sentences, in input order; ``skipped`` collects those that cannot be (see in_batches).
-
-    ``compute`` (see ``computing``) scores in other processes instead of ``lm``.
-    """
-    for sentence, score in in_batches(sentences, compute or lm.score, batch_size=batch_size, skipped=skipped):
-        if score is not None:
-            surprisal = sentence_surprisal(sentence.words, score, lm.vocabulary)
-            yield ScoredSentence(sentence=sentence, surprisal=surprisal, offsets=word_offsets(sentence))
 
 
 def word_offsets(sentence: Sentence) -> tuple[tuple[int, int] | None, ...]:

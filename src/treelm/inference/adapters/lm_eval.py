@@ -14,7 +14,7 @@ import numpy as np
 
 from treelm.corpora.tokens import BLANKS, Tokenisation
 from treelm.errors import InputError
-from treelm.inference.adapters.texts import ScoredLine, lines_of, score_lines
+from treelm.inference.adapters import ScoredLine, lines_of, score_lines
 from treelm.inference.loading import load
 from treelm.models.base import IncrementalState, SyntacticLM
 

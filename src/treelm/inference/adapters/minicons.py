@@ -19,7 +19,7 @@ from torch import Tensor
 
 from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
-from treelm.inference.adapters.texts import ScoredLine, as_list, one_sentence, score_lines
+from treelm.inference.adapters import ScoredLine, as_list, one_sentence, score_lines
 from treelm.models.base import SyntacticLM
 
 Unit = Literal["symbol", "word"]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.models.test_bits import SIZES, build
 from treelm.corpora.sentence import Sentence
-from treelm.inference.reading import ENTROPY, ScoredStimulus, gather, score_stimuli
 from treelm.inference.stimuli import Stimulus, stimulus
+from treelm.inference.stimulus_scores import ENTROPY, ScoredStimulus, gather, score_stimuli
 from treelm.models.running_text import score_text
 from treelm.models.scores import Gathering
 from treelm.models.streams import StreamLM

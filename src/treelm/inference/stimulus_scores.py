@@ -1,7 +1,8 @@
-"""Surprisal of stimuli: a model's tokens scored, and gathered into the experimenter's words."""
+"""Surprisal and entropy of stimuli: a model's tokens scored, and gathered into the experimenter's words."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +10,14 @@ from functools import partial
 from itertools import groupby
 from typing import Literal
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from treelm.corpora.encoding import encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.entropies import next_entropies
 from treelm.inference.processes import Compute, score
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.surprisal import ScoredSentence, word_offsets
@@ -49,7 +54,7 @@ def check_columns(lm: SyntacticLM, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredStimulus:
-    """A stimulus with the figures of its words, and the context that the model really had."""
+    """A stimulus with the values of its words, and the context that the model really had."""
 
     stimulus: Stimulus
     scored: ScoredSentence
@@ -141,3 +146,35 @@ def _word(
             for name in tokens[0].columns
         },
     )
+
+
+def next_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+    """Entropy in bits of what follows each word (one symbol of the vocabulary, or the end), one array a sentence.
+
+    Sentences are read word by word, each from its beginning. Of a search that prunes, the distribution is scaled to sum
+    to 1. Where the model allows nothing to follow, the entropy is not a number.
+    """
+    if not sentences:
+        return []
+    batch = encode_words(sentences, lm.vocabulary)
+    symbols = [batch.tokens[a:b] for a, b in zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)]
+    found: list[list[float]] = [[] for _ in sentences]
+    state = lm.start(len(sentences))
+    for position in range(max(map(len, symbols))):
+        read = [int(own[position]) if position < len(own) else None for own in symbols]
+        state = lm.extend_symbols(state, read)
+        ended = [n for n, symbol in enumerate(read) if symbol is not None and lm.vocabulary.ends_word[symbol]]
+        if ended:
+            log_probs = lm.next_word_log_probs(state)
+            for number in ended:
+                found[number].append(_entropy_bits(log_probs[number]))
+    return [np.array(one) for one in found]
+
+
+def _entropy_bits(log_probs: torch.Tensor) -> float:
+    total = log_probs.logsumexp(0)
+    if not torch.isfinite(total):
+        return math.nan
+    log_probs = log_probs - total
+    terms = torch.where(torch.isfinite(log_probs), log_probs.exp() * log_probs, 0.0)
+    return -float(terms.sum()) / math.log(2)
