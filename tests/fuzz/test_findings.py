@@ -27,8 +27,8 @@ from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_bracketings, read_parameters
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.formula import parse_formula
+from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.evaluation.syntaxgym.tables import read_surprisals
 from treelm.inference.loading import run_beam
 from treelm.models.files import write_atomically
 from treelm.models.storage import load_model, save_model

@@ -11,12 +11,13 @@ from treelm.evaluation.comparison.figures import (
     LossPoint,
     PairFigures,
     RunFigures,
+    SentenceAnalysis,
     SyntaxGymFigures,
+    WordBits,
 )
-from treelm.evaluation.comparison.sentences import SentenceAnalysis, WordBits
 from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.evaluation.perplexity import Perplexity
-from treelm.evaluation.syntaxgym.references import circuits
+from treelm.evaluation.syntaxgym.results import circuits
 from treelm.models.som.incremental import slot_spans
 from treelm.models.structures import Distances, SpanWeights
 from treelm.trees.trivial import left_branching, right_branching

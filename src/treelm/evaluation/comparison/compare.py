@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import Comparison, RunFigures, check_name
-from treelm.evaluation.comparison.keeping import FOLDER, Kept
-from treelm.evaluation.comparison.measure import Settings, ShowProgress, measure
+from treelm.evaluation.comparison.measure import FOLDER, Kept, Settings, ShowProgress, measure
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import shipped
 from treelm.models.storage import WEIGHTS

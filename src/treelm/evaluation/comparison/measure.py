@@ -1,4 +1,7 @@
-"""Measuring one run for a comparison: its split, SyntaxGym, minimal pairs, its records of training."""
+"""Measure one run for a comparison: its split, SyntaxGym, minimal pairs, its records of training.
+
+What takes long is kept in a folder, so that a comparison that was interrupted goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,12 @@ from treelm.evaluation.comparison.figures import (
     PairFigures,
     RunFigures,
     SyntaxGymFigures,
+    training_figures,
 )
-from treelm.evaluation.comparison.keeping import Kept
-from treelm.evaluation.comparison.training_records import training_figures
 from treelm.evaluation.evaluate import evaluate_run
-from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult, first_of_groups, read_pairs, score_pairs
+from treelm.evaluation.minimal_pairs import MinimalPair, first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
-from treelm.evaluation.syntaxgym.references import circuit_accuracies, overall_score
 from treelm.evaluation.syntaxgym.scoring import num_sentences, score_suites
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.batching import batched
@@ -42,6 +43,8 @@ from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.devices import DeviceName, find_device
+from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.sealed import json_hash, sealed, unsealed
 from treelm.models.storage import WEIGHTS, read_data_identity
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
@@ -51,6 +54,7 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[],
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
 RULES = 2  # raised when figures of the same run and data become others, so that kept ones are measured again
+FOLDER = "measured"
 BEAM = ("action_beam", "word_beam", "fast_track")
 
 
@@ -95,6 +99,36 @@ class Settings:
         """The columns of pairs that were named, as part of what figures follow from."""
         named = {"good": self.good, "bad": self.bad, "group_by": list(self.group_by)}
         return {name: value for name, value in named.items() if value}
+
+
+class Kept:
+    """One JSON file for each part of a run's figures, named by a hash of all that the figures follow from."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """``folder`` is made when something is kept; None keeps nothing."""
+        self._folder = folder
+
+    def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
+        """What was kept of the same origin; None if there is nothing, or a file that is damaged."""
+        if self._folder is None or not self.path(part, origin).exists():
+            return None
+        try:
+            kept = read_json(self.path(part, origin), remedy="remove it")
+        except InputError:
+            return None  # it is measured again, and replaced
+        figures = (unsealed(kept) or {}).get("figures")
+        return figures if isinstance(figures, dict) else None
+
+    def put(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
+        """Keep figures, in one piece."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": figures})))
+
+    def path(self, part: str, origin: dict[str, Any]) -> Path:
+        """Where figures of an origin are, or would be."""
+        assert self._folder is not None
+        return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
 
 
 def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunFigures:
@@ -226,7 +260,9 @@ class _Measuring:
                     done[suite.name] = self._score_suite(suite, advance)
                     done = {**(self._kept.get("syntaxgym", origin) or {}), **done}  # others may measure it too
                     self._kept.put("syntaxgym", origin, done)
-        return _syntaxgym_figures({suite.name: done[suite.name] for suite in suites})
+        accuracies = {suite.name: float(done[suite.name]["accuracy"]) for suite in suites}
+        known = {suite.name: done[suite.name]["without_unknown"] for suite in suites}
+        return SyntaxGymFigures.of(accuracies, known)
 
     def _score_suite(self, suite: Suite, advance: Callable[[], None]) -> dict[str, Any]:
         (result,) = score_suites(self._model(), [suite], tokenisation=self._settings.tokenisation, on_sentence=advance)
@@ -249,7 +285,7 @@ class _Measuring:
                 result = score_pairs(
                     self._model(), pairs, tokenisation=self._settings.tokenisation, on_sentence=advance
                 )
-            kept = to_plain(_pair_figures(Path(file).name, result))
+            kept = to_plain(PairFigures.of(Path(file).name, result))
             self._kept.put("pairs", origin, kept)
         return from_plain(PairFigures, kept, where=f"kept pairs of {self._run}")
 
@@ -313,32 +349,3 @@ def _scoring_speed(lm: SyntacticLM, sentences: Sequence[Sentence]) -> float:
 
 def _suite_hash(suite: Suite) -> str:
     return hashlib.sha256(repr((suite.metric, suite.formulas, suite.items)).encode()).hexdigest()
-
-
-def _syntaxgym_figures(done: dict[str, dict[str, Any]]) -> SyntaxGymFigures:
-    accuracies = {name: float(values["accuracy"]) for name, values in done.items()}
-    return SyntaxGymFigures(
-        suites=accuracies,
-        without_unknown={
-            name: values["without_unknown"] for name, values in done.items() if values["without_unknown"] is not None
-        },
-        circuits=circuit_accuracies(accuracies),
-        sg_score=overall_score(accuracies),
-        mean=sum(accuracies.values()) / len(accuracies),
-    )
-
-
-def _pair_figures(name: str, result: MinimalPairResult) -> PairFigures:
-    without = result.without_unknown
-    return PairFigures(
-        file=name,
-        accuracy=result.overall.accuracy,
-        num_pairs=result.overall.total,
-        num_ties=result.overall.ties,
-        num_with_unknown=result.num_with_unknown,
-        accuracy_without_unknown=without.accuracy if without.total else None,
-        groups={
-            grouping: {group: counts.accuracy for group, counts in members.items()}
-            for grouping, members in result.groups.items()
-        },
-    )

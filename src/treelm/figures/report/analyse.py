@@ -13,9 +13,8 @@ import numpy as np
 from treelm.corpora.examples import example_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.figures import Comparison, RunFigures, SentenceAnalysis, WordBits
 from treelm.evaluation.comparison.measure import ShowProgress
-from treelm.evaluation.comparison.sentences import SentenceAnalysis, WordBits
 from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.structures import Distances, SlotSpans, SpanWeights

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from treelm.evaluation.comparison.figures import Comparison
-from treelm.evaluation.comparison.sentences import SentenceAnalysis, WordBits
+from treelm.evaluation.comparison.figures import Comparison, SentenceAnalysis, WordBits
 from treelm.figures.distance_bars import DistanceBars
 from treelm.figures.memory_grid import MemoryGrid
 from treelm.figures.memory_grid_svg import as_svg
