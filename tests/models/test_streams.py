@@ -17,7 +17,9 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
+from treelm.inference.batching import in_batches
 from treelm.inference.generation import generate
+from treelm.models.scores import NoLogProbability
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -184,6 +186,25 @@ def test_no_sentences_and_a_sentence_without_words_have_scores() -> None:
     empty = model.score([[]])[0]
     assert empty.log_probs.shape == (1,)
     assert empty.word_of_symbol.shape == (0,)
+
+
+class BrokenStreamLM(ToyStreamLM):
+    def target_log_probs(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return super().target_log_probs(outputs, targets).masked_fill(targets == 3, math.nan)
+
+
+def test_a_log_probability_that_is_none_is_told_with_its_sentence() -> None:
+    network = toy(BrokenStreamLM)
+    with pytest.raises(
+        NoLogProbability, match=r"^sentence 2 \(1 3\): the model gives word 2 a log probability of nan;"
+    ):
+        network.score([["1", "2"], ["1", "3"], ["3"]])
+    with pytest.raises(NoLogProbability, match=r"^the model gives word 1 "):
+        network.score([["3"]])
+    skipped: list[InputError] = []
+    lines = [Sentence(words=(word,), identifier="", source="f", line=n) for n, word in enumerate("123", start=1)]
+    found = [score is not None for _, score in in_batches(lines, network.score, batch_size=3, skipped=skipped)]
+    assert (found, [one.where for one in skipped]) == ([True, True, False], ["f:3"])
 
 
 def test_many_sentences_keep_their_order() -> None:

@@ -17,7 +17,7 @@ from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.hub import Pretrained
-from treelm.models.scores import Analysis, Gathering, Loss, Losses, ProbabilityMass, SentenceScore
+from treelm.models.scores import Analysis, Gathering, Loss, Losses, NoLogProbability, ProbabilityMass, SentenceScore
 from treelm.models.structures import Structure
 from treelm.models.surprisal import SentenceSurprisal, sentence_surprisal
 from treelm.trees.tree import Tree
@@ -43,11 +43,26 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def takes_texts(method: Method) -> Method:
-    """Let a method that takes sentences, each a list of words, take texts as well: they are cut at blanks."""
+    """Let a method that takes sentences, each a list of words, take texts as well: they are cut at blanks.
+
+    A log probability that is none is told with its sentence, unless there is only one: then the caller knows it better.
+    """
 
     @wraps(method)
     def of_words(self: Any, sentences: Sequence[str | Sequence[str]], *rest: Any, **named: Any) -> Any:
-        return method(self, words_of_each(sentences), *rest, **named)
+        found = words_of_each(sentences)
+        try:
+            return method(self, found, *rest, **named)
+        except NoLogProbability as error:
+            if error.where is not None or len(found) == 1:
+                raise
+            for number, words in enumerate(found, start=1):
+                try:
+                    method(self, [words], *rest, **named)
+                except NoLogProbability as alone:
+                    place = f"sentence {number} ({' '.join(words)})"
+                    raise NoLogProbability(alone.found, where=place) from error
+            raise
 
     return cast(Method, of_words)
 

@@ -39,13 +39,15 @@ class Losses:
 class NoLogProbability(InputError):
     """What a model gives in place of a log probability: NaN, or plus infinity."""
 
-    def __init__(self, found: str) -> None:
-        """Say what was given, and of which symbol."""
-        super().__init__(found, remedy="its weights are of no use: train again, with a lower learning_rate")
+    def __init__(self, found: str, where: str | None = None) -> None:
+        """Say what was given, of which symbol, and of which sentence if that is known."""
+        super().__init__(
+            found, remedy="its weights are of no use: train again, with a lower learning_rate", where=where
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes."""
-        return NoLogProbability, (self.found,)
+        return NoLogProbability, (self.found, self.where)
 
 
 @dataclass(frozen=True, kw_only=True)
