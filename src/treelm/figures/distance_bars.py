@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.models.base import SyntacticLM
-from treelm.models.structures import Distances, structure_of
+from treelm.models.structures import Distances, of_kind
 from treelm.trees.xml_text import escaped
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -112,7 +112,8 @@ def distance_bars(lm: SyntacticLM, words: Sequence[str]) -> DistanceBars:
 
     Raises ``InputError`` for a sentence without words and for a system without distances.
     """
-    return DistanceBars.of(structure_of(lm, words, Distances))
+    lm.require_trees()
+    return DistanceBars.of(of_kind(lm.structure(words), Distances))
 
 
 def _columns(text: str) -> int:

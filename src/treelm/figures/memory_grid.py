@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treelm.models.base import SyntacticLM
-from treelm.models.structures import SlotSpans, structure_of
+from treelm.models.structures import SlotSpans, of_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,4 +54,4 @@ class MemoryGrid:
 
 def grid_of_sentence(lm: SyntacticLM, words: Sequence[str]) -> MemoryGrid:
     """The grid of a sentence. Raises ``InputError`` if it has no words, and for a system without such a memory."""
-    return MemoryGrid.of(structure_of(lm, words, SlotSpans))
+    return MemoryGrid.of(of_kind(lm.structure(words), SlotSpans))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treelm.figures.terminal import draw_tree
 from treelm.models.base import SyntacticLM
-from treelm.models.structures import SpanWeights, structure_of
+from treelm.models.structures import SpanWeights, of_kind
 from treelm.trees.tree import Tree
 from treelm.trees.xml_text import escaped
 
@@ -188,6 +188,6 @@ def _shade(weight: float) -> str:
 
 def span_attention_of(lm: SyntacticLM, words: Sequence[str], gold: Tree | None = None) -> SpanAttentionFigure:
     """The attention over a sentence by itself. Raises ``InputError`` if it has no words, or the system no such one."""
-    found = structure_of(lm, words, SpanWeights)
+    found = of_kind(lm.structure(words), SpanWeights)
     (derived,) = lm.parse([words])
     return SpanAttentionFigure.of(found, derived, gold)

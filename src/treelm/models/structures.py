@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-
-if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM
 
 BOUNDARY = "<s>"
 
@@ -53,12 +50,10 @@ Structure = Distances | SpanWeights | SlotSpans
 Kind = TypeVar("Kind", Distances, SpanWeights, SlotSpans)
 
 
-def structure_of(lm: SyntacticLM, words: Sequence[str], kind: type[Kind]) -> Kind:
-    """Return the structure of a sentence; raises ``InputError`` if this model has none, or another kind."""
-    lm.require_trees()
-    found = lm.structure(words)
+def of_kind(found: Structure | None, kind: type[Kind]) -> Kind:
+    """Return a structure if it is of a kind; raises ``InputError`` if there is none, or another."""
     if not isinstance(found, kind):
-        raise InputError(f"{lm.system} has no {kind.__name__}", remedy="take a run of a system that has them")
+        raise InputError(f"no {kind.__name__} here", remedy="take a run of a system whose trees follow from them")
     return found
 
 

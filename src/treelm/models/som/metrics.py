@@ -3,54 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from treelm.corpora.batches import SentenceBatch, SentenceBatches
-from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.encoding import EncodedCorpus
-from treelm.corpora.sentence import Sentence
+from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, static_labels
+from treelm.models.som.network import SOM, Reading
+from treelm.models.som.scorers import Accuracy, accuracies
 from treelm.trees.span_counts import SpanCounts
 
-if TYPE_CHECKING:
-    from treelm.models.som.network import SOM, Reading
-
 IntArray = NDArray[np.int64]
-BATCH_SIZE = 32
-
-
-@dataclass(kw_only=True)
-class Accuracy:
-    """How often the most probable slot is the oracle's. A position is forced when only one slot is possible."""
-
-    correct: int = 0
-    total: int = 0
-    forced: int = 0  # always correct
-
-    def add(self, log_probs: Tensor, labels: IntArray) -> None:
-        """Count distributions (n, N) and their labels (n,)."""
-        best = log_probs.argmax(1).cpu().numpy()
-        self.correct += int((best == labels).sum())
-        self.total += len(labels)
-        self.forced += int((torch.isfinite(log_probs).sum(1) == 1).sum())
-
-    @property
-    def all_positions(self) -> float:
-        """Share of positions, forced ones included."""
-        return self.correct / self.total if self.total else math.nan
-
-    @property
-    def unforced(self) -> float:
-        """Share of the positions that leave a choice."""
-        num_free = self.total - self.forced
-        return (self.correct - self.forced) / num_free if num_free else math.nan
 
 
 @dataclass(kw_only=True)
@@ -80,23 +46,13 @@ class SOMMetrics:
         """Corpus F1 against left-binarised gold trees, roots and punctuation included, 0..100 (Table 2)."""
         return SpanCounts(matched=self.matched, gold=self.gold, predicted=self.predicted).f1
 
-    def accuracies(self) -> dict[str, float]:
-        """Shares of positions where the parsers are right, by name."""
-        found = {"p_accuracy": self.attachment.all_positions, "p_accuracy_unforced": self.attachment.unforced}
-        if not self.prediction.total:
-            return found
-        return found | {
-            "p_prediction_accuracy": self.prediction.all_positions,
-            "p_prediction_accuracy_unforced": self.prediction.unforced,
-        }
-
     def to_json(self) -> dict[str, float]:
         """The metrics by name."""
         return {
             "sentences": self.num_sentences,
             "symbols": self.num_symbols,
             **({"perplexity_with_end": self.perplexity} if self.predicts_words else {}),
-            **self.accuracies(),
+            **accuracies(self.attachment, self.prediction),
             "binarised_unlabeled_f1": self.binarised_f1,
             "gold_depth_mean": self.depth_sum / self.num_sentences if self.num_sentences else math.nan,
             "gold_depth_max": self.depth_max,
@@ -120,13 +76,6 @@ def evaluate_som(som: SOM, batches: Iterable[SentenceBatch], *, gold_trees: bool
     finally:
         som.train(was_training)
     return metrics
-
-
-def accuracies(som: SOM, sentences: Sequence[Sentence]) -> dict[str, float]:
-    """Accuracies of p and p' on sentences with trees, as the SOM scores them."""
-    prepared = PreparedCorpus.from_sentences(sentences)
-    encoded = EncodedCorpus(prepared, som.vocabulary, prepared.labels)  # whatever labels: structure alone counts
-    return evaluate_som(som.exact(), SentenceBatches(encoded, batch_size=BATCH_SIZE, shuffle=False)).accuracies()
 
 
 def _add(metrics: SOMMetrics, som: SOM, batch: SentenceBatch, reading: Reading) -> None:

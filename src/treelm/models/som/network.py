@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.batches import SentenceBatch, SentenceBatches
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -24,19 +26,20 @@ from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.layers.symbols import WrittenSentences, write_sentences
 from treelm.models.layers.transfer import to_device
 from treelm.models.scores import Gathering
-from treelm.models.som import incremental, metrics
+from treelm.models.som import incremental
 from treelm.models.som.cells import Cell, SegmentedNorm
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.decide import Choose, Decider, Trace, follow, greedy, memory_plan, sample
 from treelm.models.som.graph import MemoryGraph, prediction_graph
 from treelm.models.som.layout import Layout, lay_out, pad
 from treelm.models.som.oracle import ORACLE_CLASSES, DynamicOracle, Oracle
-from treelm.models.som.scorers import AttachmentScorer, PredictionScorer, slot_log_probs
+from treelm.models.som.scorers import Accuracy, AttachmentScorer, PredictionScorer, accuracies, slot_log_probs
 from treelm.models.som.sweep import Tape, plan_sweep, sweep_cell
 from treelm.models.structures import SlotSpans
 from treelm.trees.tree import Tree
 
 IntArray = NDArray[np.int64]
+_ROWS = 32  # sentences that are read side by side
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,9 +368,18 @@ class SOM(SyntacticLM):
         oracle = DynamicOracle(nothing[layout.sentences], self.config.num_slots)
         return written, self._read(written.batch, layout, oracle, greedy, None)
 
+    @torch.no_grad()
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """Accuracies of p and p' on sentences with trees."""
-        return metrics.accuracies(self, sentences)
+        """Accuracies of p and p' on sentences with trees, against the dynamic oracle on the greedy history."""
+        prepared = PreparedCorpus.from_sentences(sentences)
+        encoded = EncodedCorpus(prepared, self.vocabulary, prepared.labels)  # whatever labels: structure alone counts
+        exact, attachment, prediction = self.exact(), Accuracy(), Accuracy()
+        for batch in SentenceBatches(encoded, batch_size=_ROWS, shuffle=False):
+            reading = exact.read(batch)
+            attachment.add(reading.log_p, reading.labels)
+            if reading.log_p_prediction is not None:
+                prediction.add(reading.log_p_prediction, reading.next_labels)
+        return accuracies(attachment, prediction)
 
     def structure(self, words: Sequence[str]) -> SlotSpans:
         """What each slot of the memory covers after every word. Raises ``InputError`` for a sentence without words."""
