@@ -1,4 +1,4 @@
-"""Audit of a language model: does it keep the contract that all figures about it stand on?"""
+"""Audit of a language model: does it keep the contract that everything measured of it stands on?"""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class AuditReport:
         return all(check.outcome != "failed" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values; a figure is null when its check was skipped or it is infinite, a
+        """The report as JSON values; ``figure`` is null when its check was skipped or it is infinite, a
         tolerance when anything is allowed.
         """
         checks = [

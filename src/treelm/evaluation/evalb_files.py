@@ -153,7 +153,7 @@ def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What is left out before brackets are counted, and what counts as equal. The meanings are those of EVALB's README.
+    """Rules of what is left out before brackets are counted, and what counts as equal, as in EVALB's README.
 
     A tag in ``delete_labels`` deletes the word under it from both sides; a constituent label deletes the bracket and
     leaves its words. ``equal_labels`` and ``equal_words`` are unordered pairs, not transitive.

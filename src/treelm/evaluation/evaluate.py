@@ -142,7 +142,7 @@ def tell_apart(labels: Collection[str]) -> bool:
 
 
 def usual_protocols(labels: Collection[str]) -> tuple[SpanProtocol, ...]:
-    """How trees with these labels are evaluated in the literature."""
+    """The protocols by which trees with these labels are evaluated in the literature."""
     usual = (WSJ10, WSJ40, PLAIN)
     return usual if tell_apart(labels) else (*usual, NO_PUNCTUATION, BINARISED)
 

@@ -24,15 +24,15 @@ GIVEN_TREES = (
     "words are predicted with the trees of the file, which have seen what follows: "
     "such a perplexity says what structure can do, and does not compare with others"
 )
-"""The note on every figure of a system that needs trees."""
+"""The note on every metric of a system that needs trees."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationResult:
-    """The figures of one model on one split. Empty parts were not measured.
+    """The metrics of one model on one split. Empty parts were not measured.
 
     ``num_skipped`` sentences were left out before scoring (``--on-error skip``). ``unknown_labels`` counts gold
-    constituents whose label the model does not have: it cannot find them. ``own`` are figures that only this system
+    constituents whose label the model does not have: it cannot find them. ``own`` are metrics that only this system
     has, by name.
     """
 
@@ -50,12 +50,12 @@ class EvaluationResult:
     notes: tuple[str, ...] = ()  # such as where the corpus's trees come from
 
     def with_stream(self, stream: EvaluationResult) -> EvaluationResult:
-        """These figures, with the perplexities and the notes of the same text read in a row."""
+        """These metrics, with the perplexities and the notes of the same text read in a row."""
         notes = tuple(dict.fromkeys((*self.notes, *stream.notes)))
         return replace(self, perplexities=(*self.perplexities, *stream.perplexities), notes=notes)
 
     def to_json(self) -> dict[str, Any]:
-        """All figures, unrounded, as JSON values; F1 in 0..100."""
+        """All metrics, unrounded, as JSON values; F1 in 0..100."""
         return {
             "system": self.system,
             "split": self.split,

@@ -1,6 +1,6 @@
 """Unlabelled F1 by named protocols: what each removes before spans are compared.
 
-Published unlabelled F1 figures differ by more than systems do because protocols differ; every result names its own.
+Published unlabelled F1 scores differ by more than systems do because protocols differ; every result names its own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from treelm.trees.span_counts import SpanCounts
 REMOVED_WORDS = frozenset(
     {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "--", "...", "``", "''", *"()[]{}.,:;?!-/'\"`$#…–—“”‘’"}
 )
-"""What counts as punctuation or a currency sign where words have no tags."""
+"""Words that count as punctuation or a currency sign where words have no tags."""
 
 Removal = Literal["tags", "words", "nothing"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanProtocol:
-    """Which words, sentences and spans are left out, and how sentences without spans count."""
+    """A rule for which words, sentences and spans are left out, and how sentences without spans count."""
 
     name: str
     remove_punctuation: bool
@@ -53,7 +53,7 @@ class SpanProtocol:
 
 
 WSJ10 = SpanProtocol(name="wsj10", remove_punctuation=True, max_words=10)
-"""The protocol of PRPN's released evaluation (Shen et al. 2018), up to 10 words. Klein's figures use another one."""
+"""The protocol of PRPN's released evaluation (Shen et al. 2018), up to 10 words. Klein's scores use another one."""
 WSJ40 = SpanProtocol(name="wsj40", remove_punctuation=True, max_words=40)
 """As ``wsj10``, up to 40 words."""
 PLAIN = SpanProtocol(
@@ -122,7 +122,7 @@ class SpanResult:
 
 
 def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Removal:
-    """How punctuation is recognised in this corpus: by tags if it has any, else by word list."""
+    """Choose how punctuation is recognised in this corpus: by tags if it has any, else by word list."""
     if not protocol.remove_punctuation:
         return "nothing"
     return "tags" if any(sentence.has_tags for sentence in gold) else "words"
@@ -195,7 +195,7 @@ def is_included(num_words: int, protocol: SpanProtocol) -> bool:
 
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:
-    """Which predicted words stay; None when they are not the gold words (without empty elements) nor the kept ones."""
+    """Predicted words that stay; None if they are not the gold words (without empty elements) nor the kept ones."""
     pronounced = [i for i, tag in enumerate(gold.tags) if tag != "-NONE-"]
     if list(predicted.words) == [gold.words[i] for i in pronounced]:
         return [keep[i] for i in pronounced]

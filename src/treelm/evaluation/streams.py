@@ -31,7 +31,7 @@ from treelm.models.readings import Carried
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import Recipe
 
-_STEPS = 100  # of a segment: changes no figure
+_STEPS = 100  # of a segment: changes no metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class CacheConfig:
     weight: float
     """Share of the cache (lambda)."""
     theta: float = 1.0
-    """How sharply it prefers similar states."""
+    """Sharpness of its preference for similar states."""
     window: int = 500
-    """How many of the latest states it holds."""
+    """Number of the latest states that it holds."""
 
     def __post_init__(self) -> None:
         """Check values."""
@@ -96,7 +96,7 @@ class ContinuousCache:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamProtocol:
-    """How a text is read in a row.
+    """A way to read a text in a row.
 
     Each of the ``rows`` begins from the zero state at its place in the text; 1 is the text as it stands. Every symbol
     and every end is a target once, so the perplexity is over all N of them.
@@ -108,7 +108,7 @@ class StreamProtocol:
 
     @property
     def name(self) -> str:
-        """What tells this figure from others."""
+        """The name that tells this metric from others."""
         cache = self.cache
         pointer = "" if cache is None else f", cache {cache.weight:g}/{cache.theta:g}/{cache.window}"
         return f"in a stream of {self.rows} {'row' if self.rows == 1 else 'rows'}{pointer}"
@@ -192,7 +192,7 @@ def _segment(
 
 
 def stream_protocol(recipe: Recipe) -> StreamProtocol:
-    """How ``[evaluation]`` wants streams to be read."""
+    """The way in which ``[evaluation]`` wants streams to be read."""
     config = recipe.evaluation
     cache = None
     if config.cache_weight:
@@ -209,7 +209,7 @@ def evaluate_stream(
     fixed_rows: bool = False,
     skipped: list[InputError] | None = None,
 ) -> EvaluationResult:
-    """The figures of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
+    """The metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
     Bad sentences go to ``skipped``. A text with fewer symbols than the recipe's rows is read in one row, and a note
     says so; if they are ``fixed_rows``, it raises ``InputError``.

@@ -1,4 +1,4 @@
-"""What trees that know nothing score, and the best that binary trees can do, under a protocol of unlabelled F1."""
+"""Scores of trees that know nothing, and the best that binary trees can do, under a protocol of unlabelled F1."""
 
 from __future__ import annotations
 

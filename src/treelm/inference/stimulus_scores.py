@@ -28,7 +28,7 @@ from treelm.models.streams import StreamLM
 from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
 
 Context = Literal["sentence", "document"]
-"""What a model has in mind before a sentence: nothing, or the sentences of the document before it."""
+"""Context that a model has before a sentence: nothing, or the sentences of the document before it."""
 
 ENTROPY = "next_entropy_bits"
 """The column that is computed on demand only: it takes a distribution over the whole vocabulary after every word."""

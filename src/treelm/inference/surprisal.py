@@ -40,7 +40,7 @@ class ScoredSentence:
 
 
 def word_offsets(sentence: Sentence) -> tuple[tuple[int, int] | None, ...]:
-    """Where each word stands in the sentence's text, or in its words joined by blanks if the source gives no text."""
+    """Find each word in the sentence's text, or in its words joined by blanks if the source gives no text."""
     text = " ".join(sentence.words) if sentence.text is None else sentence.text
     offsets: list[tuple[int, int] | None] = []
     position = 0
@@ -78,7 +78,7 @@ def table_rows(
 
 
 def apart(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
-    """What a table's own columns are called beside those that are taken: own_NAME if NAME is one of these."""
+    """Name a table's own columns beside those that are taken: own_NAME if NAME is one of these."""
     used = {*taken, *names}
     found = []
     for name in names:
@@ -122,7 +122,7 @@ def _extra(word: WordSurprisal, names: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """What a table adds up to."""
+    """Sums over a table."""
 
     num_sentences: int = 0
     num_words: int = 0
@@ -144,5 +144,5 @@ class Totals:
         )
 
     def to_json(self) -> dict[str, object]:
-        """The figures under their names; null where a sum is infinite, for which JSON has no number."""
+        """The metrics under their names; null where a sum is infinite, for which JSON has no number."""
         return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}

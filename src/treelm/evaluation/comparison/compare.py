@@ -107,7 +107,7 @@ def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:
 
 
 def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
-    """What makes figures mean nothing, what keeps them from being compared, then how they were made."""
+    """Notes on what makes metrics mean nothing, what keeps them from being compared, then how they were made."""
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
     for same, what in ((_vocabulary, "other vocabularies (so other unknown words)"), (_text, "other texts")):

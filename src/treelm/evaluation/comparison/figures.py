@@ -1,4 +1,4 @@
-"""What a comparison holds of every run, as plain values: all tables and reports are drawn from this alone."""
+"""The contents of a comparison, as plain values: all tables and reports are drawn from this alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SyntaxGymFigures:
 
     @classmethod
     def of(cls, accuracies: Mapping[str, float], without_unknown: Mapping[str, float | None]) -> SyntaxGymFigures:
-        """What follows from accuracies by suite."""
+        """Compute everything from accuracies by suite."""
         return cls(
             suites=accuracies,
             without_unknown={name: value for name, value in without_unknown.items() if value is not None},
@@ -216,7 +216,7 @@ class RunFigures:
     unlabeled_f1: tuple[F1Figure, ...] = ()
     gold_trees: GoldTrees | None = None  # what F1 is against
     baselines: tuple[Baseline, ...] = ()  # trivial trees, and the binary upper bound, against the same gold trees
-    own: Mapping[str, float] = field(default_factory=dict)  # figures that only this system has
+    own: Mapping[str, float] = field(default_factory=dict)  # metrics that only this system has
 
     syntaxgym: SyntaxGymFigures | None = None
     pairs: tuple[PairFigures, ...] = ()
@@ -252,7 +252,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All figures, unrounded, as JSON values."""
+        """All metrics, unrounded, as JSON values."""
         return {"format_version": FORMAT_VERSION, **to_plain(self)}
 
     @classmethod

@@ -53,21 +53,21 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[],
 """Called with what is done and of how many sentences; gives what to call after each."""
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
-RULES = 2  # raised when figures of the same run and data become others, so that kept ones are measured again
+RULES = 2  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
 BEAM = ("action_beam", "word_beam", "fast_track")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is measured of every run, the same for all."""
+    """Settings of what is measured, the same for every run."""
 
     split: Literal["train", "dev", "test"] = "test"
     """Split of the run's own corpus."""
     data: str = ""
     """A file instead of it."""
     data_format: Format | Literal["auto"] = "auto"
-    """What that file holds; by default its name tells."""
+    """Format of that file; by default its name tells."""
     max_sentences: int | None = None
     """The first ones only; None: as the run's recipe says."""
     protocols: tuple[str, ...] = ("plain",)
@@ -83,33 +83,33 @@ class Settings:
     max_pairs_per_group: int | None = None
     """The first pairs of every group only."""
     tokenisation: Tokenisation = "treebank"
-    """How suites and pairs are cut into words."""
+    """The way in which suites and pairs are cut into words."""
     action_beam: int | None = None
     """Width of the search; None: as the run's recipe says. So also the next two."""
     word_beam: int | None = None
     fast_track: int | None = None
     device: DeviceName = "cpu"
-    """Where models compute; no figure but those of time should depend on it."""
+    """Device that models compute on; no metric but those of time should depend on it."""
 
     def read_pairs(self, file: str) -> Iterator[MinimalPair]:
         """The pairs of a file, by the columns that were named."""
         return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
 
     def pair_columns(self) -> dict[str, Any]:
-        """The columns of pairs that were named, as part of what figures follow from."""
+        """The columns of pairs that were named, as part of what metrics follow from."""
         named = {"good": self.good, "bad": self.bad, "group_by": list(self.group_by)}
         return {name: value for name, value in named.items() if value}
 
 
 class Kept:
-    """One JSON file for each part of a run's figures, named by a hash of all that the figures follow from."""
+    """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
 
     def __init__(self, folder: Path | None) -> None:
         """``folder`` is made when something is kept; None keeps nothing."""
         self._folder = folder
 
     def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
-        """What was kept of the same origin; None if there is nothing, or a file that is damaged."""
+        """Find what was kept of the same origin; None if there is nothing, or a file that is damaged."""
         if self._folder is None or not self.path(part, origin).exists():
             return None
         try:
@@ -120,19 +120,19 @@ class Kept:
         return figures if isinstance(figures, dict) else None
 
     def put(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
-        """Keep figures, in one piece."""
+        """Keep metrics, in one piece."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": figures})))
 
     def path(self, part: str, origin: dict[str, Any]) -> Path:
-        """Where figures of an origin are, or would be."""
+        """The place of metrics of an origin, whether they are there or not."""
         assert self._folder is not None
         return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
 
 
 def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunFigures:
-    """All figures of a run; what ``kept`` has is not measured again.
+    """All metrics of a run; what ``kept`` has is not measured again.
 
     Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
     """
@@ -140,7 +140,7 @@ def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProg
 
 
 class _Measuring:
-    """One run, its model (loaded when something is to be measured) and what its figures follow from."""
+    """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
 
     def __init__(self, run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> None:
         self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
@@ -182,7 +182,7 @@ class _Measuring:
         return self._lm
 
     def _check_weights(self) -> None:
-        """Raise ``InputError`` if what was just loaded may be another model than figures are kept for."""
+        """Raise ``InputError`` if what was just loaded may be another model than metrics are kept for."""
         if _hash_of(self._run / WEIGHTS) != self._weights:
             remedy = "wait until its training is over, then compare again"
             raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
@@ -219,7 +219,7 @@ class _Measuring:
         protocols = [find_protocol(one) for one in self._settings.protocols]
         files = (self._settings.data,) if self._settings.data else ()
         with self._show(f"{self._name}: {self._settings.data or self._settings.split}", None) as advance:
-            (judged,) = evaluate_run(
+            (evaluated,) = evaluate_run(
                 self._run,
                 self._recipe,
                 files=files,
@@ -239,12 +239,12 @@ class _Measuring:
             search=_search(lm, self._recipe.evaluation),
             weights=self._weights,
             vocabulary=lm.vocabulary.fingerprint(),
-            text=_text_hash(judged.sentences),
-            scoring_words_per_second=_scoring_speed(lm, judged.sentences) if reads_words else None,
+            text=_text_hash(evaluated.sentences),
+            scoring_words_per_second=_scoring_speed(lm, evaluated.sentences) if reads_words else None,
             needs_trees=lm.needs_trees,
             scoring_threads=torch.get_num_threads(),
         )
-        return _with_result(figures, judged.result, gold)
+        return _with_result(figures, evaluated.result, gold)
 
     def _syntaxgym(self) -> SyntaxGymFigures:
         """Suite by suite, each kept when it is done."""
@@ -295,7 +295,7 @@ def _hash_of(path: Path) -> str:
 
 
 def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
-    """The recipe, to be evaluated as the settings say; figures of sentences are always among the results."""
+    """The recipe, to be evaluated as the settings say; metrics of sentences are always among the results."""
     names = (*BEAM, "max_sentences")
     given = {name: value for name in names if (value := getattr(settings, name)) is not None}
     config: EvaluationConfig = replace(recipe.evaluation, splits=(settings.split,), **given)

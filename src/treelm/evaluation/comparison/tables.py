@@ -16,7 +16,7 @@ Value = str | int | float | bool
 Rows = Sequence[RunFigures]
 Get = Callable[[RunFigures], "Value | None"]
 Group = Literal["names", "figures", "sizes and speed", "syntax tests", "data only"]
-"""Where a column stands in the terminal, which is narrow; ``data only`` is not for eyes."""
+"""The place of a column in the terminal, which is narrow; ``data only`` is not for eyes."""
 MISSING = "-"
 _SHORT = {
     "Long-Distance Dependencies": "Long-Distance",
@@ -30,7 +30,7 @@ LEGEND = (
     "balanced and random trees against the same gold trees; bound: the most that binary trees can. Syntax tests in "
     "percent."
 )
-"""What stands over the columns, in words."""
+"""The headings of the columns, in words."""
 
 _FORMULA = ("=", "+", "-", "@")
 _LATEX = {
@@ -169,7 +169,7 @@ def _protocols(metrics: Iterable[Sequence[F1Figure]]) -> list[str]:
 
 
 def _gym(field: str, key: str | None = None) -> Get:
-    """What a row has of SyntaxGym; of accuracies by name, that of ``key``."""
+    """A field of a row's results on SyntaxGym; of accuracies by name, that of ``key``."""
 
     def value(row: RunFigures) -> Value | None:
         found = None if row.syntaxgym is None else getattr(row.syntaxgym, field)

@@ -149,7 +149,7 @@ def accuracies_without_unknown(results: Sequence[SuiteResult]) -> dict[str, floa
 
 
 def as_json(results: Sequence[SuiteResult], references: Sequence[Reference] = ()) -> dict[str, Any]:
-    """All figures as JSON values."""
+    """All metrics as JSON values."""
     by_suite, known = accuracies(results), accuracies_without_unknown(results)
     return {
         "sg_score": overall_score(by_suite),

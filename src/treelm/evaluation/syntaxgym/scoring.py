@@ -47,7 +47,7 @@ class Outcome:
 class SuiteResult:
     """All outcomes of a suite.
 
-    Its accuracy is that of its first prediction: so are the published figures (``fgd_hierarchy`` and ``nn-nv-rpl`` have
+    Its accuracy is that of its first prediction: so are the published scores (``fgd_hierarchy`` and ``nn-nv-rpl`` have
     a second one, which ``accuracy(1)`` gives).
     """
 
@@ -76,7 +76,7 @@ class SuiteResult:
 
 
 def evaluate_suite(suite: Suite, tokens: TokensOf) -> SuiteResult:
-    """What holds of every item. Raises ``InputError`` for a sentence whose tokens do not fit it."""
+    """Find which predictions hold of every item. Raises ``InputError`` for a sentence whose tokens do not fit it."""
     outcomes = [outcome for item in suite.items for outcome in _evaluate_item(suite, item, tokens)]
     return SuiteResult(suite=suite.name, formulas=suite.formulas, outcomes=tuple(outcomes))
 
@@ -172,7 +172,7 @@ class ScoredText:
     end_bits: float
 
     def tokens(self, *, with_end: bool) -> list[ScoredToken]:
-        """What regions are made of; the bits of the end, if they count, are the last token's."""
+        """Tokens that regions are made of; the bits of the end, if they count, are the last token's."""
         bits = list(self.surprisal_bits)
         if with_end:
             bits[-1] += self.end_bits
@@ -244,7 +244,7 @@ class KeptScores:
         return cls(cache_directory() / "syntaxgym" / f"{digest.hexdigest()[:32]}.jsonl")
 
     def read(self) -> dict[str, ScoredText]:
-        """What is kept, by text; a line that is not as it was written is left out."""
+        """Read what is kept, by text; a line that is not as it was written is left out."""
         if not self.path.is_file():
             return {}
         found = {}

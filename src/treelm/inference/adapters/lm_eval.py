@@ -22,7 +22,7 @@ _MOST_SYMBOLS = 256  # of a generated continuation, where a task names no limit
 
 
 class Request(Protocol):
-    """What the harness asks: ``args`` is (context, continuation), (text,) or (context, settings)."""
+    """A question of the harness: ``args`` is (context, continuation), (text,) or (context, settings)."""
 
     args: tuple[Any, ...]
 
