@@ -16,6 +16,7 @@ from treelm.corpora.corpus import merge_labels
 from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.evaluation.speed import random_batches
 from treelm.models import system_class
 from treelm.models.base import Losses, SyntacticLM
 from treelm.models.layers.graphs import cuda_graphs
@@ -26,7 +27,6 @@ from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import load_recipe
-from treelm.training.stream_benchmark import RECIPES, random_batches
 
 PRECISIONS = ("fp32", "bf16")
 BATCH_SIZES = (64, 512, 2048)
@@ -178,7 +178,7 @@ def stream(system: str) -> Callable[[Settings], Iterator[Work]]:
 def stream_work(system: str, name: str, settings: Settings, *, graphs: bool = False) -> Work:
     """Updates on segments of the paper's size; with ``graphs``, loops over steps are CUDA graphs."""
     torch.manual_seed(1)
-    recipe = load_recipe(RECIPES[system], _SMALL[system] if settings.small else ())
+    recipe = load_recipe(system_class(system).benchmark_recipe, _SMALL[system] if settings.small else ())
     num_symbols, (rows, bptt) = (20, (2, 3)) if settings.small else (NUM_SYMBOLS, PAPER_BATCH[system])
     vocabulary = WordVocabulary([f"w{number}" for number in range(num_symbols - 2)])
     build: Any = system_class(system)

@@ -20,13 +20,13 @@ from typing import Annotated
 import one_line
 import torch
 import tyro
+from split_shares import random_shares, split_shares
 
 from treelm import load
 from treelm.corpora.preprocessing import Preprocessing
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.evaluation.split_shares import random_shares, split_shares
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.network import PaLM
 from treelm.models.streams import StreamLM

@@ -19,8 +19,8 @@ import one_line
 import tyro
 
 from treelm.corpora.data_config import DataConfig
+from treelm.evaluation.speed import endless_updates
 from treelm.models.rnng.config import RNNGConfig
-from treelm.training.benchmark import endless_updates
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.recipe import ModelConfig, Recipe
 

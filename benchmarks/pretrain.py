@@ -20,9 +20,9 @@ from typing import Annotated
 
 import torch
 import tyro
+from shipping import CARD, Origin, differences, ship
 
 from treelm.errors import InputError
-from treelm.evaluation.shipping import CARD, Origin, differences, ship
 from treelm.models.persistence.shipped import FOLDER
 from treelm.models.persistence.storage import load_model
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted

@@ -13,8 +13,8 @@ import one_line
 import tyro
 
 from treelm.corpora.data_config import DataConfig
+from treelm.evaluation.speed import compare_batch_sizes
 from treelm.models.rnng.config import RNNGConfig
-from treelm.training.benchmark import compare_batch_sizes
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.recipe import ModelConfig, Recipe
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from treelm.evaluation.shipping import CARD, EXPECTED, differences
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from shipping import CARD, EXPECTED, differences
+
 from treelm.models.persistence.shipped import FOLDER, shipped_names
 from treelm.models.persistence.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
 from treelm.training.recipe import load_recipe, recipe_names

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import som_oracles
 
 from tests.models.som import worlds
-from treelm.evaluation.som import evaluate_som
+from treelm.models.som.metrics import evaluate_som
 
 ROWS: dict[str, dict[str, Any]] = {
     "dynamic": {},

@@ -17,7 +17,7 @@ from treelm.corpora.preparing import prepared
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.corpora.whole_files import read_bytes, require_regular
 from treelm.errors import InputError
-from treelm.evaluation.parameters import read_parameters
+from treelm.evaluation.evalb_files import read_parameters
 from treelm.inference.loading import run_beam
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe

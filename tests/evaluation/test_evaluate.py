@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import read_bracketings
-from treelm.evaluation.evaluate import count_unknown_labels, evaluate_files, evaluate_parses, gold_bracketing
-from treelm.evaluation.parameters import COLLINS
+from treelm.evaluation.evalb import score_bracketings
+from treelm.evaluation.evalb_files import COLLINS, bracketing_of, read_bracketings
+from treelm.evaluation.evaluate import count_unknown_labels, evaluate_parses
 from treelm.models.base import SentenceScore
 from treelm.trees.brackets import format_tree, iter_trees
 
@@ -16,7 +16,7 @@ LINES = [
     "(ROOT (S (NP-SBJ (NNS dogs)) (VP (VBP bark)) (. .)))\n",
     "(ROOT (FRAG (NP (DT a) (NN cat)) (-LRB- -LRB-) (NP (NN x)) (-RRB- -RRB-)))\n",
 ]
-GOLD = [gold_bracketing(read, source="g.ptb") for read in iter_trees(LINES)]
+GOLD = [bracketing_of(read.tree, tags=read.tags, where=f"g.ptb:{read.line}") for read in iter_trees(LINES)]
 TREES = [read.tree for read in iter_trees(LINES)]
 
 
@@ -57,7 +57,7 @@ def test_our_writers_output_scores_100_against_the_treebank_file(tmp_path: Path)
     gold, predicted = tmp_path / "g.ptb", tmp_path / "p.ptb"
     gold.write_text("".join(LINES))
     predicted.write_text("".join(format_tree(tree) + "\n" for tree in TREES))
-    result = evaluate_files(gold, predicted, COLLINS.deleting("ROOT"))
+    result = score_bracketings(read_bracketings(gold), read_bracketings(predicted), COLLINS.deleting("ROOT"))
     assert (result.total.f1, result.predicted_tags) == (100.0, "gold")
     assert len(read_bracketings(predicted)) == 2
 
@@ -67,7 +67,7 @@ def test_files_of_different_length_are_a_user_error(tmp_path: Path) -> None:
     gold.write_text("".join(LINES))
     predicted.write_text(LINES[0])
     with pytest.raises(InputError, match="2 gold trees but 1 predicted"):
-        evaluate_files(gold, predicted)
+        score_bracketings(read_bracketings(gold), read_bracketings(predicted))
 
 
 def test_damaged_gzip_is_a_user_error(tmp_path: Path) -> None:
@@ -76,4 +76,4 @@ def test_damaged_gzip_is_a_user_error(tmp_path: Path) -> None:
     path = tmp_path / "g.ptb.gz"
     path.write_bytes(bytes(content))
     with pytest.raises(InputError, match="gzip data is truncated or damaged"):
-        evaluate_files(path, path)
+        score_bracketings(read_bracketings(path), read_bracketings(path))

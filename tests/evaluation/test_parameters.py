@@ -4,7 +4,7 @@ import pytest
 
 from tests.fuzz.harness import limits
 from treelm.errors import InputError
-from treelm.evaluation.parameters import COLLINS, find_parameters, parse_parameters, read_parameters
+from treelm.evaluation.evalb_files import COLLINS, find_parameters, parse_parameters, read_parameters
 
 
 def test_every_keyword_is_understood() -> None:

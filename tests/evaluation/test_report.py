@@ -4,8 +4,8 @@ import math
 
 from rich.console import Console
 
-from treelm.evaluation.bracket_lines import parse_bracketing
-from treelm.evaluation.bracketing import score_bracketings
+from treelm.evaluation.evalb import score_bracketings
+from treelm.evaluation.evalb_files import parse_bracketing
 from treelm.evaluation.perplexity import LikelihoodSums, perplexity
 from treelm.evaluation.report import EvaluationResult, as_table
 from treelm.evaluation.span_protocols import PLAIN, WSJ10, score_spans

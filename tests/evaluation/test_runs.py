@@ -21,14 +21,14 @@ from treelm.corpora.data_config import DataConfig
 from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
-from treelm.evaluation import runs
+from treelm.evaluation import evaluate
+from treelm.evaluation.evaluate import evaluate_run, evaluate_sentences
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.report import EvaluationResult
-from treelm.evaluation.runs import evaluate_run, judge
-from treelm.evaluation.som import evaluate_som
 from treelm.evaluation.summary import check_suffix, summary_row, summary_table, write_summary
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.network import ShiftReduce
+from treelm.models.som.metrics import evaluate_som
 from treelm.training.recipe import EvaluationConfig
 
 
@@ -54,7 +54,7 @@ def files(tmp_path: Path) -> list[str]:
 def test_a_som_on_dependency_trees_has_perplexity_both_protocols_and_accuracies(files: list[str]) -> None:
     network = worlds.som().eval()
     sentences = list(read_sentences(files[1]))
-    result = judge(network, sentences, split="good").result
+    result = evaluate_sentences(network, sentences, split="good").result
     row = summary_row(result)
     log_probs = np.concatenate([score.log_probs for score in network.score([one.words for one in sentences])])
     assert row["perplexity_per_word_with_end"] == pytest.approx(math.exp(-log_probs.mean()))
@@ -67,7 +67,7 @@ def test_a_som_on_dependency_trees_has_perplexity_both_protocols_and_accuracies(
 
 def test_a_bare_parser_has_trees_and_no_perplexity(files: list[str]) -> None:
     parser = ShiftReduce(ShiftReduceConfig(size=4, language_model=False), vocabulary=Symbols(8)).eval()
-    judgement = judge(parser, read_sentences(files[1]), split="good")
+    judgement = evaluate_sentences(parser, read_sentences(files[1]), split="good")
     assert judgement.result.perplexities == ()
     assert [one.tree.words() for one in judgement.analyses if one.tree] == [[*"1234"], [*"12345"], ["1"]]
     assert not any(name.startswith("perplexity") for name in summary_row(judgement.result))
@@ -76,7 +76,7 @@ def test_a_bare_parser_has_trees_and_no_perplexity(files: list[str]) -> None:
 def test_sentences_that_are_skipped_count_in_their_own_file_only(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "load", lambda run, device: worlds.som().eval())
+    monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
     evaluation = EvaluationConfig(action_beam=1, word_beam=1)
     data = DataConfig(corpus="toy")
     recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=data))
@@ -88,7 +88,7 @@ def test_sentences_that_are_skipped_count_in_their_own_file_only(
 
 
 def test_gold_trees_are_read_as_the_recipe_reads_them(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "load", lambda run, device: worlds.som().eval())
+    monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
     evaluation = EvaluationConfig(action_beam=1, word_beam=1)
     data = DataConfig(corpus="toy", dependency_labels="upos")
     recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=data))
@@ -100,7 +100,7 @@ def test_gold_trees_are_read_as_the_recipe_reads_them(files: list[str], monkeypa
 def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     trees = {}
     for builder in ("unbiased", "biased"):
-        monkeypatch.setattr(runs, "load", lambda run, device: prpn(seed=1).eval())
+        monkeypatch.setattr(evaluate, "load", lambda run, device: prpn(seed=1).eval())
         evaluation = EvaluationConfig(tree_builder=builder)  # type: ignore[arg-type]
         recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
         (judgement,) = evaluate_run(Path(), recipe, files=files[1:])
@@ -113,7 +113,7 @@ def test_the_builder_of_trees_is_chosen_and_named(files: list[str], monkeypatch:
 
 
 def test_a_builder_for_a_system_without_distances_is_refused(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "load", lambda run, device: worlds.som().eval())
+    monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
     evaluation = EvaluationConfig(tree_builder="biased")
     recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
     with pytest.raises(InputError, match="tree_builder = 'biased' with som, which has no distances"):
@@ -121,7 +121,9 @@ def test_a_builder_for_a_system_without_distances_is_refused(files: list[str], m
 
 
 def test_the_table_of_many_files_fits_a_terminal_and_names_what_it_shows(files: list[str]) -> None:
-    result = judge(worlds.som().eval(), read_sentences(files[1]), split="data/en_pronouns-test.conllu.gz").result
+    result = evaluate_sentences(
+        worlds.som().eval(), read_sentences(files[1]), split="data/en_pronouns-test.conllu.gz"
+    ).result
     console = Console(file=io.StringIO(), width=80)
     console.print(summary_table([result] * 4, title="run"))
     assert isinstance(console.file, io.StringIO)
@@ -175,7 +177,7 @@ def test_a_summary_has_one_row_for_each_file_as_tsv_and_as_json(tmp_path: Path) 
 def test_sentences_that_are_skipped_are_left_out_of_the_stream_and_named_once(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "load", lambda run, device: prpn(seed=1).eval())
+    monkeypatch.setattr(evaluate, "load", lambda run, device: prpn(seed=1).eval())
     for stream in ("only", "beside"):
         evaluation = EvaluationConfig(stream=stream, stream_rows=1)  # type: ignore[arg-type]
         training = SimpleNamespace(sentence_ends=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.models.som import plain as structure
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import Bracketing, bracketing_of, parse_bracketing
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of, parse_bracketing
 from treelm.evaluation.span_protocols import (
     BINARISED,
     NO_PUNCTUATION,

@@ -15,8 +15,13 @@ from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.evaluation.streams import StreamProtocol, num_characters, stream_likelihood, stream_perplexities
-from treelm.inference.continuous_cache import CacheConfig
+from treelm.evaluation.streams import (
+    CacheConfig,
+    StreamProtocol,
+    num_characters,
+    stream_likelihood,
+    stream_perplexities,
+)
 from treelm.models.lstm.network import LSTM, LSTMConfig
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from treelm.evaluation.bracket_lines import Bracketing, parse_bracketing, read_bracketings
+from treelm.evaluation.evalb_files import Bracketing, parse_bracketing, read_bracketings
 from treelm.evaluation.span_protocols import BINARISED, PLAIN, WSJ10, WSJ40, SpanProtocol
 from treelm.evaluation.trivial_baselines import Baseline, trivial_baselines
 

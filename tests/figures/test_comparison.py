@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tests.evaluation.comparison.test_figures import FULL
 from treelm.evaluation.comparison.figures import Comparison
-from treelm.evaluation.comparison.formats import as_markdown
+from treelm.evaluation.comparison.tables import as_markdown
 from treelm.figures.comparison import comparison_tables
 
 

@@ -9,20 +9,21 @@ import pytest
 
 from tests.models.som import worlds
 from treelm.errors import InputError
-from treelm.figures.memory_grid import grid_of_sentence, grid_of_state, memory_grid
+from treelm.figures.memory_grid import MemoryGrid, grid_of_sentence
 from treelm.figures.memory_grid_svg import as_svg
 from treelm.figures.pictures import picture
+from treelm.models.som.incremental import slot_spans
 
 
 def test_the_worked_example_of_figure_2() -> None:
-    grid = memory_grid("abcde", (3, 2, 2, 1, 1), 3)
+    grid = MemoryGrid.of(slot_spans("abcde", (3, 2, 2, 1, 1), 3))
     assert grid.spans[1] == (None, (1, 2), (0, 2))
     assert grid.spans[3] == ((3, 4), (2, 4), (0, 4))
     assert grid.spans[4] == ((4, 5), (2, 5), (0, 5))
 
 
 def test_rows_are_slots_and_the_lowest_used_one_is_the_last() -> None:
-    lines = memory_grid(["<s>", "a", "b"], (15, 14, 14), 15).as_text().splitlines()
+    lines = MemoryGrid.of(slot_spans(["<s>", "a", "b"], (15, 14, 14), 15)).as_text().splitlines()
     assert [line.split()[0] for line in lines] == ["slot", "slot", "theta", "word"]
     assert lines[0].split()[1] == "14"
     assert lines[2].split() == ["theta", "15", "14", "14"]
@@ -33,7 +34,7 @@ def test_a_grid_of_what_was_read() -> None:
     state = network.start()
     for word in ("1", "2", "3"):
         state = network.extend(state, [word])
-    grid = grid_of_state(network, state)
+    grid = MemoryGrid.of(network.memory(state))
     assert grid.words == ("<s>", "1", "2", "3")
     assert grid.decisions[:2] == (15, 14)
     assert grid.spans[-1][-1] == (0, 4)
@@ -47,7 +48,7 @@ def test_words_of_several_symbols_are_columns_of_symbols() -> None:
 
 
 def test_the_picture_has_every_slot_decision_and_word_and_needs_nothing_from_outside() -> None:
-    grid = memory_grid(["<s>", "a<b", "&", "c", "d"], (3, 2, 2, 1, 1), 3)
+    grid = MemoryGrid.of(slot_spans(["<s>", "a<b", "&", "c", "d"], (3, 2, 2, 1, 1), 3))
     svg = as_svg(grid)
     root = ElementTree.fromstring(svg)
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.harness import Reader
-from treelm.evaluation.comparison.keeping import Kept
-from treelm.evaluation.syntaxgym.texts import KeptScores, ScoredText
+from treelm.evaluation.comparison.measure import Kept
+from treelm.evaluation.syntaxgym.scoring import KeptScores, ScoredText
 from treelm.inference.annotation_journal import Journal, Progress
 from treelm.models.persistence.files import encode_json, sealed, sealed_line, unsealed_line
 

@@ -27,11 +27,10 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.text8 import split_text8
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import read_bracketings
+from treelm.evaluation.evalb_files import read_bracketings, read_parameters
 from treelm.evaluation.minimal_pairs import read_pairs
-from treelm.evaluation.parameters import read_parameters
+from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.evaluation.syntaxgym.tables import read_surprisals
 from treelm.inference.loading import load, run_beam
 from treelm.inference.stimuli import Columns, read_words
 from treelm.inference.stimuli import read_table as read_stimuli

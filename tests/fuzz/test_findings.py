@@ -24,12 +24,11 @@ from treelm.corpora.storage import map_array
 from treelm.corpora.text8 import split_text8
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import read_bracketings
+from treelm.evaluation.evalb_files import read_bracketings, read_parameters
 from treelm.evaluation.minimal_pairs import read_pairs
-from treelm.evaluation.parameters import read_parameters
 from treelm.evaluation.syntaxgym.formula import parse_formula
+from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.evaluation.syntaxgym.tables import read_surprisals
 from treelm.inference.loading import run_beam
 from treelm.models.persistence.files import write_atomically
 from treelm.models.persistence.storage import load_model, save_model

@@ -17,7 +17,9 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.evaluation.perplexity import perplexity, sum_scores
-from treelm.inference.surprisal import Totals, score_sentences
+from treelm.inference.stimuli import stimulus
+from treelm.inference.stimulus_scores import score_stimuli
+from treelm.inference.surprisal import Totals
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM, SyntacticLM
 
@@ -96,8 +98,8 @@ def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, ki
     lm = build(system, kind)
     made = [corpus().sentence(number) for number in range(len(corpus()))]
     totals = Totals()
-    for scored in score_sentences(lm, made):
-        totals = totals.plus(scored)
+    for one in score_stimuli(lm, [stimulus(sentence, "as-given") for sentence in made]):
+        totals = totals.plus(one.scored)
     batch = EncodedCorpus(corpus(), lm.vocabulary).batch(range(len(corpus())))
     with torch.no_grad():
         nats = float(lm.losses(batch).terms["word"].sum)

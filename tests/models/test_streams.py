@@ -16,10 +16,12 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.evaluation.audit import Tolerances, audit
-from treelm.evaluation.runs import NO_GOLD, judge
+from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
+from treelm.inference.batching import in_batches
 from treelm.inference.generation import generate
 from treelm.models.base import TextState
 from treelm.models.readings import Carried, Reading, check_carried
+from treelm.models.scores import NoLogProbability
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -206,6 +208,25 @@ def test_a_system_chooses_what_its_scores_are_computed_in() -> None:
     assert not audit(single, SENTENCES, tolerances=Tolerances(incremental_nats=0.0, probability=0.0)).passed
 
 
+class BrokenStreamLM(ToyStreamLM):
+    def target_log_probs(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return super().target_log_probs(outputs, targets).masked_fill(targets == 3, math.nan)
+
+
+def test_a_log_probability_that_is_none_is_told_with_its_sentence() -> None:
+    network = toy(BrokenStreamLM)
+    with pytest.raises(
+        NoLogProbability, match=r"^sentence 2 \(1 3\): the model gives word 2 a log probability of nan;"
+    ):
+        network.score([["1", "2"], ["1", "3"], ["3"]])
+    with pytest.raises(NoLogProbability, match=r"^the model gives word 1 "):
+        network.score([["3"]])
+    skipped: list[InputError] = []
+    lines = [Sentence(words=(word,), identifier="", source="f", line=n) for n, word in enumerate("123", start=1)]
+    found = [score is not None for _, score in in_batches(lines, network.score, batch_size=3, skipped=skipped)]
+    assert (found, [one.where for one in skipped]) == ([True, True, False], ["f:3"])
+
+
 def test_many_sentences_keep_their_order() -> None:
     model = toy()
     many = [list("12345678"[: 1 + number % 7].replace("8", "0")) for number in range(150)]
@@ -253,20 +274,20 @@ def sentence(words: list[str], tree: Tree | None = None) -> Sentence:
 
 def test_evaluation_of_a_model_without_trees_leaves_f1_out() -> None:
     trees = [sentence(words, Tree("S", words)) for words in SENTENCES]
-    result = judge(toy(), trees, split="dev").result
+    result = evaluate_sentences(toy(), trees, split="dev").result
     assert (result.bracketing, result.spans, result.baselines) == ((), (), ())
     nats = -sum(score.log_probs.sum() for score in toy().score(SENTENCES))
     assert result.perplexities[0].value == pytest.approx(math.exp(nats / 22))
-    assert judge(toy(ToyParsingStreamLM), trees, split="dev").result.bracketing
+    assert evaluate_sentences(toy(ToyParsingStreamLM), trees, split="dev").result.bracketing
 
 
 def test_evaluation_without_gold_trees_leaves_f1_out_and_says_so() -> None:
-    result = judge(toy(ToyParsingStreamLM), [sentence(words) for words in SENTENCES], split="dev").result
+    result = evaluate_sentences(toy(ToyParsingStreamLM), [sentence(words) for words in SENTENCES], split="dev").result
     assert result.bracketing == ()
     assert NO_GOLD in result.notes
     mixed = [sentence(SENTENCES[0], Tree("S", SENTENCES[0])), sentence(SENTENCES[1])]
     with pytest.raises(InputError, match="without a tree"):
-        judge(toy(ToyParsingStreamLM), mixed, split="dev")
+        evaluate_sentences(toy(ToyParsingStreamLM), mixed, split="dev")
 
 
 def test_cross_entropy_is_the_library_function() -> None:

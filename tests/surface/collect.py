@@ -164,7 +164,7 @@ def _parameters(value: Any) -> str:
 def columns(folder: Path) -> Iterator[str]:
     """Columns of every table that is written or read."""
     from treelm.evaluation.minimal_pairs import BLIMP_GROUPS, MARVIN_LINZEN
-    from treelm.evaluation.syntaxgym.tables import NEEDED
+    from treelm.evaluation.syntaxgym.results import NEEDED
 
     (folder / "in.ptb").write_text(TREES)
     for run in ("lstm", "rnng", "som"):

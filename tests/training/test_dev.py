@@ -10,7 +10,7 @@ import pytest
 from tests.training.treebanks import write_treebank
 from treelm.corpora.data_config import DataConfig
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import bracketing_of
+from treelm.evaluation.evalb_files import bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, score_spans
 from treelm.models.base import SyntacticLM
 from treelm.models.persistence.storage import load_model

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.runs import evaluate_run
+from treelm.evaluation.evaluate import evaluate_run
 from treelm.training.recipe import load_recipe
 from treelm.training.run import load_run_recipe, train
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import platform
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import open_output
 from treelm.errors import InputError
+from treelm.models import BENCHMARKED
 
 if TYPE_CHECKING:
-    from treelm.inference.benchmark import Beam
+    from rich.table import Table
+
+    from treelm.evaluation.speed import Beam
     from treelm.training.recipe import Recipe
 
 
@@ -27,16 +30,14 @@ class Arguments:
     """Speed and memory of a system on this machine: training, then search with a trained model.
 
     Training is measured at the sizes of the paper on gum-open; search needs a run (--run), else a model is trained for
-    a short while first, since an untrained one prunes differently.
+    a short while first, since an untrained one prunes differently. Of a system that reads streams (lstm, on-lstm, palm,
+    prpn), updates are measured on random symbols, in every precision; only --json applies.
 
     Example: treelm bench rnng --batch-sizes 16 64 --json bench.json
     """
 
-    system: Annotated[tyro.conf.Positional[Literal["rnng", "lstm", "on-lstm", "palm", "prpn"]], tyro.conf.arg()] = (
-        "rnng"
-    )
-    """What to measure. lstm, on-lstm, palm, prpn: updates at the sizes of their papers on random symbols, in every
-    precision; only --json applies."""
+    system: Annotated[tyro.conf.Positional[str], tyro.conf.arg()] = BENCHMARKED
+    """System to measure."""
     run: str = ""
     """Folder of a trained model for the search."""
     corpus: str = "gum-open"
@@ -55,6 +56,8 @@ class Arguments:
     """Time for each measurement of training."""
     warm_up_seconds: float = 120.0
     """Training time of the model for the search, when no run is given."""
+    rounds: int | None = None
+    """Deprecated, without effect: SOM's forms are compared by benchmarks/som_forms.py of the source."""
     json: str = ""
     """File to write all figures into."""
 
@@ -64,40 +67,70 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "bench", arguments)
     from rich.console import Console
 
-    if options.system != "rnng":
-        return _measure_streams(options)
-    from treelm.figures.speed import speed_table
+    from treelm.models import system_class
+    from treelm.models.streams import StreamLM
 
-    beams = [_beam(text) for text in options.beams]
+    if options.rounds is not None:
+        note("--rounds is deprecated and has no effect; benchmarks/som_forms.py of the source compares SOM's forms")
+    system = system_class(options.system)
+    if issubclass(system, StreamLM):
+        return _measure_streams(options)
+    beams = [_beam(text) for text in options.beams] if system.searches() else []
     training = _measure_training(options)
     console = Console(width=None if Console().is_terminal else 140)
     if training:
-        console.print(speed_table(training, "Training, updates of the weights included"))
+        console.print(_table(training, "Training, updates of the weights included"))
     searches = _measure_search(options, beams)
     if searches:
-        console.print(speed_table(searches, "Search: score and best tree"))
+        console.print(_table(searches, "Search: score and best tree"))
     if options.json:
-        with open_output(options.json) as out:
-            machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
-            json.dump({"machine": machine, "training": training, "search": searches}, out, indent=2)
+        machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
+        _write(options, {"machine": machine, "training": training, "search": searches})
     return 0
 
 
 def _measure_streams(options: Arguments) -> int:
-    from treelm.training.stream_benchmark import PRECISIONS, measure, speed_rows
+    from treelm.evaluation.speed import benchmark_recipe, measure_stream
+    from treelm.training.config import Precision
 
+    recipe = benchmark_recipe(options.system)
     speeds = []
-    for precision in PRECISIONS:
-        speeds.append(measure(options.system, precision))
-        print(*speed_rows(speeds)[-1], sep="\t", flush=True)
+    for precision in get_args(Precision):
+        training = replace(recipe.training, precision=precision, threads=1)
+        speeds.append(measure_stream(replace(recipe, training=training)))
+        speed = speeds[-1]
+        rate, memory = f"{speed.tokens_per_second:.0f} tokens/s", f"{speed.peak_mb:.0f} MB"
+        print(speed.system, speed.precision, rate, memory, sep="\t", flush=True)
     if options.json:
-        with open_output(options.json) as out:
-            json.dump([asdict(speed) for speed in speeds], out, indent=2)
+        _write(options, [asdict(speed) for speed in speeds])
     return 0
 
 
+def _write(options: Arguments, values: Any) -> None:
+    with open_output(options.json) as out:
+        json.dump(values, out, indent=2)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """One row a measurement, one column a metric."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3g}" if value < 10 else f"{value:,.0f}"
+
+
 def _beam(text: str) -> Beam:
-    from treelm.inference.benchmark import Beam
+    from treelm.evaluation.speed import Beam
 
     parts = text.split("/")
     if len(parts) != 3 or not all(part.isdigit() for part in parts):
@@ -106,27 +139,23 @@ def _beam(text: str) -> Beam:
 
 
 def _recipe(options: Arguments) -> Recipe:
-    from treelm.corpora.data_config import DataConfig
-    from treelm.models.rnng.config import RNNGConfig
-    from treelm.training.config import TrainingConfig
-    from treelm.training.recipe import ModelConfig, Recipe
+    from treelm.evaluation.speed import benchmark_recipe
 
-    return Recipe(
-        data=DataConfig(corpus=options.corpus),
-        model=ModelConfig(system="rnng", config=RNNGConfig(), bounds_margin=10),
-        training=TrainingConfig(
-            threads=options.threads,
-            epochs=None,
-            max_minutes=options.warm_up_seconds / 60,
-            batch_size=64,
-            learning_rate=3e-3,
-            precision="fp32-fast",
-        ),
+    recipe = benchmark_recipe(options.system)
+    training = replace(
+        recipe.training,
+        threads=options.threads,
+        epochs=None,
+        max_minutes=options.warm_up_seconds / 60,
+        batch_size=64,
+        learning_rate=3e-3,
+        precision="fp32-fast",
     )
+    return replace(recipe, data=replace(recipe.data, corpus=options.corpus), training=training)
 
 
 def _measure_training(options: Arguments) -> list[dict[str, Any]]:
-    from treelm.training.benchmark import compare_batch_sizes
+    from treelm.evaluation.speed import compare_batch_sizes
 
     recipe = _recipe(options)
     speeds = compare_batch_sizes(recipe, options.batch_sizes, options.precisions, seconds=options.seconds)
@@ -134,7 +163,7 @@ def _measure_training(options: Arguments) -> list[dict[str, Any]]:
 
 
 def _measure_search(options: Arguments, beams: Sequence[Beam]) -> list[dict[str, Any]]:
-    from treelm.inference.benchmark import compare_beams
+    from treelm.evaluation.speed import compare_beams
     from treelm.training.run import train
 
     if not beams:

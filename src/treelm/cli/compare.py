@@ -195,7 +195,7 @@ def write_files(comparison: Comparison, folder: Path) -> None:
 
 
 def _text(comparison: Comparison, format: str) -> str:
-    from treelm.evaluation.comparison.formats import as_csv, as_latex, as_markdown
+    from treelm.evaluation.comparison.tables import as_csv, as_latex, as_markdown
 
     writers: dict[str, Any] = {"markdown": as_markdown, "csv": as_csv, "latex": as_latex}
     text: str = writers[format](comparison)

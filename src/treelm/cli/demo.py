@@ -124,7 +124,7 @@ def _num_processors() -> int:
 
 def _suites(options: Arguments) -> tuple[str, ...]:
     """By default the suites that count in the SG score."""
-    from treelm.evaluation.syntaxgym.references import circuits
+    from treelm.evaluation.syntaxgym.results import circuits
 
     by_circuit = circuits()
     chosen = (QUICK_CIRCUIT,) if options.quick else tuple(by_circuit)

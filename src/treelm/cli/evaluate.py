@@ -14,7 +14,7 @@ from treelm.cli.files import check_not_input, report_skipped
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.evaluation.runs import Judgement
+    from treelm.evaluation.evaluate import Evaluation
     from treelm.training.recipe import Recipe
 
 Stream = Literal["no", "beside", "only"]
@@ -105,23 +105,25 @@ def main(arguments: list[str]) -> int:
 
 
 def _evaluate_files(options: Arguments) -> int:
-    from treelm.evaluation.bracketing_report import as_json, as_text
-    from treelm.evaluation.evaluate import evaluate_files
-    from treelm.evaluation.parameters import find_parameters
+    from treelm.evaluation.evalb import score_bracketings
+    from treelm.evaluation.evalb_files import find_parameters, read_bracketings
+    from treelm.evaluation.report import evalb_json, evalb_text
 
-    result = evaluate_files(Path(options.gold), Path(options.predicted), find_parameters(options.params))
+    parameters = find_parameters(options.params)
+    gold, predicted = (read_bracketings(Path(file)) for file in (options.gold, options.predicted))
+    result = score_bracketings(gold, predicted, parameters)
     if options.json:
-        print(json.dumps(as_json(result, sentences=options.sentences), indent=2))
+        print(json.dumps(evalb_json(result, sentences=options.sentences), indent=2))
     else:
-        print(as_text(result, sentences=options.sentences))
+        print(evalb_text(result, sentences=options.sentences))
     return 0
 
 
 def _evaluate_run(options: Arguments) -> int:
     from rich.console import Console
 
+    from treelm.evaluation.evaluate import evaluate_run
     from treelm.evaluation.report import as_table
-    from treelm.evaluation.runs import evaluate_run
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.summary import check_suffix, summary_table, write_summary
     from treelm.training.run import load_run_recipe
@@ -230,7 +232,7 @@ def _tree_files(folder: Path, split: str) -> dict[str, Path]:
     return {kind: folder / f"{Path(split).name}.{kind}.ptb" for kind in ("gold", "predicted")}
 
 
-def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
+def _write_trees(folder: Path, judgements: list[Evaluation]) -> None:
     from treelm.corpora.replacing import naming
     from treelm.trees.brackets import format_tree
 

@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
 def write_table(arguments: Arguments) -> int:
     """Score the file and write the table."""
     from treelm.inference.processes import computing, score
-    from treelm.inference.reading import ENTROPY, check_columns, score_stimuli, score_with_entropies
+    from treelm.inference.stimulus_scores import ENTROPY, check_columns, score_stimuli, score_with_entropies
     from treelm.inference.surprisal import COLUMNS, CONVERGED, Totals, apart, table_rows, tsv_row
 
     check_not_input((arguments.output, f"{arguments.output}.json"), [arguments.file])

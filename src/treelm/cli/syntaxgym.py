@@ -16,7 +16,7 @@ from treelm.cli.scoring import ScoringOptions, in_words, progress_bar
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.evaluation.syntaxgym.references import Reference
+    from treelm.evaluation.syntaxgym.results import Reference
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
     from treelm.evaluation.syntaxgym.suites import Suite
 
@@ -53,9 +53,9 @@ class Arguments(ScoringOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the verb."""
-    from treelm.evaluation.syntaxgym.references import find_references, references
+    from treelm.evaluation.syntaxgym.results import as_json, find_references, references
+    from treelm.evaluation.syntaxgym.scoring import write_sentences
     from treelm.evaluation.syntaxgym.suites import load_suites
-    from treelm.evaluation.syntaxgym.tables import as_json, write_sentences
 
     options = parse(Arguments, "syntaxgym", arguments)
     suites = load_suites(options.suites, compatibility="released" if options.compatibility == "released" else None)
@@ -74,9 +74,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult], str]:
-    from treelm.evaluation.syntaxgym.scoring import evaluate_suite, num_sentences, score_suites
-    from treelm.evaluation.syntaxgym.tables import check_complete, read_surprisals
-    from treelm.evaluation.syntaxgym.texts import KeptScores
+    from treelm.evaluation.syntaxgym.results import check_complete, read_surprisals
+    from treelm.evaluation.syntaxgym.scoring import KeptScores, evaluate_suite, num_sentences, score_suites
     from treelm.inference.processes import in_groups, score
 
     if options.surprisals:

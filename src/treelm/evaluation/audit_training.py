@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
-from treelm.evaluation.audit import AuditReport, Check, judge_changes
-from treelm.evaluation.audit_differences import Change
+from treelm.evaluation.audit import AuditReport, Change, Check, judge_changes
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.layers.precision import DECIMALS

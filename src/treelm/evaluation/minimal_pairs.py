@@ -72,7 +72,7 @@ class MinimalPairResult:
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """All figures as JSON values."""
+        """All metrics as JSON values."""
         return {
             "overall": _counts_json(self.overall),
             "without_unknown_words": _counts_json(self.without_unknown),

@@ -21,7 +21,7 @@ EndPolicy = Literal["with_end", "without_end"]
 
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodSums:
-    """What every perplexity is computed from; sums of parts add up with ``+``.
+    """Sums that every perplexity is computed from; those of parts add up with ``+``.
 
     ``symbols_nats`` and ``end_nats`` are negative log probabilities of the sentences' symbols and of their ends.
     ``num_characters`` counts the words' characters and one blank between neighbours, not the line end; None if unknown.
@@ -78,7 +78,7 @@ class Perplexity:
         return f"perplexity per {self.unit}, {ends} end of sentence{context}"
 
     def to_json(self) -> dict[str, Any]:
-        """Figures and names as JSON values; null where a figure is infinite."""
+        """Metrics and names as JSON values; null where a metric is infinite."""
         return {
             "unit": self.unit,
             "policy": self.policy,

@@ -1,13 +1,15 @@
-"""Everything that was measured of one model, as one table and as JSON. Every figure carries its protocol's name."""
+"""Everything that was measured of one model, as one table and as JSON, and EVALB's familiar columns.
+
+Every metric carries its protocol's name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from treelm.evaluation.bracketing_report import as_json as bracketing_json
-from treelm.evaluation.bracketing_result import BracketingResult
+from treelm.evaluation.evalb import BracketingResult, SentenceRow, Status, Total, percentage
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.span_protocols import SpanResult
 from treelm.evaluation.trivial_baselines import Baseline
@@ -16,19 +18,21 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+_RULE = "=" * 76
+_STATUS_NUMBER: dict[Status, int] = {"valid": 0, "error": 1, "skipped": 2}
 GIVEN_TREES = (
     "words are predicted with the trees of the file, which have seen what follows: "
     "such a perplexity says what structure can do, and does not compare with others"
 )
-"""The note on every figure of a system that needs trees."""
+"""The note on every metric of a system that needs trees."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationResult:
-    """The figures of one model on one split. Empty parts were not measured.
+    """The metrics of one model on one split. Empty parts were not measured.
 
     ``num_skipped`` sentences were left out before scoring (``--on-error skip``). ``unknown_labels`` counts gold
-    constituents whose label the model does not have: it cannot find them. ``own`` are figures that only this system
+    constituents whose label the model does not have: it cannot find them. ``own`` are metrics that only this system
     has, by name.
     """
 
@@ -46,12 +50,12 @@ class EvaluationResult:
     notes: tuple[str, ...] = ()  # such as where the corpus's trees come from
 
     def with_stream(self, stream: EvaluationResult) -> EvaluationResult:
-        """These figures, with the perplexities and the notes of the same text read in a row."""
+        """These metrics, with the perplexities and the notes of the same text read in a row."""
         notes = tuple(dict.fromkeys((*self.notes, *stream.notes)))
         return replace(self, perplexities=(*self.perplexities, *stream.perplexities), notes=notes)
 
     def to_json(self) -> dict[str, Any]:
-        """All figures, unrounded, as JSON values; F1 in 0..100."""
+        """All metrics, unrounded, as JSON values; F1 in 0..100."""
         return {
             "system": self.system,
             "split": self.split,
@@ -60,7 +64,7 @@ class EvaluationResult:
             "num_skipped": self.num_skipped,
             "unknown_labels": dict(self.unknown_labels),
             "perplexities": [one.to_json() for one in self.perplexities],
-            "bracketing": [bracketing_json(one, sentences=False) for one in self.bracketing],
+            "bracketing": [evalb_json(one, sentences=False) for one in self.bracketing],
             "unlabeled_f1": [_spans_json(one) for one in self.spans],
             "baselines": [one.to_json() for one in self.baselines],
             "own": dict(self.own),
@@ -137,3 +141,92 @@ def as_table(results: Sequence[EvaluationResult], *, title: str = "Evaluation") 
         table.add_row(Text(name), *(column.get(name, "") for column in columns))
     notes = dict.fromkeys(note for result in results for note in result.all_notes())
     return Group(table, *(Text(f"note: {note}") for note in notes))
+
+
+def evalb_text(result: BracketingResult, *, sentences: bool = True) -> str:
+    """The columns and the summary that EVALB prints, with the protocol's name, problems and notes below."""
+    lines = [
+        "  Sent.                        Matched  Bracket   Cross        Correct Tag",
+        " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags Accracy",
+        _RULE,
+    ]
+    lines += [_evalb_row(row) for row in result.total.rows] if sentences else []
+    lines += [_RULE, _evalb_total(result.total), "=== Summary ===", "", "-- All --", *_evalb_summary(result.total), ""]
+    lines += [f"-- len<={result.parameters.cutoff_length} --", *_evalb_summary(result.total_up_to_cutoff), ""]
+    lines += [f"protocol: {result.protocol}", *(f"note: {note}" for note in result.notes)]
+    lines += [f"{row.status}: sentence {row.number}: {row.problem}" for row in result.total.rows if row.problem]
+    return "\n".join(lines) + "\n"
+
+
+def _evalb_row(row: SentenceRow) -> str:
+    return (
+        f"{row.number:4d}  {row.length:3d}    {_STATUS_NUMBER[row.status]}  {row.recall:6.2f} {row.precision:6.2f}   "
+        f"{row.matched:3d}    {row.gold_brackets:3d}  {row.predicted_brackets:3d}    {row.crossing:3d}   "
+        f"{row.words:4d}  {row.correct_tags:4d}   {percentage(row.correct_tags, row.words):6.2f}"
+    )
+
+
+def _evalb_total(total: Total) -> str:
+    return (
+        f"                {total.recall:6.2f} {total.precision:6.2f} {total.matched:6d} {total.gold_brackets:5d} "
+        f"{total.predicted_brackets:5d}  {total.crossing:5d}  {total.words:5d} {total.correct_tags:5d}   "
+        f"{total.tagging_accuracy:6.2f}"
+    )
+
+
+def _evalb_summary(total: Total) -> Iterator[str]:
+    counts = {
+        "Number of sentence": len(total.rows),
+        "Number of Error sentence": total.count("error"),
+        "Number of Skip  sentence": total.count("skipped"),
+        "Number of Valid sentence": len(total.valid),
+    }
+    yield from (f"{name:25s} = {count:6d}" for name, count in counts.items())
+    figures = {
+        "Bracketing Recall": total.recall,
+        "Bracketing Precision": total.precision,
+        "Bracketing FMeasure": total.f1,
+        "Complete match": total.complete_match,
+        "Average crossing": total.average_crossing,
+        "No crossing": total.no_crossing,
+        "2 or less crossing": total.two_or_less_crossing,
+        "Tagging accuracy": total.tagging_accuracy,
+    }
+    yield from (f"{name:25s} = {figure:6.2f}" for name, figure in figures.items())
+
+
+def evalb_json(result: BracketingResult, *, sentences: bool = True) -> dict[str, Any]:
+    """The same metrics, unrounded, as JSON values; percentages are in 0..100."""
+    cutoff = {"cutoff_length": result.parameters.cutoff_length, **_total_json(result.total_up_to_cutoff)}
+    problems = [row for row in result.total.rows if row.problem]
+    everything: dict[str, Any] = {
+        "protocol": result.protocol,
+        "parameters": result.parameters.name,
+        "labeled": result.parameters.labeled,
+        "predicted_tags": result.predicted_tags,
+        "all": _total_json(result.total),
+        "up_to_cutoff": cutoff,
+        "notes": list(result.notes),
+        "problems": [_values(row, ("number", "where", "status", "problem")) for row in problems],
+    }
+    return everything | ({"sentences": [_values(row, _OF_ROWS) for row in result.total.rows]} if sentences else {})
+
+
+_F1 = ("matched", "gold_brackets", "predicted_brackets", "recall", "precision", "f1")
+_CROSSING = ("average_crossing", "no_crossing", "two_or_less_crossing")
+_OF_TOTALS = (*_F1, "sentence_f1", "complete_match", *_CROSSING, "tagging_accuracy")
+_OF_ROWS = ("number", "status", "length", *_F1, "crossing", "words", "correct_tags")
+
+
+def _values(one: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
+
+
+def _total_json(total: Total) -> dict[str, Any]:
+    return {
+        "num_sentences": len(total.rows),
+        "num_errors": total.count("error"),
+        "num_skipped": total.count("skipped"),
+        "num_valid": len(total.valid),
+        **_values(total, _OF_TOTALS),
+    }

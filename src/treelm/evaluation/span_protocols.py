@@ -1,6 +1,6 @@
 """Unlabelled F1 by named protocols: what each removes before spans are compared.
 
-Published unlabelled F1 figures differ by more than systems do because protocols differ; every result names its own.
+Published unlabelled F1 scores differ by more than systems do because protocols differ; every result names its own.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Literal
 
 from treelm.corpora.preprocessing import REMOVED_TAGS
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import Bracketing
+from treelm.evaluation.evalb_files import Bracketing
+from treelm.trees.span_counts import SpanCounts
 
 REMOVED_WORDS = frozenset(
     {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "--", "...", "``", "''", *"()[]{}.,:;?!-/'\"`$#…–—“”‘’"}
 )
-"""What counts as punctuation or a currency sign where words have no tags."""
+"""Words that count as punctuation or a currency sign where words have no tags."""
 
 Removal = Literal["tags", "words", "nothing"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanProtocol:
-    """Which words, sentences and spans are left out, and how sentences without spans count."""
+    """A rule for which words, sentences and spans are left out, and how sentences without spans count."""
 
     name: str
     remove_punctuation: bool
@@ -52,7 +53,7 @@ class SpanProtocol:
 
 
 WSJ10 = SpanProtocol(name="wsj10", remove_punctuation=True, max_words=10)
-"""The protocol of PRPN's released evaluation (Shen et al. 2018), up to 10 words. Klein's figures use another one."""
+"""The protocol of PRPN's released evaluation (Shen et al. 2018), up to 10 words. Klein's scores use another one."""
 WSJ40 = SpanProtocol(name="wsj40", remove_punctuation=True, max_words=40)
 """As ``wsj10``, up to 40 words."""
 PLAIN = SpanProtocol(
@@ -83,31 +84,6 @@ def find_protocol(name: str) -> SpanProtocol:
     if name not in PROTOCOLS:
         raise InputError(f"unknown protocol {name!r}", remedy=f"use one of {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanCounts:
-    """Matched, gold and predicted spans of one sentence, or of many added up."""
-
-    matched: int
-    gold: int
-    predicted: int
-
-    @property
-    def precision(self) -> float:
-        """Matched of predicted spans, 0..100; without any on either side, 100."""
-        return 100.0 * self.matched / self.predicted if self.predicted else (0.0 if self.gold else 100.0)
-
-    @property
-    def recall(self) -> float:
-        """Matched of gold spans, 0..100; without gold spans nothing is missed: 100."""
-        return 100.0 * self.matched / self.gold if self.gold else 100.0
-
-    @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall."""
-        total = self.precision + self.recall
-        return 2 * self.precision * self.recall / total if total else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +122,7 @@ class SpanResult:
 
 
 def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Removal:
-    """How punctuation is recognised in this corpus: by tags if it has any, else by word list."""
+    """Choose how punctuation is recognised in this corpus: by tags if it has any, else by word list."""
     if not protocol.remove_punctuation:
         return "nothing"
     return "tags" if any(sentence.has_tags for sentence in gold) else "words"
@@ -219,7 +195,7 @@ def is_included(num_words: int, protocol: SpanProtocol) -> bool:
 
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:
-    """Which predicted words stay; None when they are not the gold words (without empty elements) nor the kept ones."""
+    """Predicted words that stay; None if they are not the gold words (without empty elements) nor the kept ones."""
     pronounced = [i for i, tag in enumerate(gold.tags) if tag != "-NONE-"]
     if list(predicted.words) == [gold.words[i] for i in pronounced]:
         return [keep[i] for i in pronounced]

@@ -1,4 +1,4 @@
-"""Many results side by side: a row for each split or file, main figures in columns (Table 8, Shen et al. 2021)."""
+"""Many results side by side: a row for each split or file, main metrics in columns (Table 8, Shen et al. 2021)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIXES = (".tsv", ".json")
 
 
 def summary_row(result: EvaluationResult) -> dict[str, Value]:
-    """The main figures of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column.
+    """The main metrics of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column.
 
     A perplexity that is not of each sentence by itself names its context: ``..., in a stream of 10 rows``. ``notes``
     says what else must be known to read the figures.
@@ -68,7 +68,7 @@ def check_suffix(path: Path) -> None:
 
 
 def summary_table(results: Sequence[EvaluationResult], *, title: str) -> RenderableType:
-    """Main figures for eyes: a row for each result, rounded, and the notes below, each once."""
+    """Main metrics for eyes: a row for each result, rounded, and the notes below, each once."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table

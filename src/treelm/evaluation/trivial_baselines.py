@@ -1,4 +1,4 @@
-"""What trees that know nothing score, and the best that binary trees can do, under a protocol of unlabelled F1."""
+"""Scores of trees that know nothing, and the best that binary trees can do, under a protocol of unlabelled F1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treelm.evaluation.bracket_lines import Bracketing, bracketing_of
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, SpanResult, choose_removal, kept_words, score_spans
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree

@@ -12,9 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from treelm.evaluation.comparison.columns import Column
 from treelm.evaluation.comparison.figures import Comparison
-from treelm.evaluation.comparison.formats import LEGEND, shown_columns
+from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 
 
 def comparison_tables(comparison: Comparison) -> RenderableType:

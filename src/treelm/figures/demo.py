@@ -6,24 +6,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
-from treelm.figures.memory_grid import grid_of_sentence
+from treelm.figures.memory_grid import MemoryGrid
 from treelm.figures.terminal import draw_tree
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import sentence_surprisal
-from treelm.models.som.network import SOM
+from treelm.models.structures import SlotSpans
 
 
 def seen_in_sentence(run: Path, words: Sequence[str]) -> Iterator[str]:
-    """What a run makes of a sentence: its tree with surprisals, and a SOM's memory. Nothing if it has no trees."""
+    """What a run makes of a sentence: its tree with surprisals, and its memory of slots. Nothing if it has no trees."""
     lm = load(run)
     if not lm.parses:
         return
     yield f"\n{lm.system} ({run})"
     yield drawn_sentence(lm, words)
-    if isinstance(lm, SOM):
-        grid = grid_of_sentence(lm, words)
-        yield "what each slot of the memory holds after every word\n\n" + grid.as_text()
+    memory = lm.structure(words)
+    if isinstance(memory, SlotSpans):
+        yield "what each slot of the memory holds after every word\n\n" + MemoryGrid.of(memory).as_text()
 
 
 def drawn_sentence(lm: SyntacticLM, words: Sequence[str]) -> str:

@@ -9,9 +9,8 @@ from unicodedata import east_asian_width
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.encoding import encode_words
-from treelm.errors import InputError
-from treelm.models.streams import StreamLM
+from treelm.models.base import SyntacticLM
+from treelm.models.structures import Distances, of_kind
 from treelm.trees.xml_text import escaped
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -39,6 +38,11 @@ class DistanceBars:
     def __post_init__(self) -> None:
         if not len(self.symbols) == len(self.distances) == len(self.begins_word):
             raise ValueError("one distance and one mark a symbol are needed")
+
+    @classmethod
+    def of(cls, distances: Distances) -> DistanceBars:
+        """The bars of what a model has found."""
+        return cls(symbols=distances.symbols, distances=distances.values, begins_word=distances.begins_word)
 
     @property
     def scaled(self) -> NDArray[np.float64]:
@@ -103,20 +107,13 @@ class DistanceBars:
         )
 
 
-def distance_bars(model: StreamLM, words: Sequence[str]) -> DistanceBars:
+def distance_bars(lm: SyntacticLM, words: Sequence[str]) -> DistanceBars:
     """The bars of a sentence, one for each symbol: words, or the characters of words.
 
-    Raises ``InputError`` for a sentence without words and for a system without structure.
+    Raises ``InputError`` for a sentence without words and for a system without distances.
     """
-    if not words:
-        raise InputError("a sentence without words", remedy="give at least one word")
-    vocabulary = model.vocabulary
-    tokens = encode_words([words], vocabulary).tokens
-    begins = np.append(True, vocabulary.ends_word[tokens[:-1]])
-    whole = bool(begins.all())
-    symbols = tuple(words) if whole else tuple(vocabulary.symbol(int(token)) for token in tokens)
-    distances = model.distances([words])[0]
-    return DistanceBars(symbols=symbols, distances=tuple(distances.tolist()), begins_word=tuple(begins.tolist()))
+    lm.require_trees()
+    return DistanceBars.of(of_kind(lm.structure(words), Distances))
 
 
 def _columns(text: str) -> int:

@@ -1,19 +1,12 @@
-"""The memory of a SOM while it reads a sentence: a grid of slots by words (Fig. 2, Shen et al. 2021)."""
+"""A memory of slots while a model reads a sentence: a grid of slots by words (Fig. 2, Shen et al. 2021)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from treelm.errors import InputError
-from treelm.models.base import IncrementalState
-from treelm.models.som.decide import EMPTY, DynamicOracle
-from treelm.models.som.incremental import SOMState
-from treelm.models.som.network import SOM
-
-BOUNDARY = "<s>"
+from treelm.models.base import SyntacticLM
+from treelm.models.structures import SlotSpans, of_kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +16,11 @@ class MemoryGrid:
     words: tuple[str, ...]  # with the boundary
     decisions: tuple[int, ...]  # theta
     spans: tuple[tuple[tuple[int, int] | None, ...], ...]  # [position][slot]; None where the slot is empty
+
+    @classmethod
+    def of(cls, memory: SlotSpans) -> MemoryGrid:
+        """The grid of what a model's memory covers."""
+        return cls(words=memory.symbols, decisions=memory.decisions, spans=memory.spans)
 
     def as_text(self) -> str:
         """A column for each word, a row for each slot, the root on top; below, decisions. Without unused slots."""
@@ -54,34 +52,6 @@ class MemoryGrid:
         return as_svg(self)
 
 
-def memory_grid(words: Sequence[str], decisions: Sequence[int], num_slots: int) -> MemoryGrid:
-    """The grid of words and their decisions, both with the boundary's (``<s>``, N) first."""
-    oracle = DynamicOracle(np.zeros((1, len(words) + 1), np.int64), num_slots)  # keeps what each slot covers
-    columns = [_column(oracle, 0)]
-    for position in range(1, len(words)):
-        oracle.observe(np.array([decisions[position]]))
-        columns.append(_column(oracle, position))
-    return MemoryGrid(words=tuple(words), decisions=tuple(decisions), spans=tuple(columns))
-
-
-def grid_of_state(som: SOM, state: SOMState, sentence: int = 0) -> MemoryGrid:
-    """The grid of a sentence that was read word by word; of its symbols, where words have several."""
-    names, symbols = state.words[sentence], state.symbols[sentence]
-    if len(names) != len(symbols):
-        names = tuple(map(som.vocabulary.symbol, symbols))
-    return memory_grid((BOUNDARY, *names), state.decisions[sentence], som.config.num_slots)
-
-
-def grid_of_sentence(som: SOM, words: Sequence[str]) -> MemoryGrid:
-    """The grid of a sentence. Raises ``InputError`` if it has no words."""
-    if not words:
-        raise InputError("a sentence without words", remedy="give one with words")
-    state: IncrementalState = som.start()
-    for word in words:
-        state = som.extend(state, [word])
-    return grid_of_state(som, SOMState.own(state))
-
-
-def _column(oracle: DynamicOracle, position: int) -> tuple[tuple[int, int] | None, ...]:
-    starts = oracle.start[0].tolist()
-    return tuple(None if start == EMPTY else (start, position + 1) for start in starts)
+def grid_of_sentence(lm: SyntacticLM, words: Sequence[str]) -> MemoryGrid:
+    """The grid of a sentence. Raises ``InputError`` if it has no words, and for a system without such a memory."""
+    return MemoryGrid.of(of_kind(lm.structure(words), SlotSpans))

@@ -1,4 +1,4 @@
-"""What PaLM attends to in a sentence: a grid of spans, next to the tree that follows and the gold tree."""
+"""Attention over the spans of a sentence: a grid, next to the tree that follows and the gold tree."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from treelm.corpora.encoding import encode_words
-from treelm.errors import InputError
 from treelm.figures.terminal import draw_tree
-from treelm.models.palm.network import PaLM
+from treelm.models.base import SyntacticLM
+from treelm.models.structures import SpanWeights, of_kind
 from treelm.trees.tree import Tree
 from treelm.trees.xml_text import escaped
 
-BOUNDARY = "<s>"
 CAPTION = (
     "Attention over spans",
     "Cell: weight, as the row's symbol is read, of the span from the column's",
@@ -50,6 +47,14 @@ class SpanAttentionFigure:
     reach: tuple[int, ...]  # row t: symbols of the longest span that it can attend to
     derived: Tree
     gold: Tree | None = None
+
+    @classmethod
+    def of(cls, attention: SpanWeights, derived: Tree, gold: Tree | None = None) -> SpanAttentionFigure:
+        """The figure of what a model attends to."""
+        weights = np.zeros((len(attention.weights), len(attention.weights)))
+        for row, values in enumerate(attention.weights):
+            weights[row, :row] = values
+        return cls(symbols=attention.symbols, weights=weights, reach=attention.reach, derived=derived, gold=gold)
 
     def as_text(self) -> str:
         """A row for each symbol that looks back, a column for each symbol that a span may begin with, then the trees.
@@ -181,22 +186,8 @@ def _shade(weight: float) -> str:
     return _SHADES[min(int(weight * len(_SHADES)), len(_SHADES) - 1)]
 
 
-@torch.no_grad()
-def span_attention_of(palm: PaLM, words: Sequence[str], gold: Tree | None = None) -> SpanAttentionFigure:
-    """The attention over a sentence by itself, read from the zero state. Raises ``InputError`` if it has no words."""
-    if not words:
-        raise InputError("a sentence without words", remedy="give one with words")
-    exact = palm.exact()
-    tokens = encode_words([words], palm.vocabulary).tokens
-    inputs = torch.tensor([palm.end, *tokens.tolist(), palm.end], device=palm.embedding.device)[:, None]
-    structure = exact.read(inputs, exact.begin(1)).structure
-    found = structure["span_weights"][:, 0].cpu().numpy()
-    weights = np.zeros((len(inputs), len(inputs)))
-    for step in range(1, len(inputs)):
-        length = min(step, found.shape[1])
-        weights[step, step - length : step] = found[step, :length][::-1]
-    same = len(tokens) == len(words)
-    names = words if same else [palm.vocabulary.symbol(token) for token in tokens.tolist()]
-    (derived,) = palm.parse([words])
-    symbols, reach = (BOUNDARY, *names, BOUNDARY), tuple(structure["available"][:, 0].tolist())
-    return SpanAttentionFigure(symbols=symbols, weights=weights, reach=reach, derived=derived, gold=gold)
+def span_attention_of(lm: SyntacticLM, words: Sequence[str], gold: Tree | None = None) -> SpanAttentionFigure:
+    """The attention over a sentence by itself. Raises ``InputError`` if it has no words, or the system no such one."""
+    found = of_kind(lm.structure(words), SpanWeights)
+    (derived,) = lm.parse([words])
+    return SpanAttentionFigure.of(found, derived, gold)

@@ -6,9 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, overall_score
+from treelm.evaluation.syntaxgym.results import (
+    Reference,
+    accuracies,
+    accuracies_without_unknown,
+    circuit_accuracies,
+    overall_score,
+)
 from treelm.evaluation.syntaxgym.scoring import SuiteResult
-from treelm.evaluation.syntaxgym.tables import accuracies, accuracies_without_unknown
 
 MISSING = "-"
 

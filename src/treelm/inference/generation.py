@@ -21,7 +21,7 @@ MAX_SYMBOLS_PER_WORD = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """How to draw."""
+    """Settings of how to draw."""
 
     max_words: int = 100
     """A sentence that has not ended after so many words is cut there."""

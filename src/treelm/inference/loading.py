@@ -19,7 +19,7 @@ BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
 
 ADAPTIVE = {"action_beam": 1000, "word_beam": 100, "fast_track": 1}
 THRESHOLD = 10.0
-"""The search for figures of single words, as wide as the doubt; docs/models/rnng-search.md has what it costs."""
+"""The search for surprisals of single words, as wide as the doubt; docs/models/rnng-search.md has what it costs."""
 
 
 def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
@@ -27,10 +27,10 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
 
     Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name.
 
-    It searches with ``ADAPTIVE`` and ``THRESHOLD``, as ``treelm surprisal`` does; verbs that evaluate take the fixed
-    beam of the run's recipe instead (``run_beam``, for ``set_beam``). With ``device`` "cuda" or "auto" it computes on a
-    GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is missing, incomplete, damaged, or
-    made by a newer version, and when there is no GPU.
+    It searches with ``ADAPTIVE`` and ``THRESHOLD``, as ``treelm surprisal`` does; subcommands that evaluate take the
+    fixed beam of the run's recipe instead (``run_beam``, for ``set_beam``). With ``device`` "cuda" or "auto" it
+    computes on a GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is missing, incomplete,
+    damaged, or made by a newer version, and when there is no GPU.
     """
     from treelm.models.layers.devices import find_device
     from treelm.models.persistence.storage import load_model

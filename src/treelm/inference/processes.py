@@ -26,9 +26,6 @@ Words = Sequence[Sequence[str]]
 Job = Callable[[SyntacticLM, Words], Sequence[Result]]
 """What is to be done with sentences: a function of a module, so that another process finds it."""
 
-SETTINGS = ("search", "tree_builder")
-"""What may have been changed in a model since it was loaded: the search of an RNNG, how trees come from distances."""
-
 _COMMAND = "from treelm.inference.processes import serve; serve()"
 _WORTH_STARTING = 20.0  # seconds of work that are left: to start processes takes a few
 
@@ -97,8 +94,8 @@ Compute = Callable[[Words], Sequence[Result]] | Elsewhere[Result]
 def computing(job: Job[Result], lm: SyntacticLM, *, run: str, processes: int = 1) -> Iterator[Compute[Result]]:
     """How to do a job with a run's model: by ``lm`` itself, or in that many processes until the block ends.
 
-    Their models get the present ``SETTINGS`` of ``lm`` and its device. Raises ``InputError`` for less than one process.
-    Processes share the processor's cores, unless ``OMP_NUM_THREADS`` says how many each takes.
+    Their models get the present ``changeable`` attributes of ``lm`` and its device. Raises ``InputError`` for less than
+    one process. Processes share the processor's cores, unless ``OMP_NUM_THREADS`` says how many each takes.
     """
     if processes < 1:
         raise InputError(f"processes = {processes}", remedy="give 1 or more")
@@ -113,7 +110,7 @@ def computing(job: Job[Result], lm: SyntacticLM, *, run: str, processes: int = 1
         environment=thread_environment(processes),
     )
     try:
-        settings = {name: getattr(lm, name) for name in SETTINGS if hasattr(lm, name)}
+        settings = {name: getattr(lm, name) for name in lm.changeable}
         yield Elsewhere(started, run, device_of(lm), settings, job)
     finally:
         started.end()

@@ -15,7 +15,7 @@ from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
-"""What is done with punctuation and clitics that are written together with a word, as in ``dog,``."""
+"""Treatment of punctuation and clitics that are written together with a word, as in ``dog,``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,10 +9,7 @@ from dataclasses import asdict, dataclass
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute
-from treelm.models.base import SyntacticLM
-from treelm.models.scores import SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
+from treelm.models.scores import SentenceSurprisal, WordSurprisal
 
 COLUMNS = (
     "sentence_id",
@@ -42,26 +39,8 @@ class ScoredSentence:
     offsets: tuple[tuple[int, int] | None, ...]  # characters, end exclusive; None where the text has no such word
 
 
-def score_sentences(
-    lm: SyntacticLM,
-    sentences: Iterable[Sentence],
-    *,
-    batch_size: int = 16,
-    skipped: list[InputError] | None = None,
-    compute: Compute[SentenceScore] | None = None,
-) -> Iterator[ScoredSentence]:
-    """Score a stream of sentences, in input order; ``skipped`` collects those that cannot be (see in_batches).
-
-    ``compute`` (see ``computing``) scores in other processes instead of ``lm``.
-    """
-    for sentence, score in in_batches(sentences, compute or lm.score, batch_size=batch_size, skipped=skipped):
-        if score is not None:
-            surprisal = sentence_surprisal(sentence.words, score, lm.vocabulary)
-            yield ScoredSentence(sentence=sentence, surprisal=surprisal, offsets=word_offsets(sentence))
-
-
 def word_offsets(sentence: Sentence) -> tuple[tuple[int, int] | None, ...]:
-    """Where each word stands in the sentence's text, or in its words joined by blanks if the source gives no text."""
+    """Find each word in the sentence's text, or in its words joined by blanks if the source gives no text."""
     text = " ".join(sentence.words) if sentence.text is None else sentence.text
     offsets: list[tuple[int, int] | None] = []
     position = 0
@@ -99,7 +78,7 @@ def table_rows(
 
 
 def apart(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
-    """What a table's own columns are called beside those that are taken: own_NAME if NAME is one of these."""
+    """Name a table's own columns beside those that are taken: own_NAME if NAME is one of these."""
     used = {*taken, *names}
     found = []
     for name in names:
@@ -143,7 +122,7 @@ def _extra(word: WordSurprisal, names: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """What a table adds up to."""
+    """Sums over a table."""
 
     num_sentences: int = 0
     num_words: int = 0
@@ -165,5 +144,5 @@ class Totals:
         )
 
     def to_json(self) -> dict[str, object]:
-        """The figures under their names; null where a sum is infinite, for which JSON has no number."""
+        """The metrics under their names; null where a sum is infinite, for which JSON has no number."""
         return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}

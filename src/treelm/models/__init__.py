@@ -21,6 +21,8 @@ SYSTEMS: dict[str, str] = {
     "som": "treelm.models.som.network:SOM",
 }
 """Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
+BENCHMARKED = "rnng"
+"""What ``treelm bench`` measures if no system is named."""
 
 
 def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:

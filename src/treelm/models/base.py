@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import zip_longest
@@ -20,13 +20,16 @@ from treelm.errors import InputError
 from treelm.models.persistence.storage import Pretrained
 from treelm.models.scores import (
     Analysis,
+    Gathering,
     Loss,
     Losses,
+    NoLogProbability,
     ProbabilityMass,
     SentenceScore,
     SentenceSurprisal,
     sentence_surprisal,
 )
+from treelm.models.structures import Structure
 from treelm.trees.tree import Tree
 
 __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
@@ -102,11 +105,26 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def takes_texts(method: Method) -> Method:
-    """Let a method that takes sentences, each a list of words, take texts as well: they are cut at blanks."""
+    """Let a method that takes sentences, each a list of words, take texts as well: they are cut at blanks.
+
+    A log probability that is none is told with its sentence, unless there is only one: then the caller knows it better.
+    """
 
     @wraps(method)
     def of_words(self: Any, sentences: Sequence[str | Sequence[str]], *rest: Any, **named: Any) -> Any:
-        return method(self, words_of_each(sentences), *rest, **named)
+        found = words_of_each(sentences)
+        try:
+            return method(self, found, *rest, **named)
+        except NoLogProbability as error:
+            if error.where is not None or len(found) == 1:
+                raise
+            for number, words in enumerate(found, start=1):
+                try:
+                    method(self, [words], *rest, **named)
+                except NoLogProbability as alone:
+                    place = f"sentence {number} ({' '.join(words)})"
+                    raise NoLogProbability(alone.found, where=place) from error
+            raise
 
     return cast(Method, of_words)
 
@@ -131,6 +149,10 @@ class SyntacticLM(Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
     predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
+    benchmark_recipe: ClassVar[str] = ""
+    """Packaged recipe of the sizes that ``treelm bench`` measures; without one, the defaults of its config."""
+    changeable: ClassVar[tuple[str, ...]] = ()
+    """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
     parses: bool = True
     """Whether it has trees at all; a switch of its config may decide this."""
 
@@ -176,9 +198,9 @@ class SyntacticLM(Pretrained, ABC):
         """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
-        """Names of the ``columns`` that its scores have: further figures of every word."""
-        return ()
+    def word_columns(self) -> Mapping[str, Gathering]:
+        """The ``columns`` that its scores have by name: how a word of several tokens gets its value."""
+        return {}
 
     @property
     def couples_sentences(self) -> bool:
@@ -196,6 +218,11 @@ class SyntacticLM(Pretrained, ABC):
 
         Systems that score without a search have nothing to set.
         """
+
+    @classmethod
+    def searches(cls) -> bool:
+        """Whether it scores by a search, whose width ``set_beam`` sets."""
+        return cls.set_beam is not SyntacticLM.set_beam
 
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:
@@ -218,6 +245,17 @@ class SyntacticLM(Pretrained, ABC):
     @abstractmethod
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
+
+    def structure(self, words: Sequence[str]) -> Structure | None:
+        """What its tree of a sentence follows from, as a record that figures know; None if there is nothing to draw.
+
+        Raises ``InputError`` for a sentence without words.
+        """
+        return None
+
+    def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+        """Metrics that only this system has, by name, on sentences with trees."""
+        return {}
 
     @takes_texts
     def surprisal(self, sentences: Sequence[Sequence[str]]) -> list[SentenceSurprisal]:

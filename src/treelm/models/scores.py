@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from treelm.errors import InputError
 from treelm.trees.tree import Tree
 
 NATS_PER_BIT = math.log(2.0)
+Gathering = Literal["first", "last", "sum", "least"]
+"""How a word that is read as several tokens gets its value in a column: that of its first token, of its last one (after
+which the word has been read), their sum, or the least of them (a flag that holds of the word if it holds of all)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +42,15 @@ class Losses:
 class NoLogProbability(InputError):
     """A value that is no log probability: NaN, or plus infinity."""
 
-    def __init__(self, found: str) -> None:
-        """Say what was given, and of which symbol."""
-        super().__init__(found, remedy="its weights are of no use: train again, with a lower learning_rate")
+    def __init__(self, found: str, where: str | None = None) -> None:
+        """Say what was given, of which symbol, and of which sentence if that is known."""
+        super().__init__(
+            found, remedy="its weights are of no use: train again, with a lower learning_rate", where=where
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes."""
-        return NoLogProbability, (self.found,)
+        return NoLogProbability, (self.found, self.where)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.readings import Carried, Reading, StreamState, WordFigure, check_carried, score_of, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
+from treelm.models.structures import Distances, Structure, symbols_of_words
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -45,6 +46,7 @@ class StreamLM(SyntacticLM):
     """
 
     predicts_labels: ClassVar[bool] = False
+    changeable: ClassVar[tuple[str, ...]] = ("tree_builder",)
     reads_constituents: bool = False
     """Whether stream batches should name the constituents of gold trees, where there are trees."""
     tree_builder: Literal["unbiased", "biased"] | None = "unbiased"
@@ -257,6 +259,14 @@ class StreamLM(SyntacticLM):
     def _first_symbols(self, words: Sequence[str]) -> NDArray[np.int64]:
         symbols = encode_words([words], self.vocabulary).tokens
         return np.flatnonzero(np.append(True, self.vocabulary.ends_word[symbols[:-1]]))
+
+    def structure(self, words: Sequence[str]) -> Structure | None:
+        """The distances before a sentence's symbols, if its trees come from distances."""
+        if not self.parses or self.tree_builder is None:
+            return None
+        symbols, begins_word = symbols_of_words(words, self.vocabulary)
+        (values,) = self.distances([words])
+        return Distances(symbols=symbols, values=tuple(values.tolist()), begins_word=tuple(begins_word.tolist()))
 
     # Word by word.
 

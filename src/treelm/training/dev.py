@@ -20,6 +20,7 @@ from treelm.training.data import Batch, shard_rows
 from treelm.training.metrics import LossSum, sum_of
 from treelm.training.parts import ShardStates, compute_in_parts
 from treelm.training.ranks import Ranks
+from treelm.trees.span_counts import SpanCounts
 from treelm.trees.tree import Tree
 
 _SENTENCES = 64  # parsed together
@@ -98,20 +99,14 @@ class DevTrees:
             by_start = {start: figures for part in parts for start, figures in part.items()}
             figures = [figure for start in starts for figure in by_start[start]]
         model.train()
-        return 100.0 * sum(figures) / len(figures)
+        return sum(figures) / len(figures)
 
     def _figures(self, model: SyntacticLM, start: int) -> list[float]:
-        """F1 of each sentence of a group, 0..1."""
+        """F1 of each sentence of a group, 0..100."""
         gold = self.trees[start : start + _SENTENCES]
         parsed = model.parse([tree.words() for tree in gold])
-        return [span_f1(_inner_spans(one), _inner_spans(found)) for one, found in zip(gold, parsed, strict=True)]
-
-
-def span_f1(gold: set[tuple[int, int]], predicted: set[tuple[int, int]]) -> float:
-    """Harmonic mean of precision and recall, 0..1."""
-    if not gold:
-        return 0.0 if predicted else 1.0
-    return 2 * len(gold & predicted) / (len(gold) + len(predicted))
+        pairs = [(_inner_spans(one), _inner_spans(found)) for one, found in zip(gold, parsed, strict=True)]
+        return [SpanCounts(matched=len(a & b), gold=len(a), predicted=len(b)).f1 for a, b in pairs]
 
 
 def _inner_spans(tree: Tree) -> set[tuple[int, int]]:

@@ -20,6 +20,7 @@ from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
+from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
 from treelm.models.persistence.shipped import check_given, shipped_names
@@ -41,7 +42,12 @@ class ModelConfig:
     config: Any
     """The system's config dataclass."""
     bounds_margin: int | None = None
-    """Take ``max_open`` and ``max_consecutive`` from the training trees and add this; None: they are given."""
+    """Take the bounds of a ``BoundedConfig`` from the training trees and add this; None: they are given."""
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """Names of the fields that are bounds."""
+        return self.config.bounds if isinstance(self.config, BoundedConfig) else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +160,7 @@ def encode_recipe(recipe: Recipe) -> bytes:
     values = {section: to_toml_values(getattr(recipe, section)) for section in SECTIONS if section != "model"}
     model = {"system": recipe.model.system, **to_toml_values(recipe.model.config)}
     if recipe.model.bounds_margin is not None:
-        model = {name: value for name, value in model.items() if name not in _BOUNDS}
+        model = {name: value for name, value in model.items() if name not in recipe.model.bounds}
         model["bounds_margin"] = recipe.model.bounds_margin
     ordered = {section: model if section == "model" else values[section] for section in SECTIONS}
     return tomli_w.dumps(ordered).encode()
@@ -178,7 +184,6 @@ def parse_override(text: str) -> tuple[str, str, Any]:
         return section, name, value.strip()
 
 
-_BOUNDS = ("max_open", "max_consecutive")
 DEFAULT_MARGIN = 10
 
 
@@ -188,14 +193,14 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
         raise InputError("field 'system' is missing", where=where, remedy='add a line `system = "rnng"`')
     system = values.pop("system")
     margin = values.pop("bounds_margin", None)
-    given = [name for name in _BOUNDS if name in values]
-    settings = config_class(system_class(system, where=where))
-    config = from_plain(settings, values, where=where)
-    if not all(hasattr(config, name) for name in _BOUNDS):
+    config = from_plain(config_class(system_class(system, where=where)), values, where=where)
+    bounds = ModelConfig(system=system, config=config).bounds
+    if not bounds:
         return ModelConfig(system=system, config=config)
-    if given and (margin is not None or len(given) < len(_BOUNDS)):
+    given = [name for name in bounds if name in values]
+    if given and (margin is not None or len(given) < len(bounds)):
         found = f"{', '.join(given)} given" + ("" if margin is None else " and bounds_margin")
-        raise InputError(found, where=where, remedy=f"give both {' and '.join(_BOUNDS)}, or only bounds_margin")
+        raise InputError(found, where=where, remedy=f"give both {' and '.join(bounds)}, or only bounds_margin")
     if margin is not None and (not isinstance(margin, int) or isinstance(margin, bool) or margin < 0):
         raise InputError(f"bounds_margin = {margin!r}", where=where, remedy="give a whole number of at least 0")
     return ModelConfig(

@@ -172,8 +172,8 @@ def _check_model(kept: ModelConfig, given: ModelConfig, *, where: str) -> None:
     saved, present = (to_plain(one.config) for one in (kept, given))
     if given.bounds_margin is not None:
         for values in (saved, present):
-            values.pop("max_open", None)
-            values.pop("max_consecutive", None)
+            for name in given.bounds:
+                values.pop(name, None)
     check_unchanged({"system": kept.system, **saved}, {"system": given.system, **present}, what="model", where=where)
 
 
@@ -192,7 +192,6 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     dev_data = prepared_split(recipe.data, "dev") if recipe.data.has_split("dev") else None
     for corpus in (train_data, dev_data):
         _report_skipped(corpus)
-        _check_bounds(recipe.model, corpus)
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
     splits = {"train": train_data, "dev": dev_data}
@@ -263,36 +262,13 @@ def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfi
     """The model with its bounds set to what the training trees need plus the margin."""
     if model.bounds_margin is None:
         return model
-    needed = train_data.bounds(model.config.order)
-    config = replace(
-        model.config,
-        max_open=int(needed.max_open.max(initial=1)) + model.bounds_margin,
-        max_consecutive=int(needed.max_consecutive.max(initial=1)) + model.bounds_margin,
-    )
-    return replace(model, config=config, bounds_margin=None)
+    return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)
 
 
 def _report_skipped(corpus: PreparedCorpus | None) -> None:
     """Say which sentences ``on_error = "skip"`` has left out."""
     for error in corpus.skipped if corpus else ():
         _logger.warning("left out: %s", error)
-
-
-def _check_bounds(model: ModelConfig, corpus: PreparedCorpus | None) -> None:
-    """Raise ``InputError`` at the first tree that the model cannot build: better now than in the middle of training."""
-    config = model.config
-    if corpus is None or not hasattr(config, "max_open"):
-        return
-    if not corpus.has_trees:
-        remedy = "train this system on brackets or CoNLL-U"
-        raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
-    needed = corpus.bounds(config.order)
-    for name, values in (("max_open", needed.max_open), ("max_consecutive", needed.max_consecutive)):
-        beyond = values > getattr(config, name)
-        if beyond.any():
-            index = int(beyond.argmax())
-            found = f"this tree needs {name} = {values[index]}, the model has {getattr(config, name)}"
-            raise InputError(found, where=corpus.where(index), remedy="raise bounds_margin in [model], or leave it out")
 
 
 def _dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:

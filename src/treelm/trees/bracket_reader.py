@@ -21,7 +21,7 @@ MAX_PATIENCE: Final = 10_000
 """Lines that the first tree of a file may go on after a line that looks like the start of another tree."""
 
 # Possessive quantifiers: nothing is looked at twice. Whitespace is ASCII only: a no-break space is part of a word.
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"\(\s*+([^\s()]*+)(?:\s++([^\s()]++)\s*+\))?+"  # an opening bracket with its label, or a whole ``(label word)``
     r"|(\)++)"
     r"|([^\s()]++)",
@@ -127,7 +127,7 @@ class BracketReader:
             self._margin = margin.end()
         done: list[_Item] = []
         stack, words, tags, in_place = self._stack, self._words, self._tags, self._tagged and self._steps.drop_tags
-        for label, word, closes, bare in _TOKEN.findall(line):
+        for label, word, closes, bare in TOKEN.findall(line):
             if word and in_place and stack and label != self._empty_tag:  # a short way for nearly all words
                 stack[-1][1].append(words[word])
                 tags.append(label)

@@ -11,10 +11,8 @@ import pytest
 from tests.evaluation.comparison.test_figures import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
-from treelm.evaluation.comparison.figures import Comparison, LossPoint, RunFigures
-from treelm.evaluation.comparison.keeping import Kept
-from treelm.evaluation.comparison.measure import Settings
-from treelm.evaluation.comparison.training_records import training_figures
+from treelm.evaluation.comparison.figures import Comparison, LossPoint, RunFigures, training_figures
+from treelm.evaluation.comparison.measure import Kept, Settings
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
 

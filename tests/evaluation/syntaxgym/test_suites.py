@@ -8,11 +8,18 @@ import pytest
 
 from tests.evaluation.toys import ToyLM
 from treelm.errors import InputError
-from treelm.evaluation.syntaxgym.references import circuit_accuracies, circuits, overall_score, references
 from treelm.evaluation.syntaxgym.regions import ScoredToken
-from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult, evaluate_suite, score_suites
+from treelm.evaluation.syntaxgym.results import (
+    accuracies,
+    as_json,
+    circuit_accuracies,
+    circuits,
+    overall_score,
+    read_surprisals,
+    references,
+)
+from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult, evaluate_suite, score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
-from treelm.evaluation.syntaxgym.tables import accuracies, as_json, read_surprisals, write_sentences
 from treelm.figures.syntaxgym import circuit_table
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.evaluation.toys import ToyLM
 from tests.models.rnng.worlds import Symbols, build_model
-from treelm.evaluation.syntaxgym.texts import KeptScores, score_texts
+from treelm.evaluation.syntaxgym.scoring import KeptScores, score_texts
 
 TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]
 

@@ -11,13 +11,15 @@ from treelm.evaluation.comparison.figures import (
     LossPoint,
     PairFigures,
     RunFigures,
+    SentenceAnalysis,
     SyntaxGymFigures,
+    WordBits,
 )
-from treelm.evaluation.comparison.sentences import Distances, SentenceAnalysis, SlotSpans, SpanWeights, WordBits
+from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.evaluation.perplexity import Perplexity
-from treelm.evaluation.runs import GUM_NOTES
-from treelm.evaluation.syntaxgym.references import circuits
-from treelm.figures.memory_grid import memory_grid
+from treelm.evaluation.syntaxgym.results import circuits
+from treelm.models.som.incremental import slot_spans
+from treelm.models.structures import Distances, SpanWeights
 from treelm.trees.trivial import left_branching, right_branching
 
 HOSTILE = "</script><b>&'\""
@@ -92,7 +94,7 @@ def run(name: str, system: str, perplexity: float) -> RunFigures:
 def analysis(words: tuple[str, ...] = WORDS, shift: float = 0.0) -> SentenceAnalysis:
     """An analysis with everything that any system has."""
     count = len(words)
-    grid = memory_grid(("<s>", *words), [5, *([3, 4] * count)[:count]], 6)
+    memory = slot_spans(("<s>", *words), [5, *([3, 4] * count)[:count]], 6)
     weights = tuple(tuple(1 / row for _ in range(row)) if row else () for row in range(count + 2))
     return SentenceAnalysis(
         words=words,
@@ -108,7 +110,7 @@ def analysis(words: tuple[str, ...] = WORDS, shift: float = 0.0) -> SentenceAnal
             symbols=words, values=tuple(float(position % 3) for position in range(count)), begins_word=(True,) * count
         ),
         attention=SpanWeights(symbols=("<s>", *words, "<s>"), weights=weights, reach=(3,) * (count + 2)),
-        memory=SlotSpans(symbols=grid.words, decisions=grid.decisions, spans=grid.spans),
+        memory=memory,
     )
 
 

@@ -18,8 +18,8 @@ from tests.training.treebanks import DATA, STREAM
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import compare, notes_on
 from treelm.evaluation.comparison.measure import Settings
+from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import GIVEN_TREES
-from treelm.evaluation.runs import evaluate_run
 from treelm.models.palm.network import PaLM
 from treelm.models.persistence.storage import load_model
 from treelm.training.loop import Step, fit

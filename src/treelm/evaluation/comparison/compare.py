@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import Comparison, RunFigures
-from treelm.evaluation.comparison.keeping import FOLDER, Kept
-from treelm.evaluation.comparison.measure import Settings, ShowProgress, measure
+from treelm.evaluation.comparison.measure import FOLDER, Kept, Settings, ShowProgress, measure
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models.persistence import shipped
 from treelm.models.persistence.storage import WEIGHTS
@@ -109,7 +108,7 @@ def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:
 
 
 def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
-    """What makes figures mean nothing, what keeps them from being compared, then how they were made."""
+    """Notes on what makes metrics mean nothing, what keeps them from being compared, then how they were made."""
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
     for same, what in ((_vocabulary, "other vocabularies (so other unknown words)"), (_text, "other texts")):

@@ -1,21 +1,24 @@
-"""What a comparison holds of every run, as plain values: all tables and reports are drawn from this alone."""
+"""The contents of a comparison, as plain values: all tables and reports are drawn from this alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.sentences import SentenceAnalysis
+from treelm.evaluation.minimal_pairs import MinimalPairResult
 from treelm.evaluation.perplexity import Perplexity
-from treelm.evaluation.syntaxgym.references import circuit_accuracies, overall_score
+from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.files import encode_json, read_json, write_atomically
+from treelm.models.structures import Distances, SlotSpans, SpanWeights
 from treelm.training.checkpoints import check_name
+from treelm.training.metrics import FILE_NAME as METRICS
+from treelm.training.metrics import read_metrics
 
 FILE_NAME = "comparison.json"
 FORMAT_VERSION = 1
@@ -45,6 +48,17 @@ class SyntaxGymFigures:
     sg_score: float | None  # mean over the 31 suites of the circuits; None if one was not scored
     mean: float  # over the suites that were scored, whatever they are
 
+    @classmethod
+    def of(cls, accuracies: Mapping[str, float], without_unknown: Mapping[str, float | None]) -> SyntaxGymFigures:
+        """Compute everything from accuracies by suite."""
+        return cls(
+            suites=accuracies,
+            without_unknown={name: value for name, value in without_unknown.items() if value is not None},
+            circuits=circuit_accuracies(accuracies),
+            sg_score=overall_score(accuracies),
+            mean=fmean(accuracies.values()),
+        )
+
     @property
     def circuits_without_unknown(self) -> dict[str, float]:
         """As ``circuits``, over items without unknown words: circuits of which every suite has such items."""
@@ -73,6 +87,23 @@ class PairFigures:
     accuracy_without_unknown: float | None
     groups: Mapping[str, Mapping[str, float]]  # grouping (UID, field, ...) -> group -> accuracy
 
+    @classmethod
+    def of(cls, file: str, result: MinimalPairResult) -> PairFigures:
+        """The accuracies of counts."""
+        without = result.without_unknown
+        return cls(
+            file=file,
+            accuracy=result.overall.accuracy,
+            num_pairs=result.overall.total,
+            num_ties=result.overall.ties,
+            num_with_unknown=result.num_with_unknown,
+            accuracy_without_unknown=without.accuracy if without.total else None,
+            groups={
+                grouping: {group: counts.accuracy for group, counts in members.items()}
+                for grouping, members in result.groups.items()
+            },
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class LossPoint:
@@ -84,6 +115,70 @@ class LossPoint:
     seconds: float  # of training so far
     loss_nats_per_word: float  # what training minimises; with its trees or penalties, if it has such terms
     word_nats: float | None = None  # the part of the words alone, if it is logged
+
+
+def training_figures(run: Path) -> tuple[float | None, float | None, tuple[LossPoint, ...]]:
+    """Seconds of training, words a second in updates of the weights, and the curve; None where nothing was recorded.
+
+    Raises ``InputError`` for records that cannot be read.
+    """
+    path = run / METRICS
+    lines = read_metrics(path) if path.exists() else []  # a model may have been saved without them
+    seconds = max((float(line["elapsed_seconds"]) for line in lines), default=None)
+    return seconds, _words_per_second(lines), tuple(_points(lines))
+
+
+def _words_per_second(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    num_words, seconds = 0, 0.0
+    for line in lines:
+        if line["kind"] == "estimate":
+            num_words, seconds = num_words + line["num_words"], seconds + line["elapsed_seconds"]
+        elif line["kind"] == "train" and line["words_per_second"]:
+            num_words, seconds = num_words + line["num_words"], seconds + line["num_words"] / line["words_per_second"]
+    return num_words / seconds if seconds else None
+
+
+def _points(lines: Sequence[Mapping[str, Any]]) -> list[LossPoint]:
+    return [
+        LossPoint(
+            kind=line["kind"],
+            step=line["step"],
+            epoch=line["epoch"],
+            seconds=line["elapsed_seconds"],
+            loss_nats_per_word=line["loss_nats_per_word"],
+            word_nats=line.get("word_nats_per_decision"),
+        )
+        for line in lines
+        if line["kind"] in ("train", "dev") and line["loss_nats_per_word"] is not None
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordBits:
+    """Surprisal in bits of every word of a sentence, and of its end."""
+
+    surprisal_bits: tuple[float, ...]
+    end_surprisal_bits: float
+    is_unk: tuple[bool, ...]  # whether the system read a word as an unknown one
+    is_upper_bound: bool  # whether a search found only part of the probability
+
+    @property
+    def total_bits(self) -> float:
+        """Of the whole sentence, its end included."""
+        return sum(self.surprisal_bits) + self.end_surprisal_bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceAnalysis:
+    """One sentence in one system. What a system does not have is None."""
+
+    words: tuple[str, ...]
+    gold: str | None = None  # the tree of the file that the sentence is from, in brackets without tags
+    tree: str | None = None  # the system's, in the same form
+    bits: WordBits | None = None
+    distances: Distances | None = None
+    attention: SpanWeights | None = None
+    memory: SlotSpans | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +210,7 @@ class RunFigures:
     unlabeled_f1: tuple[F1Figure, ...] = ()
     gold_trees: GoldTrees | None = None  # what F1 is against
     baselines: tuple[Baseline, ...] = ()  # trivial trees, and the binary upper bound, against the same gold trees
-    own: Mapping[str, float] = field(default_factory=dict)  # figures that only this system has
+    own: Mapping[str, float] = field(default_factory=dict)  # metrics that only this system has
 
     syntaxgym: SyntaxGymFigures | None = None
     pairs: tuple[PairFigures, ...] = ()
@@ -151,7 +246,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All figures, unrounded, as JSON values."""
+        """All metrics, unrounded, as JSON values."""
         return {"format_version": FORMAT_VERSION, **to_plain(self)}
 
     @classmethod

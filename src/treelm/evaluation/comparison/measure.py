@@ -1,4 +1,7 @@
-"""Measuring one run for a comparison: its split, SyntaxGym, minimal pairs, its records of training."""
+"""Measure one run for a comparison: its split, SyntaxGym, minimal pairs, its records of training.
+
+What takes long is kept in a folder, so that a comparison that was interrupted goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,12 @@ from treelm.evaluation.comparison.figures import (
     PairFigures,
     RunFigures,
     SyntaxGymFigures,
+    training_figures,
 )
-from treelm.evaluation.comparison.keeping import Kept
-from treelm.evaluation.comparison.training_records import training_figures
-from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult, first_of_groups, read_pairs, score_pairs
+from treelm.evaluation.evaluate import evaluate_run
+from treelm.evaluation.minimal_pairs import MinimalPair, first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.report import EvaluationResult
-from treelm.evaluation.runs import evaluate_run
 from treelm.evaluation.span_protocols import find_protocol
-from treelm.evaluation.syntaxgym.references import circuit_accuracies, overall_score
 from treelm.evaluation.syntaxgym.scoring import num_sentences, score_suites
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.batching import batched
@@ -42,6 +43,7 @@ from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device
+from treelm.models.persistence.files import encode_json, json_hash, read_json, sealed, unsealed, write_atomically
 from treelm.models.persistence.storage import WEIGHTS, read_data_identity
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
@@ -50,20 +52,21 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[],
 """Called with what is done and of how many sentences; gives what to call after each."""
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
-RULES = 2  # raised when figures of the same run and data become others, so that kept ones are measured again
+RULES = 2  # raised when metrics of the same run and data become others, so that kept ones are measured again
+FOLDER = "measured"
 BEAM = ("action_beam", "word_beam", "fast_track")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is measured of every run, the same for all."""
+    """Settings of what is measured, the same for every run."""
 
     split: Literal["train", "dev", "test"] = "test"
     """Split of the run's own corpus."""
     data: str = ""
     """A file instead of it."""
     data_format: Format | Literal["auto"] = "auto"
-    """What that file holds; by default its name tells."""
+    """Format of that file; by default its name tells."""
     max_sentences: int | None = None
     """The first ones only; None: as the run's recipe says."""
     protocols: tuple[str, ...] = ("plain",)
@@ -79,26 +82,56 @@ class Settings:
     max_pairs_per_group: int | None = None
     """The first pairs of every group only."""
     tokenisation: Tokenisation = "treebank"
-    """How suites and pairs are cut into words."""
+    """The way in which suites and pairs are cut into words."""
     action_beam: int | None = None
     """Width of the search; None: as the run's recipe says. So also the next two."""
     word_beam: int | None = None
     fast_track: int | None = None
     device: DeviceName = "cpu"
-    """Where models compute; no figure but those of time should depend on it."""
+    """Device that models compute on; no metric but those of time should depend on it."""
 
     def read_pairs(self, file: str) -> Iterator[MinimalPair]:
         """The pairs of a file, by the columns that were named."""
         return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
 
     def pair_columns(self) -> dict[str, Any]:
-        """The columns of pairs that were named, as part of what figures follow from."""
+        """The columns of pairs that were named, as part of what metrics follow from."""
         named = {"good": self.good, "bad": self.bad, "group_by": list(self.group_by)}
         return {name: value for name, value in named.items() if value}
 
 
+class Kept:
+    """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """``folder`` is made when something is kept; None keeps nothing."""
+        self._folder = folder
+
+    def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
+        """Find what was kept of the same origin; None if there is nothing, or a file that is damaged."""
+        if self._folder is None or not self.path(part, origin).exists():
+            return None
+        try:
+            kept = read_json(self.path(part, origin), remedy="remove it")
+        except InputError:
+            return None  # it is measured again, and replaced
+        figures = (unsealed(kept) or {}).get("figures")
+        return figures if isinstance(figures, dict) else None
+
+    def put(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
+        """Keep metrics, in one piece."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": figures})))
+
+    def path(self, part: str, origin: dict[str, Any]) -> Path:
+        """The place of metrics of an origin, whether they are there or not."""
+        assert self._folder is not None
+        return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
+
+
 def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunFigures:
-    """All figures of a run; what ``kept`` has is not measured again.
+    """All metrics of a run; what ``kept`` has is not measured again.
 
     Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
     """
@@ -106,7 +139,7 @@ def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProg
 
 
 class _Measuring:
-    """One run, its model (loaded when something is to be measured) and what its figures follow from."""
+    """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
 
     def __init__(self, run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> None:
         self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
@@ -148,7 +181,7 @@ class _Measuring:
         return self._lm
 
     def _check_weights(self) -> None:
-        """Raise ``InputError`` if what was just loaded may be another model than figures are kept for."""
+        """Raise ``InputError`` if what was just loaded may be another model than metrics are kept for."""
         if _hash_of(self._run / WEIGHTS) != self._weights:
             remedy = "wait until its training is over, then compare again"
             raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
@@ -185,7 +218,7 @@ class _Measuring:
         protocols = [find_protocol(one) for one in self._settings.protocols]
         files = (self._settings.data,) if self._settings.data else ()
         with self._show(f"{self._name}: {self._settings.data or self._settings.split}", None) as advance:
-            (judged,) = evaluate_run(
+            (evaluated,) = evaluate_run(
                 self._run,
                 self._recipe,
                 files=files,
@@ -205,12 +238,12 @@ class _Measuring:
             search=_search(lm, self._recipe.evaluation),
             weights=self._weights,
             vocabulary=lm.vocabulary.fingerprint(),
-            text=_text_hash(judged.sentences),
-            scoring_words_per_second=_scoring_speed(lm, judged.sentences) if reads_words else None,
+            text=_text_hash(evaluated.sentences),
+            scoring_words_per_second=_scoring_speed(lm, evaluated.sentences) if reads_words else None,
             needs_trees=lm.needs_trees,
             scoring_threads=torch.get_num_threads(),
         )
-        return _with_result(figures, judged.result, gold)
+        return _with_result(figures, evaluated.result, gold)
 
     def _syntaxgym(self) -> SyntaxGymFigures:
         """Suite by suite, each kept when it is done."""
@@ -226,7 +259,9 @@ class _Measuring:
                     done[suite.name] = self._score_suite(suite, advance)
                     done = {**(self._kept.get("syntaxgym", origin) or {}), **done}  # others may measure it too
                     self._kept.put("syntaxgym", origin, done)
-        return _syntaxgym_figures({suite.name: done[suite.name] for suite in suites})
+        accuracies = {suite.name: float(done[suite.name]["accuracy"]) for suite in suites}
+        known = {suite.name: done[suite.name]["without_unknown"] for suite in suites}
+        return SyntaxGymFigures.of(accuracies, known)
 
     def _score_suite(self, suite: Suite, advance: Callable[[], None]) -> dict[str, Any]:
         (result,) = score_suites(self._model(), [suite], tokenisation=self._settings.tokenisation, on_sentence=advance)
@@ -249,7 +284,7 @@ class _Measuring:
                 result = score_pairs(
                     self._model(), pairs, tokenisation=self._settings.tokenisation, on_sentence=advance
                 )
-            kept = to_plain(_pair_figures(Path(file).name, result))
+            kept = to_plain(PairFigures.of(Path(file).name, result))
             self._kept.put("pairs", origin, kept)
         return from_plain(PairFigures, kept, where=f"kept pairs of {self._run}")
 
@@ -259,7 +294,7 @@ def _hash_of(path: Path) -> str:
 
 
 def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
-    """The recipe, to be evaluated as the settings say; figures of sentences are always among the results."""
+    """The recipe, to be evaluated as the settings say; metrics of sentences are always among the results."""
     names = (*BEAM, "max_sentences")
     given = {name: value for name in names if (value := getattr(settings, name)) is not None}
     config: EvaluationConfig = replace(recipe.evaluation, splits=(settings.split,), **given)
@@ -290,7 +325,7 @@ def _with_result(figures: RunFigures, result: EvaluationResult, gold: GoldTrees)
 
 def _search(lm: SyntacticLM, config: EvaluationConfig) -> str:
     """The beam in words, for systems that have one."""
-    if type(lm).set_beam is SyntacticLM.set_beam:
+    if not lm.searches():
         return ""
     return f"beam {config.action_beam}/{config.word_beam}/{config.fast_track}"
 
@@ -313,32 +348,3 @@ def _scoring_speed(lm: SyntacticLM, sentences: Sequence[Sentence]) -> float:
 
 def _suite_hash(suite: Suite) -> str:
     return hashlib.sha256(repr((suite.metric, suite.formulas, suite.items)).encode()).hexdigest()
-
-
-def _syntaxgym_figures(done: dict[str, dict[str, Any]]) -> SyntaxGymFigures:
-    accuracies = {name: float(values["accuracy"]) for name, values in done.items()}
-    return SyntaxGymFigures(
-        suites=accuracies,
-        without_unknown={
-            name: values["without_unknown"] for name, values in done.items() if values["without_unknown"] is not None
-        },
-        circuits=circuit_accuracies(accuracies),
-        sg_score=overall_score(accuracies),
-        mean=sum(accuracies.values()) / len(accuracies),
-    )
-
-
-def _pair_figures(name: str, result: MinimalPairResult) -> PairFigures:
-    without = result.without_unknown
-    return PairFigures(
-        file=name,
-        accuracy=result.overall.accuracy,
-        num_pairs=result.overall.total,
-        num_ties=result.overall.ties,
-        num_with_unknown=result.num_with_unknown,
-        accuracy_without_unknown=without.accuracy if without.total else None,
-        groups={
-            grouping: {group: counts.accuracy for group, counts in members.items()}
-            for grouping, members in result.groups.items()
-        },
-    )

@@ -23,7 +23,7 @@ class ScoredToken:
 
 @dataclass(frozen=True, kw_only=True)
 class RegionTokens:
-    """What the tokens of a region say. An empty region has none."""
+    """Surprisals of the tokens of a region. An empty region has none."""
 
     bits: list[float] = field(default_factory=list)
     has_unknown: bool = False
@@ -79,7 +79,7 @@ def align(condition: Condition, tokens: Sequence[ScoredToken], *, where: str) ->
 
 
 def _first_character(text: str, token: ScoredToken, where: str) -> int:
-    """Where the first character of a token stands that is no blank."""
+    """Find the first character of a token that is no blank."""
     if not 0 <= token.start < token.end <= len(text):
         found = f"token at characters {token.start} to {token.end} of a text of {len(text)}"
         raise InputError(found, where=where, remedy="count characters from 0, the end exclusive")

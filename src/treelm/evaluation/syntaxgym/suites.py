@@ -35,7 +35,7 @@ class Condition:
 
     @cached_property
     def spans(self) -> dict[int, tuple[int, int]]:
-        """Where each region stands in the text, in characters, end exclusive; an empty one has no width."""
+        """Place of each region in the text, in characters, end exclusive; an empty one has no width."""
         spans, position = {}, 0
         for number, content in self.regions:
             if not content:

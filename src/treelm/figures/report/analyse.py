@@ -6,22 +6,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from treelm.corpora.examples import example_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.figures import Comparison, RunFigures, SentenceAnalysis, WordBits
 from treelm.evaluation.comparison.measure import ShowProgress
-from treelm.evaluation.comparison.sentences import Distances, SentenceAnalysis, SlotSpans, SpanWeights, WordBits
-from treelm.figures.distance_bars import distance_bars
-from treelm.figures.memory_grid import grid_of_sentence
-from treelm.figures.span_attention import span_attention_of
 from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
-from treelm.models.palm.network import PaLM
 from treelm.models.scores import sentence_surprisal
-from treelm.models.som.network import SOM
-from treelm.models.streams import StreamLM
+from treelm.models.structures import Distances, SlotSpans, SpanWeights
 from treelm.training.run import load_run_recipe
 from treelm.trees.tree import Tree
 
@@ -97,9 +94,7 @@ def _analysis(lm: SyntacticLM, sentence: Sentence, found: Analysis) -> SentenceA
         gold=None if sentence.tree is None else str(sentence.tree),
         tree=None if found.tree is None else str(found.tree),
         bits=_bits(lm, words, found),
-        distances=_distances(lm, words) if isinstance(lm, StreamLM) and lm.parses and lm.tree_builder else None,
-        attention=_attention(lm, words) if isinstance(lm, PaLM) and lm.parses else None,
-        memory=_memory(lm, words) if isinstance(lm, SOM) else None,
+        **_structure(lm, words),
     )
 
 
@@ -115,18 +110,15 @@ def _bits(lm: SyntacticLM, words: Sequence[str], found: Analysis) -> WordBits | 
     )
 
 
-def _distances(lm: StreamLM, words: Sequence[str]) -> Distances:
-    bars = distance_bars(lm, words)
-    values = tuple(round(value, DECIMALS) for value in bars.distances)
-    return Distances(symbols=bars.symbols, values=values, begins_word=bars.begins_word)
-
-
-def _attention(lm: PaLM, words: Sequence[str]) -> SpanWeights:
-    figure = span_attention_of(lm, words)
-    rows = (figure.weights[row, :row].round(DECIMALS).tolist() for row in range(len(figure.symbols)))
-    return SpanWeights(symbols=figure.symbols, weights=tuple(map(tuple, rows)), reach=tuple(figure.reach))
-
-
-def _memory(lm: SOM, words: Sequence[str]) -> SlotSpans:
-    grid = grid_of_sentence(lm, words)
-    return SlotSpans(symbols=grid.words, decisions=grid.decisions, spans=grid.spans)
+def _structure(lm: SyntacticLM, words: Sequence[str]) -> dict[str, Any]:
+    """The structure of a sentence under the name of its field, rounded."""
+    match lm.structure(words):
+        case Distances() as found:
+            return {"distances": replace(found, values=tuple(round(value, DECIMALS) for value in found.values))}
+        case SpanWeights() as found:
+            weights = (np.asarray(row).round(DECIMALS).tolist() for row in found.weights)
+            return {"attention": replace(found, weights=tuple(map(tuple, weights)))}
+        case SlotSpans() as found:
+            return {"memory": found}
+        case None:
+            return {}

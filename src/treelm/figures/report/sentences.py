@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from treelm.evaluation.comparison.figures import Comparison
-from treelm.evaluation.comparison.sentences import Distances, SentenceAnalysis, SlotSpans, SpanWeights, WordBits
+from treelm.evaluation.comparison.figures import Comparison, SentenceAnalysis, WordBits
 from treelm.figures.distance_bars import DistanceBars
 from treelm.figures.memory_grid import MemoryGrid
 from treelm.figures.memory_grid_svg import as_svg
@@ -15,6 +14,7 @@ from treelm.figures.report.markup import Content, Markup, element, join
 from treelm.figures.report.parts import Section, details, figure, looks_of, plain_table, run_name, scrolled
 from treelm.figures.report.sentence_charts import TreeColumns, draw_tree, drawing, surprisal_chart
 from treelm.figures.span_attention import span_grid
+from treelm.models.structures import Distances, SlotSpans, SpanWeights
 from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 
 _CARD_MARGINS = 34  # pixels left and right of a drawing
@@ -137,7 +137,7 @@ def _distances(shown: list[Shown]) -> Markup | None:
 
 
 def _bars(distances: Distances) -> Markup:
-    bars = DistanceBars(symbols=distances.symbols, distances=distances.values, begins_word=distances.begins_word)
+    bars = DistanceBars.of(distances)
     return Markup(bars.as_svg(styled=False))
 
 
@@ -171,5 +171,5 @@ def _memory(shown: list[Shown]) -> Markup | None:
 
 
 def _slots(memory: SlotSpans) -> Markup:
-    grid = MemoryGrid(words=memory.symbols, decisions=memory.decisions, spans=memory.spans)
+    grid = MemoryGrid.of(memory)
     return Markup(as_svg(grid, styled=False))

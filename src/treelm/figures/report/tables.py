@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from treelm.evaluation.comparison.columns import Column
 from treelm.evaluation.comparison.figures import Comparison, RunFigures
-from treelm.evaluation.comparison.formats import LEGEND, shown_columns
-from treelm.evaluation.runs import GUM_NOTES
+from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
+from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.figures.report.markup import Content, Markup, element, join
 from treelm.figures.report.parts import Section, looks_of, run_name, scrolled
 

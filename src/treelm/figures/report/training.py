@@ -18,8 +18,8 @@ CAPTION = (
     "training went; the table compares the results. "
 )
 GIVEN_TREES = (
-    "An RNNG's words are given their gold trees here, so its curve lies below the perplexity in the table, which sums "
-    "over the trees that a search finds."
+    "A generative parser's words are given their gold trees here, so its curve lies below the perplexity in the table, "
+    "which sums over the trees that a search finds."
 )
 
 
@@ -41,7 +41,7 @@ def training_section(comparison: Comparison) -> Section | None:
                 key({look: row.name for row, look, _ in curves}, "key narrow"),
             ),
             CAPTION,
-            GIVEN_TREES if any(row.system == "rnng" for row, _, _ in curves) else "",
+            GIVEN_TREES if any(row.perplexity and row.perplexity.is_upper_bound for row, _, _ in curves) else "",
         ),
         details("The last value of each curve", _last_values(curves)),
     )

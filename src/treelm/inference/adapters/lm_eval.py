@@ -14,7 +14,7 @@ import numpy as np
 
 from treelm.corpora.tokens import BLANKS, Tokenisation
 from treelm.errors import InputError
-from treelm.inference.adapters.texts import ScoredLine, lines_of, score_lines
+from treelm.inference.adapters import ScoredLine, lines_of, score_lines
 from treelm.inference.loading import load
 from treelm.models.base import IncrementalState, SyntacticLM
 
@@ -22,7 +22,7 @@ _MOST_SYMBOLS = 256  # of a generated continuation, where a task names no limit
 
 
 class Request(Protocol):
-    """What the harness asks: ``args`` is (context, continuation), (text,) or (context, settings)."""
+    """A question of the harness: ``args`` is (context, continuation), (text,) or (context, settings)."""
 
     args: tuple[Any, ...]
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
-from treelm.inference.adapters.texts import ScoredLine, as_list, one_sentence, score_lines
+from treelm.inference.adapters import ScoredLine, as_list, one_sentence, score_lines
 from treelm.models.base import SyntacticLM
 
 Unit = Literal["symbol", "word"]
@@ -54,7 +54,7 @@ class Scorer:
     def sequence_score(
         self, batch: str | Sequence[str], reduction: Reduction = mean, base_two: bool = False
     ) -> list[float]:
-        """Each sentence's log probabilities (n,), reduced to one figure: by default their mean, in nats."""
+        """Each sentence's log probabilities (n,), reduced to one number: by default their mean, in nats."""
         return [reduction(_converted(log_probs, base_two=base_two)) for _, log_probs in self._scores(as_list(batch))]
 
     def token_score(

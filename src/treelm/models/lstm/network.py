@@ -34,6 +34,7 @@ class LSTM(AWDStreamLM[LSTMConfig]):
     """Embedding, LSTM layers, softmax. It has no trees."""
 
     system: ClassVar[str] = "lstm"
+    benchmark_recipe: ClassVar[str] = "awd-lstm-ptb"
     parses = False
 
     def __init__(self, config: LSTMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:

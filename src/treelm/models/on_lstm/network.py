@@ -16,6 +16,7 @@ from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import locked_dropout
 from treelm.models.on_lstm.layer import ONLSTMLayer
 from treelm.models.readings import Carried, Reading
+from treelm.models.scores import Gathering
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig]):
     """Embedding, ON-LSTM layers, softmax over the tied embedding; distances from the master forget gates of a layer."""
 
     system: ClassVar[str] = "on-lstm"
+    benchmark_recipe: ClassVar[str] = "on-lstm-ptb"
 
     def __init__(self, config: ONLSTMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
@@ -55,9 +57,9 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig]):
         )
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
+    def word_columns(self) -> dict[str, Gathering]:
         """The distance before every word."""
-        return ("distance",)
+        return {"distance": "first"}
 
     def begin(self, num_rows: int) -> Carried:
         """The zero state: ``hidden.0``, ``cell.0`` and so on, (B, H) each."""

@@ -34,7 +34,8 @@ from treelm.models.palm.supervision import (
     with_span_loss,
 )
 from treelm.models.readings import Carried, Reading, WordFigure, to_host
-from treelm.models.scores import Losses, SentenceScore
+from treelm.models.scores import Gathering, Losses, SentenceScore
+from treelm.models.structures import BOUNDARY, SpanWeights, symbols_of_words
 from treelm.trees.span_parser import tree_from_span_scores
 from treelm.trees.tree import Tree
 
@@ -49,6 +50,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     """
 
     system: ClassVar[str] = "palm"
+    benchmark_recipe: ClassVar[str] = "palm-u-ptb"
     tree_builder = None
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
@@ -66,9 +68,9 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         )
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
+    def word_columns(self) -> dict[str, Gathering]:
         """What the attention sees as it foresees a word: how long spans are, and how undecided it is."""
-        return ("attended_length", "attention_entropy_bits")
+        return {"attended_length": "first", "attention_entropy_bits": "first"}
 
     def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
         """Mean length in symbols of the spans that were attended to, and the entropy of their weights."""
@@ -241,6 +243,23 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """Always raises ``InputError``: this system scores spans."""
         raise InputError("palm has no syntactic distances", remedy="take span_scores or parse")
+
+    @torch.no_grad()
+    def structure(self, words: Sequence[str]) -> SpanWeights | None:
+        """The attention over spans of a sentence by itself, read from the zero state; None if it is given by trees."""
+        if not self.parses:
+            return None
+        symbols, _ = symbols_of_words(words, self.vocabulary)
+        exact, tokens = self.exact(), encode_words([words], self.vocabulary).tokens
+        inputs = torch.tensor([self.end, *tokens.tolist(), self.end], device=self.embedding.device)[:, None]
+        found = exact.read(inputs, exact.begin(1)).structure
+        weights = found["span_weights"][:, 0].cpu().numpy()
+        rows = []
+        for step in range(len(inputs)):
+            length = min(step, weights.shape[1])
+            rows.append((*(0.0,) * (step - length), *weights[step, :length][::-1].tolist()))
+        reach = tuple(found["available"][:, 0].tolist())
+        return SpanWeights(symbols=(BOUNDARY, *symbols, BOUNDARY), weights=tuple(rows), reach=reach)
 
     @takes_texts
     def span_scores(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:

@@ -21,6 +21,7 @@ from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.parsing import Norm, OpenSlots, ParsingNetwork
 from treelm.models.prpn.reading import ReadingLayer
 from treelm.models.readings import Carried, Reading
+from treelm.models.scores import Gathering
 from treelm.models.streams import StreamLM
 
 _CHUNK_STEPS = 128
@@ -113,6 +114,7 @@ class PRPN(StreamLM):
     """
 
     system: ClassVar[str] = "prpn"
+    benchmark_recipe: ClassVar[str] = "prpn-ptb"
 
     def __init__(self, config: PRPNConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
@@ -135,9 +137,9 @@ class PRPN(StreamLM):
         return self._config
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
+    def word_columns(self) -> dict[str, Gathering]:
         """The distance before every word, if there is a parser."""
-        return ("distance",) if self.parser is not None else ()
+        return {"distance": "first"} if self.parser is not None else {}
 
     @property
     def why_no_trees(self) -> str:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.corpus import PreparedCorpus
 from treelm.errors import InputError
+from treelm.models.bounds import BoundedConfig
 
 Order = Literal["top-down", "in-order"]
 DropoutUnit = Literal["type", "token"]
@@ -13,12 +18,14 @@ CompositionKind = Literal["lstm", "attention", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNGConfig:
+class RNNGConfig(BoundedConfig):
     """Sizes, variant and bounds of an RNNG. Raises ``InputError`` for values that make no network.
 
     The bounds are part of the probability model: nonterminals beyond them have probability zero, in training and in
     search. They should hold the deepest training tree and a margin.
     """
+
+    bounds: ClassVar[tuple[str, ...]] = ("max_open", "max_consecutive")
 
     embedding_size: int = 256
     """Size of word, label and constituent vectors (E)."""
@@ -56,6 +63,11 @@ class RNNGConfig:
         self._require("composition", self.composition in ("lstm", "attention", "none"), "'lstm', 'attention' or 'none'")
         if self.composition == "attention":
             self._require("embedding_size", self.embedding_size % 2 == 0, "an even number with attention composition")
+
+    def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
+        """The open and the consecutive nonterminals of every tree, in the order of this model's actions."""
+        needed = corpus.bounds(self.order)
+        return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}
 
     def _require(self, name: str, is_valid: bool, remedy: str) -> None:
         if not is_valid:

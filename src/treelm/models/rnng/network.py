@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import (
@@ -61,7 +62,7 @@ from treelm.models.rnng.search.state import (
 )
 from treelm.models.rnng.search.weights import SearchWeights
 from treelm.models.rnng.search.words import WordHead
-from treelm.models.scores import NoLogProbability
+from treelm.models.scores import Gathering, NoLogProbability
 from treelm.trees.tree import Tree
 
 
@@ -74,6 +75,7 @@ class RNNG(SyntacticLM):
     """
 
     system: ClassVar[str] = "rnng"
+    changeable: ClassVar[tuple[str, ...]] = ("search",)
 
     def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Draw the parameters from torch's global generator. V = len(vocabulary), N = len(labels)."""
@@ -106,9 +108,19 @@ class RNNG(SyntacticLM):
         return self._config
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
+    def word_columns(self) -> dict[str, Gathering]:
         """What the search says of every word."""
-        return ("entropy_bits", "open_nodes", "beam_loss_bits", "beam_bound_bits", "beam_converged")
+        return {
+            "entropy_bits": "last",
+            "open_nodes": "last",
+            "beam_loss_bits": "sum",
+            "beam_bound_bits": "last",
+            "beam_converged": "least",
+        }
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Refuse text, and trees that are beyond the bounds."""
+        self.config.check_trees(corpus.prepared)
 
     @property
     def stack_layers(self) -> list[LSTMWeights]:

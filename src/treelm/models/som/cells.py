@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -209,3 +211,41 @@ def slot_log_probs(scores: Tensor, rows: Tensor, slots: Tensor, num_rows: int, n
     """
     full = scores.new_full((num_rows, num_slots), -math.inf)
     return torch.index_put(full, (rows, slots), scores).log_softmax(1)
+
+
+@dataclass(kw_only=True)
+class Accuracy:
+    """How often the most probable slot is the oracle's. A position is forced when only one slot is possible."""
+
+    correct: int = 0
+    total: int = 0
+    forced: int = 0  # always correct
+
+    def add(self, log_probs: Tensor, labels: NDArray[np.int64]) -> None:
+        """Count distributions (n, N) and their labels (n,)."""
+        best = log_probs.argmax(1).cpu().numpy()
+        self.correct += int((best == labels).sum())
+        self.total += len(labels)
+        self.forced += int((torch.isfinite(log_probs).sum(1) == 1).sum())
+
+    @property
+    def all_positions(self) -> float:
+        """Share of positions, forced ones included."""
+        return self.correct / self.total if self.total else math.nan
+
+    @property
+    def unforced(self) -> float:
+        """Share of the positions that leave a choice."""
+        num_free = self.total - self.forced
+        return (self.correct - self.forced) / num_free if num_free else math.nan
+
+
+def accuracies(attachment: Accuracy, prediction: Accuracy) -> dict[str, float]:
+    """Shares of positions where the scorers are right, by name; without a prediction network, of p alone."""
+    found = {"p_accuracy": attachment.all_positions, "p_accuracy_unforced": attachment.unforced}
+    if not prediction.total:
+        return found
+    return found | {
+        "p_prediction_accuracy": prediction.all_positions,
+        "p_prediction_accuracy_unforced": prediction.unforced,
+    }

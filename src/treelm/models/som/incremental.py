@@ -16,7 +16,9 @@ from treelm.corpora.encoding import word_of_symbol
 from treelm.models.base import TextState
 from treelm.models.layers.binary_structure import decoded_spans, word_tree
 from treelm.models.som.cells import CellWeights, apply_cell, slot_log_probs
+from treelm.models.som.decide import EMPTY, DynamicOracle
 from treelm.models.som.memory import MemoryNetwork
+from treelm.models.structures import BOUNDARY, SlotSpans
 from treelm.trees.tree import Tree
 
 
@@ -29,6 +31,26 @@ class SOMState(TextState):
     candidates: Tensor  # (n, N, D)
     prefixes: Tensor  # (n, N + 1, D) of the prediction network, after the slots N - 1 .. s
     hidden: Tensor  # (n, D) predicts the next symbol
+
+
+def memory(som: MemoryNetwork, state: SOMState, sentence: int) -> SlotSpans:
+    """What each slot has covered of one sentence; of its symbols, where words have several."""
+    names, symbols = state.words[sentence], state.symbols[sentence]
+    if len(names) != len(symbols):
+        names = tuple(map(som.vocabulary.symbol, symbols))
+    return slot_spans((BOUNDARY, *names), state.decisions[sentence], som.config.num_slots)
+
+
+def slot_spans(symbols: Sequence[str], decisions: Sequence[int], num_slots: int) -> SlotSpans:
+    """What each slot covers under the decisions of symbols, both with the boundary's (``<s>``, N) first."""
+    oracle = DynamicOracle(np.zeros((1, len(symbols) + 1), np.int64), num_slots)  # keeps what each slot covers
+    spans = []
+    for position in range(len(symbols)):
+        if position:
+            oracle.observe(np.array([decisions[position]]))
+        starts = oracle.start[0].tolist()
+        spans.append(tuple(None if start == EMPTY else (start, position + 1) for start in starts))
+    return SlotSpans(symbols=tuple(symbols), decisions=tuple(decisions), spans=tuple(spans))
 
 
 @torch.no_grad()

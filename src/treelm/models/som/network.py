@@ -11,18 +11,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words, word_of_symbol
+from treelm.corpora.batches import SentenceBatch, SentenceBatches
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_symbol
+from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore
 from treelm.models.layers.binary_structure import decoded_spans, word_tree
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.scores import Gathering
 from treelm.models.som import incremental
+from treelm.models.som.cells import Accuracy, accuracies
 from treelm.models.som.decide import Choose, DynamicOracle, greedy
 from treelm.models.som.graph import IntArray, lay_out, pad
 from treelm.models.som.memory import MemoryNetwork, MemoryReading
+from treelm.models.structures import SlotSpans
 from treelm.trees.tree import Tree
+
+_ROWS = 32  # sentences that are read side by side
 
 
 class SOM(MemoryNetwork):
@@ -38,9 +45,9 @@ class SOM(MemoryNetwork):
     predicts_labels: ClassVar[bool] = False
 
     @property
-    def word_columns(self) -> tuple[str, ...]:
+    def word_columns(self) -> dict[str, Gathering]:
         """What the decisions say of every word."""
-        return ("depth", "attachment_slot")
+        return {"depth": "last", "attachment_slot": "first"}
 
     @property
     def predicts_words(self) -> bool:
@@ -162,6 +169,32 @@ class SOM(MemoryNetwork):
         nothing = pad(np.zeros_like(batch.tokens), batch.token_offsets, first=0, last=0)
         oracle = DynamicOracle(nothing[layout.sentences], self.config.num_slots)
         return self._read(batch, layout, oracle, greedy, None)
+
+    @torch.no_grad()
+    def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+        """Accuracies of p and p' on sentences with trees, against the dynamic oracle on the greedy history."""
+        prepared = PreparedCorpus.from_sentences(sentences)
+        encoded = EncodedCorpus(prepared, self.vocabulary, prepared.labels)  # whatever labels: structure alone counts
+        exact, attachment, prediction = self.exact(), Accuracy(), Accuracy()
+        for batch in SentenceBatches(encoded, batch_size=_ROWS, shuffle=False):
+            reading = exact.read(batch)
+            attachment.add(reading.log_p, reading.labels)
+            if reading.log_p_prediction is not None:
+                prediction.add(reading.log_p_prediction, reading.next_labels)
+        return accuracies(attachment, prediction)
+
+    def structure(self, words: Sequence[str]) -> SlotSpans:
+        """What each slot of the memory covers after every word. Raises ``InputError`` for a sentence without words."""
+        if not words:
+            raise InputError("a sentence without words", remedy="give one with words")
+        state: IncrementalState = self.start()
+        for word in words:
+            state = self.extend(state, [word])
+        return self.memory(state)
+
+    def memory(self, state: IncrementalState, sentence: int = 0) -> SlotSpans:
+        """What each slot has covered of a sentence that was read word by word, by symbol if words have several."""
+        return incremental.memory(self, incremental.SOMState.own(state), sentence)
 
     def start(self, num_sentences: int = 1) -> incremental.SOMState:
         """The state before the first word."""

@@ -1,34 +1,42 @@
-"""Surprisal of stimuli: a model's tokens scored, and gathered into the experimenter's words."""
+"""Surprisal and entropy of stimuli: a model's tokens scored, and gathered into the experimenter's words."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Literal
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from treelm.corpora.encoding import encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.entropies import next_entropies
 from treelm.inference.processes import Compute, score
 from treelm.inference.stimuli import Stimulus
-from treelm.inference.surprisal import CONVERGED, ScoredSentence, word_offsets
+from treelm.inference.surprisal import ScoredSentence, word_offsets
 from treelm.models.base import SyntacticLM
-from treelm.models.scores import SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
+from treelm.models.scores import Gathering, SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
 from treelm.models.streams import StreamLM, score_text
 
 Context = Literal["sentence", "document"]
-"""What a model has in mind before a sentence: nothing, or the sentences of the document before it."""
+"""Context that a model has before a sentence: nothing, or the sentences of the document before it."""
 
 ENTROPY = "next_entropy_bits"
 """The column that is computed on demand only: it takes a distribution over the whole vocabulary after every word."""
 
-# A word of several tokens has what its first one has.
-_OF_THE_FIRST = ("distance", "attachment_slot", "attended_length", "attention_entropy_bits")
-_SUMMED = ("beam_loss_bits",)  # all others are those of the last one, after which the word has been read
+_GATHERED: dict[Gathering, Callable[[Sequence[float]], float]] = {
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "sum": sum,
+    "least": min,
+}
 
 
 def check_columns(lm: SyntacticLM, names: Sequence[str]) -> None:
@@ -44,7 +52,7 @@ def check_columns(lm: SyntacticLM, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredStimulus:
-    """A stimulus with the figures of its words, and the context that the model really had."""
+    """A stimulus with the values of its words, and the context that the model really had."""
 
     stimulus: Stimulus
     scored: ScoredSentence
@@ -101,21 +109,28 @@ def score_with_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) ->
 def _gathered(lm: SyntacticLM, stimulus: Stimulus, score: SentenceScore, context: Context) -> ScoredStimulus:
     tokens = sentence_surprisal(stimulus.as_read.words, score, lm.vocabulary)
     scored = ScoredSentence(
-        sentence=stimulus.sentence, surprisal=gather(stimulus, tokens), offsets=word_offsets(stimulus.sentence)
+        sentence=stimulus.sentence,
+        surprisal=gather(stimulus, tokens, lm.word_columns),
+        offsets=word_offsets(stimulus.sentence),
     )
     return ScoredStimulus(stimulus=stimulus, scored=scored, context=context)
 
 
-def gather(stimulus: Stimulus, tokens: SentenceSurprisal) -> SentenceSurprisal:
-    """The figures of the experimenter's words from those of the tokens that were read in their place."""
+def gather(stimulus: Stimulus, tokens: SentenceSurprisal, columns: Mapping[str, Gathering]) -> SentenceSurprisal:
+    """Make the values of the experimenter's words from those of the tokens that were read in their place.
+
+    ``columns`` says how, as ``word_columns`` does; of others, such as ``ENTROPY``, it is the value of the last token.
+    """
     remaining = iter(tokens.words)
     words = []
     for word, own, counts in zip(stimulus.sentence.words, stimulus.tokens, stimulus.counts, strict=True):
-        words.append(_word(word, [next(remaining) for _ in own], counts))
+        words.append(_word(word, [next(remaining) for _ in own], counts, columns))
     return SentenceSurprisal(words=tuple(words), end_surprisal_bits=tokens.end_surprisal_bits)
 
 
-def _word(word: str, tokens: Sequence[WordSurprisal], counts: Sequence[bool]) -> WordSurprisal:
+def _word(
+    word: str, tokens: Sequence[WordSurprisal], counts: Sequence[bool], columns: Mapping[str, Gathering]
+) -> WordSurprisal:
     counted = [token for token, counts_in in zip(tokens, counts, strict=True) if counts_in]
     unknown = [token.unk_class for token in counted if token.is_unk]
     return WordSurprisal(
@@ -124,13 +139,40 @@ def _word(word: str, tokens: Sequence[WordSurprisal], counts: Sequence[bool]) ->
         is_unk=bool(unknown),
         unk_class=unknown[0] if unknown else None,
         num_pieces=sum(token.num_pieces for token in counted),
-        columns={name: _column(name, counted) for name in tokens[0].columns},
+        columns={
+            name: _GATHERED[columns.get(name, "last")]([token.columns[name] for token in counted])
+            for name in tokens[0].columns
+        },
     )
 
 
-def _column(name: str, tokens: Sequence[WordSurprisal]) -> float:
-    if name in _SUMMED:
-        return sum(token.columns[name] for token in tokens)
-    if name == CONVERGED:  # of all tokens, or of none
-        return min(token.columns[name] for token in tokens)
-    return tokens[0 if name in _OF_THE_FIRST else -1].columns[name]
+def next_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+    """Entropy in bits of what follows each word (one symbol of the vocabulary, or the end), one array a sentence.
+
+    Sentences are read word by word, each from its beginning. Of a search that prunes, the distribution is scaled to sum
+    to 1. Where the model allows nothing to follow, the entropy is not a number.
+    """
+    if not sentences:
+        return []
+    batch = encode_words(sentences, lm.vocabulary)
+    symbols = [batch.tokens[a:b] for a, b in zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)]
+    found: list[list[float]] = [[] for _ in sentences]
+    state = lm.start(len(sentences))
+    for position in range(max(map(len, symbols))):
+        read = [int(own[position]) if position < len(own) else None for own in symbols]
+        state = lm.extend_symbols(state, read)
+        ended = [n for n, symbol in enumerate(read) if symbol is not None and lm.vocabulary.ends_word[symbol]]
+        if ended:
+            log_probs = lm.next_word_log_probs(state)
+            for number in ended:
+                found[number].append(_entropy_bits(log_probs[number]))
+    return [np.array(one) for one in found]
+
+
+def _entropy_bits(log_probs: torch.Tensor) -> float:
+    total = log_probs.logsumexp(0)
+    if not torch.isfinite(total):
+        return math.nan
+    log_probs = log_probs - total
+    terms = torch.where(torch.isfinite(log_probs), log_probs.exp() * log_probs, 0.0)
+    return -float(terms.sum()) / math.log(2)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.models.test_bits import SIZES, build
+from tests.models.test_bits import build
 from treelm.corpora.sentence import Sentence
-from treelm.inference.reading import ENTROPY, ScoredStimulus, gather, score_stimuli
 from treelm.inference.stimuli import Stimulus, stimulus
-from treelm.models.scores import SentenceSurprisal, WordSurprisal
+from treelm.inference.stimulus_scores import ENTROPY, ScoredStimulus, gather, score_stimuli
+from treelm.models import SYSTEMS
+from treelm.models.scores import Gathering, SentenceSurprisal, WordSurprisal
 from treelm.models.streams import StreamLM, score_text
 
 STREAMS = ["lstm", "on-lstm", "palm", "prpn"]
@@ -93,28 +94,36 @@ def test_entropy_is_that_of_the_next_symbol_after_the_word(system: str) -> None:
         assert said.columns[ENTROPY] == pytest.approx(expected, abs=1e-6)
 
 
+COLUMNS: dict[str, Gathering] = {
+    "distance": "first",
+    "beam_loss_bits": "sum",
+    "open_nodes": "last",
+    "beam_converged": "least",
+}
+
+
 def test_tokens_are_gathered_into_the_words_of_the_experimenter() -> None:
     one = stimulus(Sentence(words=("dog,", "x"), identifier="1", source="in", line=1), "summed")
     left_out = stimulus(one.sentence, "left-out")
 
     def token(word: str, value: float, unknown: str | None = None) -> WordSurprisal:
-        columns = {"distance": value, "beam_loss_bits": value, "open_nodes": value}
+        columns = dict.fromkeys(("distance", "beam_loss_bits", "open_nodes", "beam_converged", "other"), value)
         known = unknown is None
         return WordSurprisal(
             word=word, surprisal_bits=value, is_unk=not known, unk_class=unknown, num_pieces=2, columns=columns
         )
 
     tokens = SentenceSurprisal(words=(token("dog", 1), token(",", 2, "MARK"), token("x", 4)), end_surprisal_bits=8)
-    first, second = gather(one, tokens).words
+    first, second = gather(one, tokens, COLUMNS).words
     assert (first.word, first.surprisal_bits, first.num_pieces, first.unk_class) == ("dog,", 3, 4, "MARK")
-    assert first.columns == {"distance": 1, "beam_loss_bits": 3, "open_nodes": 2}
+    assert first.columns == {"distance": 1, "beam_loss_bits": 3, "open_nodes": 2, "beam_converged": 1, "other": 2}
     assert second.surprisal_bits == 4
-    assert gather(one, tokens).total_bits == tokens.total_bits
-    without = gather(left_out, tokens).words[0]
+    assert gather(one, tokens, COLUMNS).total_bits == tokens.total_bits
+    without = gather(left_out, tokens, COLUMNS).words[0]
     assert (without.surprisal_bits, without.is_unk, without.columns["open_nodes"]) == (1, False, 1)
 
 
-@pytest.mark.parametrize("system", sorted(SIZES))
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
 def test_columns_have_a_figure_for_every_word(system: str) -> None:
     beam = {"beam_loss_bits", "beam_bound_bits", "beam_converged"}
     expected = {"rnng": {"entropy_bits", "open_nodes", *beam}, "som": {"depth", "attachment_slot"}}

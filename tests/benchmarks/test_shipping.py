@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from shipping import Origin, differences, ship
+
 from tests.cli.conftest import RECIPE, TREES
-from treelm.evaluation.shipping import Origin, differences, ship
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.training.recipe import load_recipe
 from treelm.training.run import train

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
+from model_card import Training, model_card
 
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.examples import example_sentences
 from treelm.corpora.tokens import words_of
-from treelm.evaluation.model_card import Training, model_card
-from treelm.evaluation.runs import evaluate_run
+from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import EstimatedLM, SyntacticLM
 from treelm.models.persistence.files import encode_json, read_json, write_atomically
@@ -32,11 +32,8 @@ EXPECTED, CARD = "expected.json", "README.md"
 TOLERANCE_NATS = 1e-3
 """How far a log probability may be from the expected one: other processors round otherwise."""
 Words = Sequence[str]
-SENTENCES = (
-    "The museum was built in the city in 1986 .",
-    "I think that the people of this country want to know .",
-    "Which books did the zorblaxes of Zanzibar read ?",
-)
+UNKNOWN = "Which books did the zorblaxes of Zanzibar read ?"
+"""A sentence with words that no vocabulary of the packaged treebank has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +85,9 @@ def dev_nats_per_word(lm: SyntacticLM, recipe: Recipe) -> float:
 
 
 def _sentences(data: DataConfig) -> list[Words]:
-    """Sentences of the model's language."""
-    if data.corpus == "gum-open":
-        return [words_of(sentence) for sentence in SENTENCES]
-    return [sentence.words for sentence in example_sentences(data)]
+    """Sentences of the model's language, and unknown words where the language is known."""
+    unknown = [words_of(UNKNOWN)] if data.corpus == "gum-open" else []
+    return [*(sentence.words for sentence in example_sentences(data)), *unknown]
 
 
 def expected_scores(lm: SyntacticLM, sentences_in_words: Sequence[Words]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tests.models.som import plain, worlds
-from treelm.evaluation.som import Accuracy, evaluate_som
+from treelm.models.som.cells import Accuracy
+from treelm.models.som.metrics import evaluate_som
 
 
 def test_reading_along_gold_trees_recovers_all_of_them_and_counts_their_depth() -> None:

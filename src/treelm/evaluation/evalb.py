@@ -1,23 +1,144 @@
-"""Bracketing scores by the rules of EVALB (Sekine & Collins 1997), sentence by sentence and in total."""
+"""Bracketing scores by the rules of EVALB (Sekine & Collins 1997): sentence by sentence, in total, as text and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import accumulate
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import accumulate, compress
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import Bracketing
-from treelm.evaluation.bracketing_result import BracketingResult, SentenceRow, Status, Total
-from treelm.evaluation.parameters import COLLINS, Parameters
+from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters
 from treelm.trees.normal_form import unescape
+from treelm.trees.span_counts import harmonic_mean
 from treelm.trees.tree import Span
 
+Status = Literal["valid", "error", "skipped"]
 PredictedTags = Literal["auto", "own", "gold"]
+
+
+def percentage(part: float, whole: float) -> float:
+    """``part`` in hundredths of ``whole``; 0 of nothing is 0."""
+    return 100.0 * part / whole if whole else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Brackets and words after deletion, of one sentence or of many; everything in percent follows from them."""
+
+    matched: int = 0
+    gold_brackets: int = 0
+    predicted_brackets: int = 0
+    crossing: int = 0  # predicted brackets that cross a gold bracket
+    words: int = 0
+    correct_tags: int = 0  # words with the tag that gold has
+
+    @property
+    def recall(self) -> float:
+        """Matched of gold brackets."""
+        return percentage(self.matched, self.gold_brackets)
+
+    @property
+    def precision(self) -> float:
+        """Matched of predicted brackets."""
+        return percentage(self.matched, self.predicted_brackets)
+
+    @property
+    def f1(self) -> float:
+        """F1 of the brackets, of many sentences at corpus level: what EVALB prints and papers report."""
+        return harmonic_mean(self.precision, self.recall)
+
+    @property
+    def tagging_accuracy(self) -> float:
+        """Correct tags of words."""
+        return percentage(self.correct_tags, self.words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceRow(Counts):
+    """One sentence. Counts of an error sentence and of a skipped one are 0, except ``length``."""
+
+    number: int  # from 1
+    where: str
+    status: Status
+    problem: str | None = None
+    length: int  # words of the gold tree, without those that do not count for length
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every bracket is matched on both sides (also when there is none)."""
+        return self.matched == self.gold_brackets == self.predicted_brackets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total(Counts):
+    """Sums over sentences; every metric is over the valid ones, in percent unless it is a count."""
+
+    rows: tuple[SentenceRow, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[SentenceRow]) -> Self:
+        """Add up the valid sentences."""
+        total = cls(rows=tuple(rows))
+        names = [field.name for field in fields(Counts)]
+        return replace(total, **{name: sum(getattr(row, name) for row in total.valid) for name in names})
+
+    @cached_property
+    def valid(self) -> list[SentenceRow]:
+        """The sentences that are scored."""
+        return [row for row in self.rows if row.status == "valid"]
+
+    def count(self, status: Status) -> int:
+        """Number of sentences with this status."""
+        return sum(row.status == status for row in self.rows)
+
+    @property
+    def sentence_f1(self) -> float:
+        """Mean of the sentences' F1 (not a metric of EVALB)."""
+        return percentage(sum(row.f1 for row in self.valid), 100 * len(self.valid))
+
+    @property
+    def complete_match(self) -> float:
+        """Sentences whose brackets all match."""
+        return self._share(row.is_complete for row in self.valid)
+
+    @property
+    def average_crossing(self) -> float:
+        """Crossing brackets a sentence (a count, not in percent)."""
+        return self.crossing / len(self.valid) if self.valid else 0.0
+
+    @property
+    def no_crossing(self) -> float:
+        """Sentences without a crossing bracket."""
+        return self._share(row.crossing == 0 for row in self.valid)
+
+    @property
+    def two_or_less_crossing(self) -> float:
+        """Sentences with at most two crossing brackets."""
+        return self._share(row.crossing <= 2 for row in self.valid)
+
+    def _share(self, hits: Iterable[bool]) -> float:
+        return percentage(sum(hits), len(self.valid))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BracketingResult:
+    """All rows, their total, and what a reader must know to interpret them."""
+
+    parameters: Parameters
+    total: Total
+    total_up_to_cutoff: Total
+    predicted_tags: Literal["own", "gold"]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def protocol(self) -> str:
+        """The name that goes with every metric."""
+        return f"evalb ({self.parameters.name}, {'labelled' if self.parameters.labeled else 'unlabelled'})"
 
 
 def score_bracketings(
@@ -49,8 +170,8 @@ def score_bracketings(
     short = tuple(row for row in rows if row.length <= parameters.cutoff_length)
     return BracketingResult(
         parameters=parameters,
-        total=Total(rows=rows),
-        total_up_to_cutoff=Total(rows=short),
+        total=Total.of(rows),
+        total_up_to_cutoff=Total.of(short),
         predicted_tags=tags,
         notes=tuple(_notes(gold, predicted, parameters, rows, tags)),
     )
@@ -123,10 +244,10 @@ class _Kept:
         return sum(self.keep)
 
     def words(self) -> list[str]:
-        return [word for word, keep in zip(self.bracketing.words, self.keep, strict=True) if keep]
+        return list(compress(self.bracketing.words, self.keep))
 
     def tags(self) -> list[str]:
-        return [tag for tag, keep in zip(self.bracketing.tags, self.keep, strict=True) if keep]
+        return list(compress(self.bracketing.tags, self.keep))
 
     def spans(self) -> list[Span]:
         """Constituents over the words that stay, in opening order, without the deleted and the empty ones."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from treelm.errors import InputError
-from treelm.inference.continuous_cache import CacheConfig, ContinuousCache
+from treelm.evaluation.streams import CacheConfig, ContinuousCache
 
 
 def naive(

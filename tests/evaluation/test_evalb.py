@@ -7,11 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import Bracketing, bracketing_of, parse_bracketing, read_bracketings
-from treelm.evaluation.bracketing import score_bracketings, score_sentence
-from treelm.evaluation.bracketing_report import as_json, as_text
-from treelm.evaluation.bracketing_result import BracketingResult, SentenceRow
-from treelm.evaluation.parameters import COLLINS, NEW, Parameters
+from treelm.evaluation.evalb import BracketingResult, SentenceRow, score_bracketings, score_sentence
+from treelm.evaluation.evalb_files import (
+    COLLINS,
+    NEW,
+    Bracketing,
+    Parameters,
+    bracketing_of,
+    parse_bracketing,
+    read_bracketings,
+)
+from treelm.evaluation.report import evalb_json, evalb_text
 from treelm.trees.tree import Tree
 
 
@@ -216,7 +222,7 @@ def test_more_errors_than_evalb_allows_are_noted_and_nothing_is_lost() -> None:
 
 
 def test_text_has_evalbs_columns() -> None:
-    lines = as_text(corpus(PAIRS)).splitlines()
+    lines = evalb_text(corpus(PAIRS)).splitlines()
     assert lines[3] == "   1    5    0  100.00 100.00     4      4    4      0      4     4   100.00"
     assert lines[5] == "   3    5    1    0.00   0.00     0      0    0      0      0     0     0.00"
     assert lines[9] == "                 88.89  80.00      8     9    10      0     14    14   100.00"
@@ -228,12 +234,12 @@ def test_text_has_evalbs_columns() -> None:
 
 def test_json_holds_the_same_figures() -> None:
     result = corpus(PAIRS)
-    values = json.loads(json.dumps(as_json(result)))
+    values = json.loads(json.dumps(evalb_json(result)))
     assert values["all"]["f1"] == result.total.f1
     assert values["all"]["num_skipped"] == 1
     assert [row["status"] for row in values["sentences"]] == ["valid", "valid", "error", "skipped", "valid"]
     assert values["protocol"] == "evalb (collins, labelled)"
-    assert "sentences" not in as_json(result, sentences=False)
+    assert "sentences" not in evalb_json(result, sentences=False)
 
 
 LABELS = st.sampled_from(["S", "NP", "VP", "ADVP", "PRT", "TOP", "NP-SBJ"])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from split_shares import random_shares, split_shares
+
 from tests.models.palm.worlds import palm
-from treelm.evaluation.split_shares import random_shares, split_shares
 from treelm.trees.tree import Tree
 
 

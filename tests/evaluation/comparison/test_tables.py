@@ -12,8 +12,8 @@ from tests.evaluation.comparison.test_figures import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import row_names
 from treelm.evaluation.comparison.figures import Comparison, RunFigures, SyntaxGymFigures
-from treelm.evaluation.comparison.formats import as_csv, as_latex, as_markdown, latex_text
-from treelm.evaluation.syntaxgym.references import circuits
+from treelm.evaluation.comparison.tables import as_csv, as_latex, as_markdown, latex_text
+from treelm.evaluation.syntaxgym.results import circuits
 
 BARE = RunFigures(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
 BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))

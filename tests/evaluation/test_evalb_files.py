@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.bracket_lines import bracketing_of, parse_bracketing, read_bracketings
+from treelm.evaluation.evalb_files import bracketing_of, parse_bracketing, read_bracketings
 from treelm.trees.tree import Span, Tree
 
 

@@ -1,0 +1,290 @@
+"""Files that EVALB reads: brackets, as a scorer must read them (tags, empty trees, bad lines that lose nothing else),
+and parameters, the sets that everybody uses by name and ``.prm`` files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from treelm.corpora.streams import is_gzip, whole_text
+from treelm.corpora.whole_files import read_bytes
+from treelm.errors import InputError
+from treelm.trees.bracket_reader import TOKEN
+from treelm.trees.brackets import UNKNOWN_TAG
+from treelm.trees.tree import Span, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bracketing:
+    """A sentence as a scorer sees it: tagged words, and constituents in the order in which they open.
+
+    Spans count all words of the sentence, also those that a scorer deletes; a constituent without words has an empty
+    span. ``problem`` says why a line could not be read; then there are no words and no constituents.
+    """
+
+    words: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    spans: tuple[Span, ...] = ()
+    where: str = ""
+    problem: str | None = None
+
+    def with_tags(self, tags: Sequence[str]) -> Bracketing:
+        """The same constituents over words that are tagged otherwise."""
+        if len(tags) != len(self.words):
+            raise ValueError(f"{len(tags)} tags for {len(self.words)} words")
+        return Bracketing(words=self.words, tags=tuple(tags), spans=self.spans, where=self.where, problem=self.problem)
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether any word has a tag that says something."""
+        return any(tag != UNKNOWN_TAG for tag in self.tags)
+
+
+def bracketing_of(tree: Tree, *, tags: Sequence[str] | None = None, where: str = "") -> Bracketing:
+    """A tree in memory, whose words have no tags, with the tags that are given (else all unknown)."""
+    words = tuple(tree.words())
+    unknown = Bracketing(words=words, tags=(UNKNOWN_TAG,) * len(words), spans=tuple(tree.spans()), where=where)
+    return unknown if tags is None else unknown.with_tags(tags)
+
+
+def parse_bracketing(text: str, *, tagless: bool = False, where: str = "") -> Bracketing:
+    """Read one sentence; what cannot be read gives a ``Bracketing`` with a ``problem``, not an exception."""
+    words, tags, spans = list[str](), list[str](), list[Span]()
+    problem = _read(text, words, tags, spans, tagless=tagless)
+    if problem is not None:
+        return Bracketing(where=where, problem=problem)
+    return Bracketing(words=tuple(words), tags=tuple(tags), spans=tuple(spans), where=where)
+
+
+def _read(text: str, words: list[str], tags: list[str], spans: list[Span], *, tagless: bool) -> str | None:
+    """Fill in the words, tags and spans of one sentence, without recursion; return what is wrong with it, or None."""
+    open_spans = list[int]()  # numbers of the constituents that are not closed yet
+
+    def close() -> None:
+        index = open_spans.pop()
+        spans[index] = spans[index]._replace(end=len(words))
+
+    def add_word(tag: str, word: str) -> None:
+        words.append(word)
+        tags.append(tag)
+
+    for label, word, closing, bare in TOKEN.findall(text):
+        if bare:
+            if not (tagless and open_spans):
+                return f"word {bare!r} has no bracket with its tag"
+            add_word(UNKNOWN_TAG, bare)
+        elif closing:
+            if len(closing) > len(open_spans):
+                return "a closing bracket too many"
+            for _ in closing:
+                close()
+        elif word and not tagless:
+            add_word(label, word)
+        else:
+            open_spans.append(len(spans))
+            spans.append(Span(label, len(words), -1))
+            if word:
+                add_word(UNKNOWN_TAG, word)
+                close()
+    return f"{len(open_spans)} brackets are not closed" if open_spans else None
+
+
+Layout = Literal["auto", "lines", "free"]
+
+
+def read_bracketings(path: Path, *, tagless: bool = False, layout: Layout = "auto") -> list[Bracketing]:
+    """Every sentence of a bracket file (``.gz`` too), for scoring.
+
+    ``layout="lines"``: one sentence a line, an empty line is a sentence that a parser failed on (as in EVALB).
+    ``layout="free"``: trees over several lines; empty lines mean nothing. ``"auto"`` takes ``"lines"`` unless the first
+    tree goes on after its first line. ``tagless`` reads words without a tag bracket around each.
+
+    Raises ``InputError`` for a file that cannot be read or is empty, and in free layout for brackets that do not match.
+    """
+    lines = _read_lines(path)
+    if layout == "auto":
+        layout = "free" if _first_tree_goes_on(lines) else "lines"
+    if layout == "free":
+        return [parse_bracketing(text, tagless=tagless, where=where) for text, where in _trees(lines, path)]
+    return [parse_bracketing(line, tagless=tagless, where=f"{path}:{n}") for n, line in enumerate(lines, start=1)]
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz" and not is_gzip(data):
+            raise OSError("not gzip data, which its name says")
+    except OSError as error:
+        raise InputError(
+            f"cannot read brackets: {error}", where=str(path), remedy="give a readable UTF-8 file"
+        ) from error
+    text = whole_text(data, name=str(path))
+    if not text.strip():
+        raise InputError("the file has no trees", where=str(path), remedy="give a file with one tree a line")
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _first_tree_goes_on(lines: Iterable[str]) -> bool:
+    first = next(line for line in lines if line.strip())
+    return first.count("(") > first.count(")")
+
+
+def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:
+    """The text of every tree of a free layout, with the place where it begins."""
+    depth, parts, begun = 0, list[str](), 0
+    for number, line in enumerate(lines, start=1):
+        for token in TOKEN.finditer(line):
+            begun = begun if parts else number
+            parts.append(token.group())
+            depth += parts[-1].count("(") - parts[-1].count(")")
+            if depth < 0:
+                raise InputError("a closing bracket too many", where=f"{path}:{number}", remedy="mend the brackets")
+            if depth == 0:
+                yield " ".join(parts), f"{path}:{begun}"
+                parts = []
+    if parts:
+        raise InputError(f"{depth} brackets of this tree are not closed", where=f"{path}:{begun}", remedy="close them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """Rules of what is left out before brackets are counted, and what counts as equal, as in EVALB's README.
+
+    A tag in ``delete_labels`` deletes the word under it from both sides; a constituent label deletes the bracket and
+    leaves its words. ``equal_labels`` and ``equal_words`` are unordered pairs, not transitive.
+    """
+
+    name: str
+    labeled: bool = True
+    cutoff_length: int = 40
+    delete_labels: tuple[str, ...] = ()
+    delete_labels_for_length: tuple[str, ...] = ()
+    quote_labels: tuple[str, ...] = ()
+    equal_labels: tuple[tuple[str, str], ...] = ()
+    equal_words: tuple[tuple[str, str], ...] = ()
+    max_errors: int = 10
+
+    def same_label(self, first: str, second: str) -> bool:
+        """Whether two labels (or tags) count as the same."""
+        return first == second or _is_pair(self.equal_labels, first, second)
+
+    def same_word(self, first: str, second: str) -> bool:
+        """Whether two words count as the same."""
+        return first == second or _is_pair(self.equal_words, first, second)
+
+    def deletes_constituent(self, label: str) -> bool:
+        """Whether brackets with this label (function tags already cut) are left out; equal labels count here too."""
+        return any(self.same_label(label, deleted) for deleted in self.delete_labels)
+
+    def unlabeled(self) -> Parameters:
+        """The same rules with labels ignored when brackets are matched (``LABELED 0``)."""
+        return replace(self, labeled=False)
+
+    def deleting(self, *labels: str) -> Parameters:
+        """The same rules with more labels deleted, as further ``DELETE_LABEL`` lines would."""
+        return replace(self, delete_labels=self.delete_labels + labels, name=f"{self.name}+{'+'.join(labels)}")
+
+
+def _is_pair(pairs: tuple[tuple[str, str], ...], first: str, second: str) -> bool:
+    return any(pair in ((first, second), (second, first)) for pair in pairs)
+
+
+COLLINS = Parameters(
+    name="collins",
+    delete_labels=("TOP", "-NONE-", ",", ":", "``", "''", "."),
+    delete_labels_for_length=("-NONE-",),
+    equal_labels=(("ADVP", "PRT"),),
+)
+"""``COLLINS.prm``: the scoring of Collins (1997), which published labelled F1 on English uses."""
+
+NEW = replace(
+    COLLINS,
+    name="new",
+    delete_labels=("TOP", "S1", "-NONE-", ",", ":", "``", "''", ".", "?", "!"),
+    quote_labels=("``", "''", "POS", "NN", "CD", "VBZ", ":"),
+)
+"""``new.prm`` of the 2006 release: also deletes ``S1``, ``?``, ``!`` and mends quotes that are tagged differently."""
+
+BUILT_IN = {parameters.name: parameters for parameters in (COLLINS, NEW)}
+
+
+def find_parameters(name_or_path: str) -> Parameters:
+    """A built-in set by its name, else the ``.prm`` file at this path."""
+    return BUILT_IN[name_or_path] if name_or_path in BUILT_IN else read_parameters(Path(name_or_path))
+
+
+def read_parameters(path: Path) -> Parameters:
+    """Read a ``.prm`` file. Raises ``InputError`` with file and line for anything that EVALB would only warn about."""
+    remedy = f"give a .prm file or one of {', '.join(BUILT_IN)}"
+    content = read_bytes(path, remedy=remedy)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8", where=str(path), remedy=remedy) from None
+    return parse_parameters(text, source=str(path))
+
+
+def parse_parameters(text: str, *, source: str) -> Parameters:
+    """Parse the text of a ``.prm`` file: a keyword and its value a line, ``#`` in the first column is a comment."""
+    numbers: dict[str, Any] = {}
+    lists: dict[str, list[Any]] = {field: [] for field in _LISTS.values()}
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"{source}:{number}"
+        keyword, *values = line.split()
+        _check_line(keyword, values, where)
+        if keyword in _LISTS:
+            lists[_LISTS[keyword]].append(tuple(values) if keyword in _PAIRS else values[0])
+        else:
+            value = _number(values[0], where, choices=_CHOICES.get(keyword))
+            if keyword == "DISC_ONLY" and value:
+                found = "DISC_ONLY 1 scores only discontinuous constituents, and Penn brackets have none"
+                raise InputError(found, where=where, remedy="set it to 0")
+            if (field := _NUMBERS[keyword]) is not None:
+                numbers[field] = bool(value) if keyword == "LABELED" else value
+    fields: dict[str, Any] = numbers | {field: tuple(items) for field, items in lists.items()}
+    return Parameters(name=Path(source).name, **fields)
+
+
+def _check_line(keyword: str, values: list[str], where: str) -> None:
+    if keyword not in _KEYWORDS:
+        raise InputError(f"unknown keyword {keyword!r}", where=where, remedy=f"use one of {', '.join(_KEYWORDS)}")
+    num_values = 2 if keyword in _PAIRS else 1
+    if len(values) != num_values:
+        remedy = f"give exactly {num_values}, separated by blanks"
+        raise InputError(f"{keyword} has {len(values)} values", where=where, remedy=remedy)
+
+
+def _number(value: str, where: str, *, choices: tuple[int, ...] | None = None) -> int:
+    number = int(value) if re.fullmatch(r"[0-9]{1,18}", value) else None
+    if number is None or (choices is not None and number not in choices):
+        expected = " or ".join(map(str, choices)) if choices else "a whole number, 0 or more"
+        raise InputError(f"value {value!r}", where=where, remedy=f"give {expected}")
+    return number
+
+
+_NUMBERS = {
+    "DEBUG": None,
+    "MAX_ERROR": "max_errors",
+    "CUTOFF_LEN": "cutoff_length",
+    "LABELED": "labeled",
+    "DISC_ONLY": None,
+}
+"""The field of each keyword with a number; None: it says nothing about scores."""
+_CHOICES = {"LABELED": (0, 1), "DISC_ONLY": (0, 1)}
+_LISTS = {
+    "DELETE_LABEL": "delete_labels",
+    "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
+    "QUOTE_LABEL": "quote_labels",
+    "EQ_LABEL": "equal_labels",
+    "EQ_WORD": "equal_words",
+}
+"""The field of each keyword of which every line adds a value."""
+_PAIRS = ("EQ_LABEL", "EQ_WORD")
+_KEYWORDS = (*_NUMBERS, *_LISTS)

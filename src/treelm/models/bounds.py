@@ -1,0 +1,45 @@
+"""Configs with bounds that every training tree must keep, such as the most nonterminals that may be open."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.errors import InputError
+
+
+class BoundedConfig(ABC):
+    """A config whose bounds can be found in the training trees (``bounds_margin`` of ``[model]``)."""
+
+    bounds: ClassVar[tuple[str, ...]]
+    """Names of the fields that are bounds."""
+
+    @abstractmethod
+    def needed_bounds(self, corpus: PreparedCorpus) -> Mapping[str, NDArray[np.int16]]:
+        """The least value of each bound that every tree of a corpus needs."""
+
+    def fitted_to(self, corpus: PreparedCorpus, margin: int) -> Self:
+        """The config with bounds that the trees of a corpus need, and a margin."""
+        needed = self.needed_bounds(corpus)
+        config: Any = self
+        fitted: Self = replace(config, **{name: int(needed[name].max(initial=1)) + margin for name in self.bounds})
+        return fitted
+
+    def check_trees(self, corpus: PreparedCorpus) -> None:
+        """Raise ``InputError`` at the first tree that the model cannot build: better now than while training."""
+        if not corpus.has_trees:
+            remedy = "train this system on brackets or CoNLL-U"
+            raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
+        for name, values in self.needed_bounds(corpus).items():
+            bound = getattr(self, name)
+            if (values > bound).any():
+                index = int((values > bound).argmax())
+                found = f"this tree needs {name} = {values[index]}, the model has {bound}"
+                remedy = "raise bounds_margin in [model], or leave it out"
+                raise InputError(found, where=corpus.where(index), remedy=remedy)

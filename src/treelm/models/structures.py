@@ -1,0 +1,70 @@
+"""Records of what the tree of a sentence follows from: figures draw them without knowing the system.
+
+A class says which kind its ``structure`` gives. Comparisons keep them as plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.encoding import encode_words
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+
+BOUNDARY = "<s>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distances:
+    """The syntactic distance before each symbol: words, or the parts of words."""
+
+    symbols: tuple[str, ...]
+    values: tuple[float, ...]
+    begins_word: tuple[bool, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanWeights:
+    """Attention over spans: row t, column i is the weight of the span from symbol i to symbol t - 1."""
+
+    symbols: tuple[str, ...]  # with the boundary before and after the sentence
+    weights: tuple[tuple[float, ...], ...]  # row t has t values
+    reach: tuple[int, ...]  # the longest span that row t may attend to
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotSpans:
+    """The span that each slot of a memory covers after every word: positions ``start <= i < end``."""
+
+    symbols: tuple[str, ...]  # with the boundary
+    decisions: tuple[int, ...]  # the slot that each symbol attaches to
+    spans: tuple[tuple[tuple[int, int] | None, ...], ...]  # [symbol][slot]; None: an empty slot
+
+
+Structure = Distances | SpanWeights | SlotSpans
+Kind = TypeVar("Kind", Distances, SpanWeights, SlotSpans)
+
+
+def of_kind(found: Structure | None, kind: type[Kind]) -> Kind:
+    """Return a structure if it is of a kind; raises ``InputError`` if there is none, or another."""
+    if not isinstance(found, kind):
+        raise InputError(f"no {kind.__name__} here", remedy="take a run of a system whose trees follow from them")
+    return found
+
+
+def symbols_of_words(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
+    """Return names of a sentence's symbols, the words themselves where each is one symbol, and which begin a word.
+
+    Raises ``InputError`` for a sentence without words.
+    """
+    if not words:
+        raise InputError("a sentence without words", remedy="give one with words")
+    tokens = encode_words([words], vocabulary).tokens
+    begins_word = np.append(True, vocabulary.ends_word[tokens[:-1]])
+    names = words if begins_word.all() else [vocabulary.symbol(int(token)) for token in tokens]
+    return tuple(names), begins_word

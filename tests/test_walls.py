@@ -1,0 +1,76 @@
+"""Nothing outside a system's own folder and the registry knows its name, and no new system can import another."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import treelm
+from treelm.models import SYSTEMS
+
+PACKAGE = Path(treelm.__file__).parent
+ROOT = Path(__file__).parents[1]
+FOLDERS = {path.partition(":")[0].split(".")[2] for path in SYSTEMS.values()}
+REGISTRY = "models/__init__.py"
+PREPROCESSING = {("corpora/preprocessing.py", "prpn"), ("corpora/data_config.py", "prpn"), ("cli/evaluate.py", "prpn")}
+"""The name of a way to prepare text, which any system may be trained on."""
+IGNORED = {"pretrained", "data", "__pycache__"}
+NAMES = set(SYSTEMS) | FOLDERS
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """The modules of the package outside the systems' folders, by path."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name != REGISTRY and not (name.startswith("models/") and name.split("/")[1] in FOLDERS):
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_no_module_imports_a_system() -> None:
+    found = []
+    for name, module in sources():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ImportFrom):
+                imported = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                imported = [alias.name for alias in node.names]
+            else:
+                continue
+            parts = (one.split(".") for one in imported)
+            found += [name for one in parts if one[:2] == ["treelm", "models"] and one[2:3] and one[2] in FOLDERS]
+    assert found == []
+
+
+def test_no_module_decides_by_the_name_of_a_system() -> None:
+    found = {
+        (name, node.value)
+        for name, module in sources()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Constant) and node.value in NAMES
+    }
+    assert found - PREPROCESSING == set()
+
+
+@pytest.mark.parametrize(
+    ("imported", "is_kept"),
+    [("treelm.models.layers.dropout", True), ("treelm.models.streams", True), ("treelm.models.palm.parser", False)],
+)
+def test_a_new_system_may_import_what_is_shared_and_no_other_system(
+    imported: str, is_kept: bool, tmp_path: Path
+) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "treelm", ignore=lambda _, names: [n for n in names if n in IGNORED])
+    system = tmp_path / "treelm" / "models" / "newcomer"
+    system.mkdir()
+    (system / "__init__.py").write_text('"""A new system."""\n')
+    (system / "network.py").write_text(f'"""Its network."""\n\nimport {imported}\n')
+    lint = Path(sys.executable).with_name("lint-imports")
+    command = [lint, "--config", ROOT / "pyproject.toml", "--cache-dir", tmp_path / "cache"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) is is_kept, done.stdout
+    assert is_kept or f"treelm.models.newcomer.network -> {imported}" in done.stdout
