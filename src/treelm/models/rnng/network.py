@@ -40,8 +40,9 @@ from treelm.models.rnng.composition import (
 )
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.plan import BatchPlan, plan_batch
-from treelm.models.rnng.search.enumeration import enumerate_mass
-from treelm.models.rnng.search.interface import (
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.enumeration import enumerate_mass
+from treelm.models.search.interface import (
     EncodedSentence,
     ScoredTree,
     encode,
@@ -49,9 +50,9 @@ from treelm.models.rnng.search.interface import (
     search_all,
     sentence_score,
 )
-from treelm.models.rnng.search.sentences import SentenceResult
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.state import (
+from treelm.models.search.sentences import SentenceResult
+from treelm.models.search.settings import Search
+from treelm.models.search.state import (
     BeamState,
     next_log_probs,
     partial_trees,
@@ -60,8 +61,7 @@ from treelm.models.rnng.search.state import (
     start_state,
     with_words,
 )
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.search.words import WordHead
 from treelm.trees.tree import Tree
 
 

@@ -14,11 +14,11 @@ from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
 from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.rnng.network import RNNG
-from treelm.models.rnng.search.interface import encode, search_all
-from treelm.models.rnng.search.sentences import SentenceResult, converged
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.interface import encode, search_all
+from treelm.models.search.sentences import SentenceResult, converged
+from treelm.models.search.settings import Search
+from treelm.models.search.words import WordHead
 
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [1, 1, 1], [0, 2, 4, 6]]
 TINY = {"max_open": 2, "max_consecutive": 2}

@@ -13,7 +13,7 @@ from tests.models.rnng.search.test_beam import SENTENCES, TINY, run
 from tests.models.rnng.search.test_interface import WORDS, subword_model
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.errors import InputError
-from treelm.models.rnng.search.settings import Search
+from treelm.models.search.settings import Search
 
 ORDERS: list[dict[str, Any]] = [{"order": "top-down"}, {"order": "in-order"}]
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.base import SentenceScore
+from treelm.models.rnng.machine import Machine
 from treelm.models.rnng.network import RNNG
-from treelm.models.rnng.search.interface import ScoredTree
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.prefixes import grouped, steps
-from treelm.models.rnng.search.rows import Ints
-from treelm.models.rnng.search.settings import Search
+from treelm.models.search.interface import ScoredTree
+from treelm.models.search.prefixes import grouped, steps
+from treelm.models.search.rows import Ints
+from treelm.models.search.settings import Search
 
 SENTENCES = ["2 3 4 2", "2 3 4", "2 3 0+4 3", "2 3 0+1+4 2 2", "3 3", "2 3 4 2", "0+2", "2 4 4 4 4 3", "2 3 4 2 3"]
 

@@ -15,7 +15,7 @@ from tests.models.rnng.search.oracle import enumerate_all, log_sum
 from tests.models.rnng.search.test_interface import VARIANTS, WORDS, subword_model
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.errors import InputError
-from treelm.models.rnng.search.settings import Search
+from treelm.models.search.settings import Search
 from treelm.trees.tree import Tree
 
 BIG = {"embedding_size": 32, "hidden_size": 32, "dtype": torch.float32}

@@ -10,13 +10,13 @@ import numpy as np
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import SentenceScore
-from treelm.models.rnng.search.prefixes import grouped
-from treelm.models.rnng.search.products import arithmetic
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.sentences import SentenceResult, converged, search_sentences
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.prefixes import grouped
+from treelm.models.search.products import arithmetic
+from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.sentences import SentenceResult, converged, search_sentences
+from treelm.models.search.settings import Search
+from treelm.models.search.words import WordHead
 from treelm.trees.transitions import SHIFT, Order, from_actions
 from treelm.trees.tree import Tree
 

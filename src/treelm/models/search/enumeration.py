@@ -6,12 +6,12 @@ import numpy as np
 import torch
 
 from treelm.models.base import ProbabilityMass
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.analyses import Analyses, joined
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.rows import Ints
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.rnng import stacks as at
+from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.analyses import Analyses, joined
+from treelm.models.search.rows import Ints
+from treelm.models.search.words import WordHead
 from treelm.trees.transitions import REDUCE, SHIFT
 
 MOST_SYMBOLS, MOST_ANALYSES = 50, 50_000

@@ -15,16 +15,16 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.layers.transfer import to_device
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.beam import Beam
-from treelm.models.rnng.search.interface import build_tree
-from treelm.models.rnng.search.prefixes import WAITS
-from treelm.models.rnng.search.products import arithmetic
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.sentences import converged, gaps
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.rnng import stacks as at
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.beam import Beam
+from treelm.models.search.interface import build_tree
+from treelm.models.search.prefixes import WAITS
+from treelm.models.search.products import arithmetic
+from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.sentences import converged, gaps
+from treelm.models.search.settings import Search
+from treelm.models.search.words import WordHead
 from treelm.trees.transitions import REDUCE, Order
 from treelm.trees.tree import Tree
 

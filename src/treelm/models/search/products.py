@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.float32 import Float32Products, float32_products, float32_setting
-from treelm.models.rnng.search.rows import BLOCK, ROUND, blocks
+from treelm.models.search.rows import BLOCK, ROUND, blocks
 
 _SIZES = (BLOCK, 192, 128, 96, 64, 48, 32, ROUND)  # few, since oneDNN builds and keeps a kernel for every shape
 

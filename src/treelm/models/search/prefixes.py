@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelm.models.rnng.search.rows import Bools, Ints
+from treelm.models.search.rows import Bools, Ints
 
 WAITS = -1  # in place of a symbol: this sentence stays where it is
 

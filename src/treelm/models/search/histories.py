@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 
-from treelm.models.rnng.search.rows import IntRows, Ints, renumbering
+from treelm.models.search.rows import IntRows, Ints, renumbering
 
 PREVIOUS, ACTION = 0, 1
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treelm.models.rnng.search.analyses import Analyses
-from treelm.models.rnng.search.goals import Goal
-from treelm.models.rnng.search.losses import Account, Cut
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
-from treelm.models.rnng.search.selection import Layout, best, nth_best
-from treelm.models.rnng.search.settings import Search
+from treelm.models.rnng.machine import Machine
+from treelm.models.search.analyses import Analyses
+from treelm.models.search.goals import Goal
+from treelm.models.search.losses import Account, Cut
+from treelm.models.search.rows import Bools, Floats, Ints, renumbered
+from treelm.models.search.selection import Layout, best, nth_best
+from treelm.models.search.settings import Search
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.analyses import Analyses, joined
-from treelm.models.rnng.search.beam import Endings, SymbolFigures, symbol_figures
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.prefixes import WAITS
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.selection import log_sums
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.rnng import stacks as at
+from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.analyses import Analyses, joined
+from treelm.models.search.beam import Endings, SymbolFigures, symbol_figures
+from treelm.models.search.prefixes import WAITS
+from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.selection import log_sums
+from treelm.models.search.settings import Search
+from treelm.models.search.words import WordHead
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 Reach = Callable[[Analyses], tuple[Bools, Bools]]

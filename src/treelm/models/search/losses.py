@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treelm.models.rnng.search.rows import Floats, Ints
-from treelm.models.rnng.search.selection import log_sums
+from treelm.models.search.rows import Floats, Ints
+from treelm.models.search.selection import log_sums
 
 _LEAST = -700.0  # a log share that counts for nothing, and whose exponential is still computed fast
 

@@ -10,15 +10,15 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from treelm.models.rnng import stacks as at
 from treelm.models.rnng.composition import NoComposition
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.analyses import Analyses
-from treelm.models.rnng.search.constituents import Constituents
-from treelm.models.rnng.search.histories import Histories
-from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
-from treelm.models.rnng.search.stacks import Stacks
-from treelm.models.rnng.search.weights import SearchWeights
+from treelm.models.rnng.constituents import Constituents
+from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.validity import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.analyses import Analyses
+from treelm.models.search.histories import Histories
+from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 

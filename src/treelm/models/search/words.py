@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.transfer import to_device
-from treelm.models.rnng.search.products import Affine
-from treelm.models.rnng.search.rows import Bools, Floats, Ints, blocks, padded_rows
-from treelm.models.rnng.search.weights import SearchWeights, widened
+from treelm.models.rnng.weights import SearchWeights, widened
+from treelm.models.search.products import Affine
+from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded_rows
 
 SLACK = 1e-4  # nats that rounding may take from a bound
 _ROWS_TO_LEARN_FROM = 512

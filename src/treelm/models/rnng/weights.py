@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.search.products import Affine
-from treelm.models.rnng.search.rows import Bools
+from treelm.models.search.products import Affine
+from treelm.models.search.rows import Bools
 
 if TYPE_CHECKING:
     from treelm.models.rnng.network import RNNG

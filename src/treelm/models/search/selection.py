@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
+from treelm.models.search.rows import Bools, Floats, Ints
 
 
 class Layout:

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
-from treelm.models.rnng.search.products import Affine
-from treelm.models.rnng.search.rows import (
+from treelm.models.rnng.weights import AttentionWeights, SearchWeights, lstm_cell_
+from treelm.models.search.products import Affine
+from treelm.models.search.rows import (
     Bools,
     IntRows,
     Ints,
@@ -28,7 +29,6 @@ from treelm.models.rnng.search.rows import (
     renumbering,
     rounded,
 )
-from treelm.models.rnng.search.weights import AttentionWeights, SearchWeights, lstm_cell_
 
 # Columns of a partial.
 PREVIOUS, CHILD, LABEL, NUM_CHILDREN, COMPOSED = range(5)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.transfer import to_device
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
+from treelm.models.search.rows import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from treelm.models.rnng.search.analyses import Analyses
-from treelm.models.rnng.search.rows import Floats, Ints, as_index
-from treelm.models.rnng.search.selection import Layout, nth_best
-from treelm.models.rnng.search.stacks import NUM_OPEN
-from treelm.models.rnng.search.words import SLACK, WordHead
+from treelm.models.rnng.stacks import NUM_OPEN
+from treelm.models.search.analyses import Analyses
+from treelm.models.search.rows import Floats, Ints, as_index
+from treelm.models.search.selection import Layout, nth_best
+from treelm.models.search.words import SLACK, WordHead
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 _FEW = 6  # below so many candidates a bound does not pay

@@ -11,15 +11,15 @@ from __future__ import annotations
 import numpy as np
 
 from treelm.errors import InputError
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.advance import Advance
-from treelm.models.rnng.search.goals import Goal
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.selection import best
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
+from treelm.models.rnng import stacks as at
+from treelm.models.rnng.machine import Machine
 from treelm.models.rnng.validity import OPEN
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.advance import Advance
+from treelm.models.search.goals import Goal
+from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.selection import best
+from treelm.models.search.settings import Search
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from treelm.models.rnng.search.beam import Beam, Endings, SymbolFigures
-from treelm.models.rnng.search.particles import ParticleFilter
-from treelm.models.rnng.search.prefixes import steps
-from treelm.models.rnng.search.released import ReleasedRule
-from treelm.models.rnng.search.rows import Floats, Ints
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.rnng.released import ReleasedRule
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.beam import Beam, Endings, SymbolFigures
+from treelm.models.search.particles import ParticleFilter
+from treelm.models.search.prefixes import steps
+from treelm.models.search.rows import Floats, Ints
+from treelm.models.search.settings import Search
+from treelm.models.search.words import WordHead
 
 
 @dataclass(frozen=True, kw_only=True)

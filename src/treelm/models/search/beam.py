@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.transfer import to_device
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.advance import Advance, Arrivals
-from treelm.models.rnng.search.analyses import Analyses, joined
-from treelm.models.rnng.search.goals import AnySymbol, End, Goal, Symbol
-from treelm.models.rnng.search.losses import Cut
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.prefixes import WAITS
-from treelm.models.rnng.search.released import ReleasedAdvance, ReleasedRule
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.selection import Layout, log_sums
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.rnng import stacks as at
+from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.released import ReleasedAdvance, ReleasedRule
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.advance import Advance, Arrivals
+from treelm.models.search.analyses import Analyses, joined
+from treelm.models.search.goals import AnySymbol, End, Goal, Symbol
+from treelm.models.search.losses import Cut
+from treelm.models.search.prefixes import WAITS
+from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.selection import Layout, log_sums
+from treelm.models.search.settings import Search
+from treelm.models.search.words import WordHead
 from treelm.trees.transitions import REDUCE
 
 
