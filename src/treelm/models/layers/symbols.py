@@ -23,10 +23,17 @@ class WrittenSentences:
     batch: SentenceBatch
     words: IntArray
 
+    def symbols(self, sentence: int) -> IntArray:
+        """The symbols of a sentence."""
+        return self.batch.tokens[self._places(sentence)]
+
     def word_of_symbol(self, sentence: int) -> IntArray:
         """The word of every symbol of a sentence, counted from 0."""
+        return self.words[self._places(sentence)]
+
+    def _places(self, sentence: int) -> slice:
         first, last = self.batch.token_offsets[sentence : sentence + 2]
-        return self.words[first:last]
+        return slice(first, last)
 
 
 def write_word(word: str, vocabulary: Vocabulary, *, sentence_initial: bool) -> IntArray:

@@ -1,4 +1,4 @@
-"""The machine that analyses run on: it applies actions to many of them at once and scores what may come next."""
+"""The machine of an RNNG: it applies actions to many stacks at once and scores what may come next."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treelm.models.rnng.constituents import Constituents
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.validity import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
 from treelm.models.rnng.weights import SearchWeights
-from treelm.models.search.analyses import Analyses
+from treelm.models.search.analyses import Analyses, Candidates
 from treelm.models.search.histories import Histories
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
@@ -59,6 +59,20 @@ class Machine:
         self._in_order = weights.config.order == "in-order"
         self._composes = not isinstance(weights.composition, NoComposition)
 
+    @property
+    def num_labels(self) -> int:
+        """N."""
+        return self.weights.num_labels
+
+    @property
+    def ends_by_closing(self) -> bool:
+        """Whether REDUCE of the root ends a sentence: top-down; in-order FINISH does."""
+        return not self._in_order
+
+    def __len__(self) -> int:
+        """Items on all stacks."""
+        return len(self.stacks)
+
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
         top = np.zeros(num_sentences, np.int64)
@@ -66,10 +80,9 @@ class Machine:
         zero = np.zeros(num_sentences)
         return self._scored(np.arange(num_sentences), zero, zero, top, top - 1, items, self.stacks.top_states(top))
 
-    def shift(
-        self, sentence: Ints, score: Floats, shortfall: Floats, top: Ints, history: Ints, symbols: Ints
-    ) -> Analyses:
-        """SHIFT one symbol on each of these stacks; ``score`` already counts it."""
+    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
+        """SHIFT one symbol on each of these stacks; scores already count it."""
+        top = analyses.top
         items = self.stacks.items(top)
         new = items.copy()
         new[:, at.BELOW] = top
@@ -80,8 +93,8 @@ class Machine:
         self._add_child(new)
         new[:, at.DEPTH] += 1
         new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
-        new_history = self.histories.append(history, np.full(len(top), SHIFT))
-        return self._pushed(sentence, score, shortfall, top, new_history, new)
+        history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
+        return self._pushed(analyses.sentence, analyses.score, analyses.shortfall, top, history, new)
 
     def apply(
         self,
@@ -188,6 +201,10 @@ class Machine:
     def outputs(self, tops: Ints) -> Tensor:
         """o of stacks with these tops: (n, E)."""
         return self.weights.output(self.stacks.top_states(tops)).relu_()[: len(tops)]
+
+    def num_open(self, tops: Ints) -> Ints:
+        """Open nonterminals of stacks with these tops: (n,)."""
+        return self.stacks.column(tops, at.NUM_OPEN)
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""

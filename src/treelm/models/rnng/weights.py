@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.search.products import Affine
+from treelm.models.search.products import Affine, widened
 from treelm.models.search.rows import Bools
 
 if TYPE_CHECKING:
@@ -110,22 +110,6 @@ class SearchWeights:
 
 def _affine(layer: nn.Linear) -> Affine:
     return Affine.of(layer.weight, layer.bias)
-
-
-_LEAST_PRODUCT = 256  # of the sizes of a weight
-
-
-def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int = 1) -> Tensor:
-    """A weight or bias with rows of padding, so that a row of a product does not depend on how many others there are.
-
-    Torch hands products of at most 4096 multiplications to another library, whose sums round differently; the least
-    number of rows is 16 (see ``rows.rounded``). So tiny models need it, and few outputs that fill no whole cache line.
-    """
-    wanted = max(len(parameter), _LEAST_PRODUCT // size + 1)
-    missing = wanted + -wanted % multiple - len(parameter)
-    if missing == 0:
-        return parameter
-    return torch.cat([parameter, parameter.new_full((missing, *parameter.shape[1:]), padding)])
 
 
 def _action_head(layer: nn.Linear) -> Affine:

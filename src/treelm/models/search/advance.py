@@ -1,4 +1,4 @@
-"""Search from one symbol to the next: word-synchronous beam search (Stern et al. 2017)."""
+"""Search from one symbol to the next: word-synchronous beam search (Stern et al. 2017), and what it drops."""
 
 from __future__ import annotations
 
@@ -6,56 +6,93 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treelm.models.rnng.machine import Machine
-from treelm.models.search.analyses import Analyses
+from treelm.models.search.analyses import Analyses, Candidates, Layout, best, joined, log_sums, no_candidates, nth_best
 from treelm.models.search.goals import Goal
-from treelm.models.search.losses import Account, Cut
+from treelm.models.search.machine import Machine
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
-from treelm.models.search.selection import Layout, best, nth_best
 from treelm.models.search.settings import Search
+
+_LEAST = -700.0  # a log share that counts for nothing, and whose exponential is still computed fast
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arrivals:
-    """Analyses that are about to reach the goal, ordered by sentence, best first."""
+class Cut:
+    """What a search for a symbol dropped on the way, by sentence, as shares of the probability that it began with.
 
-    sentence: Ints
-    score: Floats  # with the action that reaches the goal
-    shortfall: Floats  # as of ``Analyses``
-    top: Ints
-    history: Ints  # without that action
+    How probable the symbol was there is not counted, for in most cases it is not known.
+    """
 
-    def __len__(self) -> int:
-        return len(self.sentence)
-
-    def first(self, count: int, num_sentences: int) -> Arrivals:
-        """The best ``count`` of each sentence."""
-        rank = np.arange(len(self)) - Layout(self.sentence, num_sentences).starts[self.sentence]
-        return self.take(np.flatnonzero(rank < count))
-
-    def take(self, index: Ints | Bools) -> Arrivals:
-        """The arrivals at ``index`` (numbers, or a mask)."""
-        return Arrivals(**{name: getattr(self, name)[index] for name in _ARRAYS})
-
-    def ranked(self) -> Arrivals:
-        """Ordered by sentence, then by score; equals in their own order."""
-        return self.take(np.lexsort((-self.score, self.sentence)))
+    dropped: Floats  # by the action beam
+    refused: Floats  # SHIFTs, most of them because the symbol was improbable
+    crowded: Floats  # of what was in play: what a narrower search would have kept, for want of room
 
 
-_ARRAYS = ("sentence", "score", "shortfall", "top", "history")
+class Account:
+    """What becomes of the probability that one search began with.
 
+    Sums are made sentence by sentence, over its own entries alone, so that they do not depend on company.
+    """
 
-def joined(parts: list[Arrivals]) -> Arrivals:
-    """All arrivals, ranked."""
-    empty, none = np.empty(0, np.int64), np.empty(0)
-    parts = [Arrivals(sentence=empty, score=none, shortfall=none, top=empty, history=empty), *parts]
-    return Arrivals(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}).ranked()
+    def __init__(self, sentence: Ints, score: Floats, num_sentences: int, narrow: float) -> None:
+        """Begin with analyses; ``narrow`` is the threshold of the narrower search."""
+        total = log_sums(sentence, score, num_sentences)
+        self._all = np.where(np.isfinite(total), total, 0.0)
+        self._num_sentences, self._narrow = num_sentences, narrow
+        nothing: Floats = np.zeros(num_sentences)
+        self._at_goal = self._arrived = self._dropped = self._crowded = nothing
+
+    @property
+    def cut(self) -> Cut:
+        """What was dropped so far."""
+        return Cut(
+            dropped=self._dropped.clip(0, 1),
+            refused=(self._at_goal - self._arrived).clip(0, 1),
+            crowded=self._crowded,
+        )
+
+    def expand(self, sentence: Ints, others: Floats, at_goal: Floats) -> Floats:
+        """Note what can come next: successors that stay in search (n, m), and those at the goal (n,), unpruned.
+
+        Gives log of all that is in play, by sentence: what is in search, and what has ever stood at the goal.
+        """
+        self._sentence, self._others = sentence, others
+        self._shares = others - self._all[sentence, None]
+        np.exp(np.maximum(self._shares, _LEAST, out=self._shares), out=self._shares)
+        in_search = np.bincount(sentence, self._shares.sum(1), self._num_sentences)
+        self._dropped = self._dropped + in_search
+        self._at_goal = self._at_goal + self._sums(sentence, at_goal)
+        self._share_in_play = np.maximum(in_search + self._at_goal, np.exp(_LEAST))
+        self._in_play: Floats = self._all + np.log(self._share_in_play)
+        return self._in_play
+
+    def choose(self, sentence: Ints, scores: Floats, floor: Floats) -> None:
+        """Note which of these successors found room in the action beam; none below ``floor`` needs any."""
+        least = np.maximum(floor, self._in_play - self._narrow)
+        self._shares *= self._others > least[self._sentence, None]
+        near = self._shares.sum(1)
+        is_near = scores > least[sentence]
+        crowded = np.bincount(self._sentence, near, self._num_sentences) - self._sums(
+            sentence[is_near], scores[is_near]
+        )
+        self._crowded = self._crowded + crowded.clip(0) / self._share_in_play
+
+    def arrive(self, sentence: Ints, at_goal: Floats) -> None:
+        """Note which arrive."""
+        self._arrived = self._arrived + self._sums(sentence, at_goal)
+
+    def go_on(self, sentence: Ints, scores: Floats) -> None:
+        """Note which stay in search."""
+        self._dropped = self._dropped - self._sums(sentence, scores)
+
+    def _sums(self, sentence: Ints, scores: Floats) -> Floats:
+        shares = np.exp(np.maximum(scores - self._all[sentence], _LEAST))
+        return np.bincount(sentence, shares, self._num_sentences).astype(np.float64)
 
 
 class Advance:
     """One search: all analyses of a batch expand side by side until none is left that could still matter.
 
-    Scores only fall, so whatever is not above the ``keep``-th best arrival of its sentence is dropped; this is exact,
+    Scores only fall, so whatever is not above the ``keep``-th best candidate of its sentence is dropped; this is exact,
     and it is what ends the search. With a threshold, so is what lies too far below all that is in play, which is
     what is in search and what was at the goal, or below all that arrived.
     """
@@ -63,23 +100,23 @@ class Advance:
     def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
         self._machine, self._goal, self._settings = machine, goal, settings
         self._num_sentences, self._keep = num_sentences, keep
-        self._best = np.full((num_sentences, keep), -np.inf)  # best arrivals so far
-        self._floor: Floats = np.full(num_sentences, -np.inf)  # what an arrival must beat, by sentence
-        self._found: list[Arrivals] = []
+        self._best = np.full((num_sentences, keep), -np.inf)  # best candidates so far
+        self._floor: Floats = np.full(num_sentences, -np.inf)  # what a candidate must beat, by sentence
+        self._found = [no_candidates()]
 
-    def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses, Cut]:
+    def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Candidates, Analyses, Cut]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
         limit = self._settings.max_rows
         account = Account(analyses.sentence, analyses.score, self._num_sentences, self._settings.narrow)
         while len(analyses):
             analyses = self._step(analyses, account)
-            if len(self._machine.stacks) > limit:
+            if len(self._machine) > limit:
                 analyses, waiting = self._collect(analyses, waiting)
-                limit = max(limit, 2 * len(self._machine.stacks))
-        return joined(self._found), waiting, account.cut
+                limit = max(limit, 2 * len(self._machine))
+        return joined(self._found).ranked(), waiting, account.cut
 
     def _collect(self, analyses: Analyses, waiting: Analyses) -> tuple[Analyses, Analyses]:
-        groups: list[Analyses | Arrivals] = [analyses, waiting, *self._found]
+        groups: list[Candidates] = [analyses, waiting, *self._found]
         rows, histories = self._machine.collect([one.top for one in groups], [one.history for one in groups])
         self._found = [
             replace(one, top=rows[one.top], history=renumbered(histories, one.history)) for one in self._found
@@ -133,7 +170,7 @@ class Advance:
         if len(rows) == 0:
             return
         source = layout.flat(rows, columns)
-        found = Arrivals(
+        found = Candidates(
             sentence=rows,
             score=scores[rows, columns],
             shortfall=analyses.shortfall[source],
@@ -144,8 +181,8 @@ class Advance:
         self._raise_floor(scores, arrives)
 
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
-        candidates = np.concatenate([self._best, np.where(arrives, scores, -np.inf)], 1)
-        self._best = np.partition(candidates, -self._keep, axis=1)[:, -self._keep :]
+        scores = np.concatenate([self._best, np.where(arrives, scores, -np.inf)], 1)
+        self._best = np.partition(scores, -self._keep, axis=1)[:, -self._keep :]
         self._floor = self._best.min(1)
         if np.isfinite(self._settings.threshold):
             lowest = np.logaddexp.reduce(self._best, 1) - self._settings.threshold

@@ -13,17 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treelm.models.rnng import stacks as at
-from treelm.models.rnng.machine import Machine
-from treelm.models.rnng.weights import SearchWeights
-from treelm.models.search.analyses import Analyses, joined
-from treelm.models.search.beam import Endings, SymbolFigures, symbol_figures
+from treelm.models.search.analyses import Analyses, joined, log_sums
+from treelm.models.search.beam import Endings, SymbolMetrics, symbol_metrics
+from treelm.models.search.machine import Machine, WordHead, ending_actions
 from treelm.models.search.prefixes import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints
-from treelm.models.search.selection import log_sums
 from treelm.models.search.settings import Search
-from treelm.models.search.words import WordHead
-from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+from treelm.trees.transitions import FIRST_NT, SHIFT
 
 Reach = Callable[[Analyses], tuple[Bools, Bools]]
 """Which actions of each analysis may be sampled, and which of these arrive: (n, A) each."""
@@ -58,19 +54,19 @@ def _joined(clouds: list[_Cloud]) -> _Cloud:
 class ParticleFilter:
     """The particles of a batch of sentences between two symbols; every sentence has its own random generator."""
 
-    def __init__(self, weights: SearchWeights, settings: Search, num_sentences: int, head: WordHead) -> None:
+    def __init__(self, machine: Machine, head: WordHead, settings: Search, num_sentences: int) -> None:
+        """Begin before the first symbol, on a machine that nobody else uses."""
         self.num_sentences = num_sentences
-        self.machine = Machine(weights)
+        self.machine = machine
         self._num_particles = settings.num_particles
         self._head = head
-        self._in_order = weights.config.order == "in-order"
         self._generators = [np.random.default_rng(settings.seed) for _ in range(num_sentences)]
         count = np.full(num_sentences, settings.num_particles)
         analyses = self.machine.start(num_sentences)
         self._cloud = _Cloud(analyses=analyses, count=count, log_weight=np.zeros(num_sentences))
         self._log_mass = np.zeros(num_sentences)
 
-    def read(self, symbols: Ints) -> SymbolFigures:
+    def read(self, symbols: Ints) -> SymbolMetrics:
         """Read one symbol in each sentence, ``WAITS`` for none."""
         reads = symbols != WAITS
         reading = reads[self._cloud.analyses.sentence]
@@ -78,35 +74,26 @@ class ParticleFilter:
         arrived, _ = self._sample(self._cloud.take(np.flatnonzero(reading)), self._to_symbol)
         arrived = self._weigh(arrived, symbols)
         sentence, log_mass = arrived.analyses.sentence, arrived.log_mass
-        num_open = arrived.analyses.items[:, at.NUM_OPEN]
+        num_open = self.machine.num_open(arrived.analyses.top)
         estimate = self._estimate(arrived)
-        figures = symbol_figures(sentence, log_mass, num_open, self.num_sentences)
+        metrics = symbol_metrics(sentence, log_mass, num_open, self.num_sentences)
         self._log_mass = np.where(reads, estimate, self._log_mass)
         self._cloud = _joined([waiting, self._shift(self._draw(arrived), symbols)])
         self._collect()
-        return replace(figures, log_mass=estimate)
+        return replace(metrics, log_mass=estimate)
 
     def _to_symbol(self, analyses: Analyses) -> tuple[Bools, Bools]:
-        allowed = np.isfinite(analyses.log_probs)
-        if self._in_order:
-            allowed[:, -1] = False
-        else:
-            allowed[analyses.items[:, at.NUM_OPEN] == 1, REDUCE] = False
+        allowed = np.isfinite(analyses.log_probs) & ~ending_actions(self.machine, analyses)
         arrives = np.zeros_like(allowed)
         arrives[:, SHIFT] = allowed[:, SHIFT]
         return allowed, arrives
 
     def _to_end(self, analyses: Analyses) -> tuple[Bools, Bools]:
-        """Top-down, only REDUCE leads to the end."""
         allowed = np.isfinite(analyses.log_probs)
         allowed[:, SHIFT] = False
-        arrives = np.zeros_like(allowed)
-        if self._in_order:
-            arrives[:, -1] = allowed[:, -1]
-        else:
+        if self.machine.ends_by_closing:
             allowed[:, FIRST_NT:] = False
-            arrives[:, REDUCE] = allowed[:, REDUCE] & (analyses.items[:, at.NUM_OPEN] == 1)
-        return allowed, arrives
+        return allowed, allowed & ending_actions(self.machine, analyses)
 
     def _sample(self, cloud: _Cloud, reach: Reach) -> tuple[_Cloud, Ints]:
         """Sample actions until every particle has arrived; also the last action of each, not applied yet."""
@@ -186,8 +173,7 @@ class ParticleFilter:
         old = cloud.analyses
         if len(old) == 0:
             return cloud
-        new = self.machine.shift(old.sentence, old.score, old.shortfall, old.top, old.history, symbols[old.sentence])
-        return replace(cloud, analyses=new)
+        return replace(cloud, analyses=self.machine.shift(old, symbols[old.sentence]))
 
     def _collect(self) -> None:
         analyses = self._cloud.analyses

@@ -100,6 +100,22 @@ def sizes_alike(
     return (*alike, ROUND)
 
 
+_LEAST_PRODUCT = 256  # of the sizes of a weight
+
+
+def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int = 1) -> Tensor:
+    """A weight or bias with rows of padding, so that a row of a product does not depend on how many others there are.
+
+    Torch hands products of at most 4096 multiplications to another library, whose sums round differently; the least
+    number of rows is 16 (see ``rows.rounded``). So tiny models need it, and few outputs that fill no whole cache line.
+    """
+    wanted = max(len(parameter), _LEAST_PRODUCT // size + 1)
+    missing = wanted + -wanted % multiple - len(parameter)
+    if missing == 0:
+        return parameter
+    return torch.cat([parameter, parameter.new_full((missing, *parameter.shape[1:]), padding)])
+
+
 @contextmanager
 def arithmetic(precision: Float32Products, device: torch.device) -> Iterator[None]:
     """How search computes, for the block only: float32 products as wanted, and on one thread.

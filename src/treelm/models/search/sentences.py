@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
-from treelm.models.rnng.released import ReleasedRule
-from treelm.models.rnng.weights import SearchWeights
-from treelm.models.search.beam import Beam, Endings, SymbolFigures
+from treelm.errors import InputError
+from treelm.models.search.beam import Beam, Endings, SymbolMetrics
+from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.particles import ParticleFilter
-from treelm.models.search.prefixes import steps
+from treelm.models.search.prefixes import grouped, steps
+from treelm.models.search.products import arithmetic
 from treelm.models.search.rows import Floats, Ints
 from treelm.models.search.settings import Search
-from treelm.models.search.words import WordHead
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searchable:
+    """A model as the search sees it, with the parameters of one moment."""
+
+    machine: Callable[[], Machine]  # a new one
+    head: Callable[[int], WordHead]  # a new one, given how many heavy symbols its bounds take (``Search.heavy_words``)
+    compatible: Callable[[WordHead, Search, Ints], Beam] | None = None
+    """The beam that ``Search.compatibility`` names, for sentences with these numbers of symbols, if there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +38,7 @@ class Derivation:
 
 @dataclass(kw_only=True)
 class SentenceResult:
-    """What search says of one sentence. Lists have one entry a symbol."""
+    """The search of one sentence in numbers. Lists have one entry a symbol."""
 
     log_masses: list[float] = field(default_factory=list)  # M_i, nats
     narrow_log_masses: list[float] = field(default_factory=list)  # of what a narrower search would have kept
@@ -39,14 +49,14 @@ class SentenceResult:
     log_prob: float = -np.inf  # of the sentence, its end included
     derivations: list[Derivation] = field(default_factory=list)  # best first, at most ``word_beam``
 
-    def add(self, figures: SymbolFigures, index: int) -> None:
-        """Note the figures of one more symbol."""
-        self.log_masses.append(float(figures.log_mass[index]))
-        self.narrow_log_masses.append(float(figures.narrow_log_mass[index]))
-        self.beam_loss_bits.append(float(figures.loss_bits[index]))
-        self.beam_bound_bits.append(float(figures.bound_bits[index]))
-        self.entropy_bits.append(float(figures.entropy_bits[index]))
-        self.open_nodes.append(float(figures.open_nodes[index]))
+    def add(self, metrics: SymbolMetrics, index: int) -> None:
+        """Note the metrics of one more symbol."""
+        self.log_masses.append(float(metrics.log_mass[index]))
+        self.narrow_log_masses.append(float(metrics.narrow_log_mass[index]))
+        self.beam_loss_bits.append(float(metrics.loss_bits[index]))
+        self.beam_bound_bits.append(float(metrics.bound_bits[index]))
+        self.entropy_bits.append(float(metrics.entropy_bits[index]))
+        self.open_nodes.append(float(metrics.open_nodes[index]))
 
     @property
     def gaps(self) -> Floats:
@@ -85,21 +95,31 @@ def gaps(log_mass: Floats, narrow_log_mass: Floats) -> Floats:
     return np.where(np.isnan(narrow_log_mass), np.nan, gap)
 
 
+def search_all(model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints]) -> list[SentenceResult]:
+    """Search any number of sentences (arrays of symbols, none empty), ``settings.batch_size`` at a time."""
+    results: dict[int, SentenceResult] = {}
+    with arithmetic(settings.matmul, head.device):
+        for group in grouped(sentences, settings.batch_size, share=settings.shares_prefixes):
+            found = _search_together(model, head, settings, [sentences[index] for index in group])
+            results.update(zip(group, found, strict=True))
+    return [results[index] for index in range(len(sentences))]
+
+
 @torch.inference_mode()
-def search_sentences(
-    weights: SearchWeights, head: WordHead, settings: Search, sentences: Sequence[Ints]
+def _search_together(
+    model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints]
 ) -> list[SentenceResult]:
-    """Search sentences (arrays of symbols, none empty) side by side, what several begin with once."""
+    """Search sentences side by side, what several begin with once."""
     lengths = np.array([len(symbols) for symbols in sentences])
     results = [SentenceResult() for _ in sentences]
     share = settings.shares_prefixes
-    beam = _begin(weights, head, settings, np.zeros(min(1, len(lengths)), np.int64) if share else lengths)
+    beam = _begin(model, head, settings, np.zeros(min(1, len(lengths)), np.int64) if share else lengths)
     for position, step in enumerate(steps(sentences, share=share), start=1):
         if step.parents is not None and isinstance(beam, Beam):
             beam.fork(step.parents)
-        figures = beam.read(step.symbols)
+        metrics = beam.read(step.symbols)
         for number in np.flatnonzero(step.going).tolist():
-            results[number].add(figures, step.prefix_of[number])
+            results[number].add(metrics, step.prefix_of[number])
         done = np.flatnonzero(lengths == position)
         if len(done):
             ends = np.zeros(beam.num_sentences, np.bool_)
@@ -113,11 +133,14 @@ def search_sentences(
     return results
 
 
-def _begin(weights: SearchWeights, head: WordHead, settings: Search, lengths: Ints) -> Beam | ParticleFilter:
-    if settings.method == "particles":
-        return ParticleFilter(weights, settings, len(lengths), head)
-    released = ReleasedRule(weights, lengths) if settings.compatibility == "released" else None
-    return Beam(weights, settings, len(lengths), head, released)
+def _begin(model: Searchable, head: WordHead, settings: Search, lengths: Ints) -> Beam | ParticleFilter:
+    if settings.compatibility is None:
+        method = ParticleFilter if settings.method == "particles" else Beam
+        return method(model.machine(), head, settings, len(lengths))
+    if model.compatible is None:
+        found = f"search.compatibility = {settings.compatibility!r}, which this system does not know"
+        raise InputError(found, remedy="leave compatibility out")
+    return model.compatible(head, settings, lengths)
 
 
 def _end(result: SentenceResult, endings: Endings, actions: list[list[int]], index: int) -> None:

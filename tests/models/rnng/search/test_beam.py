@@ -14,11 +14,9 @@ from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
 from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.rnng.network import RNNG
-from treelm.models.rnng.weights import SearchWeights
-from treelm.models.search.interface import encode, search_all
-from treelm.models.search.sentences import SentenceResult, converged
+from treelm.models.search.machine import WordHead
+from treelm.models.search.sentences import SentenceResult, converged, search_all
 from treelm.models.search.settings import Search
-from treelm.models.search.words import WordHead
 
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [1, 1, 1], [0, 2, 4, 6]]
 TINY = {"max_open": 2, "max_consecutive": 2}
@@ -28,9 +26,9 @@ EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 def run(
     model: RNNG, sentences: list[list[int]], *, head: WordHead | None = None, **settings: Any
 ) -> list[SentenceResult]:
-    weights, search = SearchWeights.of(model), Search(**settings)
-    encoded = [encode(model.vocabulary, [str(symbol) for symbol in symbols]) for symbols in sentences]
-    return search_all(weights, head or WordHead(weights, search.heavy_words), search, encoded)
+    searchable, search = model.searchable(), Search(**settings)
+    head = head or searchable.head(search.heavy_words)
+    return search_all(searchable, head, search, [np.array(symbols) for symbols in sentences])
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -56,7 +54,7 @@ def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant:
     widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
     expected = [plain_beam(model, symbols, *beams) for symbols in SENTENCES[:4]]
     for extra in ({"heavy_words": 40}, {"heavy_words": 6}, {"heavy_words": 6, "max_rows": 1}):
-        head = WordHead(SearchWeights.of(model), extra["heavy_words"])
+        head = model.searchable().head(extra["heavy_words"])
         for _ in range(2):  # the second time the heavy symbols are known
             for result, (masses, finished) in zip(
                 run(model, SENTENCES[:4], head=head, **widths, **extra), expected, strict=True

@@ -10,7 +10,8 @@ from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.base import SentenceScore
 from treelm.models.rnng.machine import Machine
 from treelm.models.rnng.network import RNNG
-from treelm.models.search.interface import ScoredTree
+from treelm.models.search.analyses import Candidates
+from treelm.models.search.model import ScoredTree
 from treelm.models.search.prefixes import grouped, steps
 from treelm.models.search.rows import Ints
 from treelm.models.search.settings import Search
@@ -50,9 +51,9 @@ def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> 
     pushed: list[int] = []
     shift = Machine.shift
 
-    def counting(machine: Machine, sentence: Ints, *rest: Any) -> Any:
-        pushed.append(len(set(sentence.tolist())))
-        return shift(machine, sentence, *rest)
+    def counting(machine: Machine, analyses: Candidates, symbols: Ints) -> Any:
+        pushed.append(len(set(analyses.sentence.tolist())))
+        return shift(machine, analyses, symbols)
 
     monkeypatch.setattr(Machine, "shift", counting)
     model.score([["1", "2", "3", "4"], ["1", "2", "3", "0"], ["1", "2", "3", "4"]])
