@@ -17,8 +17,8 @@ from torch import Tensor
 from treelm.models.layers.transfer import to_device
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
 from treelm.models.rnng.weights import AttentionWeights, SearchWeights, lstm_cell_
-from treelm.models.search.products import Affine
 from treelm.models.search.rows import (
+    Affine,
     Bools,
     IntRows,
     Ints,

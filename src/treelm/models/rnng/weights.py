@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.search.products import Affine, widened
-from treelm.models.search.rows import Bools
+from treelm.models.search.rows import Affine, Bools, widened
 
 if TYPE_CHECKING:
     from treelm.models.rnng.network import RNNG

@@ -13,8 +13,7 @@ from treelm.models.search.beam import Beam, Endings, SymbolMetrics
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.particles import ParticleFilter
 from treelm.models.search.prefixes import grouped, steps
-from treelm.models.search.products import arithmetic
-from treelm.models.search.rows import Floats, Ints
+from treelm.models.search.rows import Floats, Ints, arithmetic
 from treelm.models.search.settings import Search
 
 

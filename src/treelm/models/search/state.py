@@ -17,8 +17,7 @@ from treelm.models.base import IncrementalState
 from treelm.models.layers.transfer import to_device
 from treelm.models.search.beam import Beam
 from treelm.models.search.prefixes import WAITS
-from treelm.models.search.products import arithmetic
-from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, converged, gaps
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import REDUCE, SHIFT, Order, from_actions

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.transfer import to_device
-from treelm.models.search.products import Affine, widened
-from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded_rows
+from treelm.models.search.rows import Affine, Bools, Floats, Ints, blocks, padded_rows, widened
 
 _ROWS_TO_LEARN_FROM = 512
 _BLOCK = 64  # rows of logits of all symbols that are held at a time

@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from treelm.models.search import products
-from treelm.models.search.products import Affine, arithmetic, sizes_alike
-from treelm.models.search.rows import rounded
+from treelm.models.search.rows import Affine, arithmetic, rounded, sizes_alike
 
 SHAPES = [(8, 33), (30, 120), (64, 64), (160, 640), (256, 1024), (512, 256), (160, 5543)]  # (I, O)
 
