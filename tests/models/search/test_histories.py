@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treelm.models.search import histories as module
-from treelm.models.search.histories import Histories
+from treelm.models.search import analyses as module
+from treelm.models.search.analyses import Histories
 from treelm.models.search.rows import Ints
 
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from tests.models.rnng.worlds import Symbols
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
-from treelm.models.search.analyses import Analyses, Candidates
-from treelm.models.search.histories import Histories
+from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.sentences import Searchable

@@ -16,8 +16,7 @@ from treelm.models.rnng.constituents import Constituents
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.validity import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
 from treelm.models.rnng.weights import SearchWeights
-from treelm.models.search.analyses import Analyses, Candidates
-from treelm.models.search.histories import Histories
+from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 

@@ -13,9 +13,8 @@ from torch import Tensor
 from treelm.models.layers.transfer import to_device
 from treelm.models.search.advance import Advance, Cut
 from treelm.models.search.analyses import Analyses, Candidates, Layout, joined, log_sums
-from treelm.models.search.goals import AnySymbol, End, Goal, Symbol
+from treelm.models.search.goals import WAITS, AnySymbol, End, Goal, Symbol
 from treelm.models.search.machine import Machine, WordHead
-from treelm.models.search.prefixes import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import REDUCE, finish_action

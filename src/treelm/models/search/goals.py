@@ -15,6 +15,8 @@ from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Floats, Ints, as_index
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
+WAITS = -1  # in place of a symbol: this sentence stays where it is
+
 _FEW = 6  # below so many candidates a bound does not pay
 _SLACK = 1e-4  # nats that rounding may take from a bound
 

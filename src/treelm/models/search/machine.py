@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.search.analyses import Analyses, Candidates
-from treelm.models.search.histories import Histories
+from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import REDUCE
 

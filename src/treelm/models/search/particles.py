@@ -15,8 +15,8 @@ import numpy as np
 
 from treelm.models.search.analyses import Analyses, joined, log_sums
 from treelm.models.search.beam import Endings, SymbolMetrics, symbol_metrics
+from treelm.models.search.goals import WAITS
 from treelm.models.search.machine import Machine, WordHead, ending_actions
-from treelm.models.search.prefixes import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import FIRST_NT, SHIFT

@@ -16,7 +16,7 @@ from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.layers.transfer import to_device
 from treelm.models.search.beam import Beam
-from treelm.models.search.prefixes import WAITS
+from treelm.models.search.goals import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, converged, gaps
 from treelm.models.search.settings import Search

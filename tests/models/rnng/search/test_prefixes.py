@@ -12,8 +12,8 @@ from treelm.models.rnng.machine import Machine
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.analyses import Candidates
 from treelm.models.search.model import ScoredTree
-from treelm.models.search.prefixes import grouped, steps
 from treelm.models.search.rows import Ints
+from treelm.models.search.sentences import grouped, steps
 from treelm.models.search.settings import Search
 
 SENTENCES = ["2 3 4 2", "2 3 4", "2 3 0+4 3", "2 3 0+1+4 2 2", "3 3", "2 3 4 2", "0+2", "2 4 4 4 4 3", "2 3 4 2 3"]
