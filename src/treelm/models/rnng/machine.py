@@ -12,9 +12,9 @@ from torch import Tensor
 
 from treelm.models.rnng import stacks as at
 from treelm.models.rnng.composition import NoComposition
+from treelm.models.rnng.config import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
 from treelm.models.rnng.constituents import Constituents
 from treelm.models.rnng.stacks import Stacks
-from treelm.models.rnng.validity import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered

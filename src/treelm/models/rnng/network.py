@@ -18,16 +18,9 @@ from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.lstm_sweep import sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
-from treelm.models.rnng.attention_sweep import Dropped, attention_outputs
-from treelm.models.rnng.compose_sweep import compose
-from treelm.models.rnng.composition import (
-    EMBEDDING_DEVIATION,
-    AttentionComposition,
-    Composition,
-    LSTMComposition,
-    NoComposition,
-)
-from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.attention import AttentionComposition, Dropped, attention_outputs
+from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition, compose
+from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
 from treelm.models.rnng.machine import Machine
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
@@ -172,9 +165,9 @@ class RNNG(GenerativeParser):
         if isinstance(self.composition, NoComposition):
             given.append(self.composition.reduce_embedding.expand(plan.given.num_reduce, -1))
         vectors = self._drop(torch.cat(given))
-        if isinstance(self.composition, LSTMComposition) and plan.composition is not None:
+        if isinstance(self.composition, LSTMComposition) and plan.lstm is not None:
             kept = self._mask(plan.num_reduce, 2 * self.config.embedding_size) if self._drops else None
-            return compose(vectors, self.composition, kept, plan.composition)
+            return compose(vectors, self.composition, kept, plan.lstm)
         return vectors
 
     @property

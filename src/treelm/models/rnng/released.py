@@ -14,8 +14,8 @@ import numpy as np
 
 from treelm.errors import InputError
 from treelm.models.rnng import stacks as at
+from treelm.models.rnng.config import OPEN
 from treelm.models.rnng.machine import Machine
-from treelm.models.rnng.validity import OPEN
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.advance import Advance
 from treelm.models.search.analyses import Analyses, Candidates, best

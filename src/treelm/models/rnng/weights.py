@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from treelm.models.layers.lstm import LSTMWeights
-from treelm.models.rnng.composition import AttentionComposition, Composition, LSTMComposition, NoComposition
+from treelm.models.rnng.attention import AttentionComposition
+from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.search.rows import Affine, Bools, widened
 
