@@ -17,7 +17,7 @@ from torch import Tensor
 from tests.models.rnng.worlds import Symbols
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
-from treelm.models.search.analyses import Analyses, Candidates, Histories
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.sentences import Searchable
@@ -136,20 +136,11 @@ class TableMachine:
         none, zero = np.full(num_sentences, -1), np.zeros(num_sentences)
         return self._pushed(np.arange(num_sentences), zero, zero, none, [self.grammar.initial()] * num_sentences)
 
-    def apply(
-        self,
-        analyses: Analyses,
-        sources: Ints,
-        actions: Ints,
-        sentence: Ints,
-        score: Floats,
-        shortfall: Floats | None = None,
-    ) -> Analyses:
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         before = [self.rows[top] for top in analyses.top[sources]]
         states = [self.grammar.apply(*pair) for pair in zip(before, actions.tolist(), strict=True)]
         history = self.histories.append(analyses.history[sources], actions)
-        shortfall = analyses.shortfall[sources] if shortfall is None else shortfall
-        return self._pushed(sentence, score, shortfall, history, states)
+        return self._pushed(analyses.sentence[sources], score, analyses.shortfall[sources], history, states)
 
     def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
         states = [self.grammar.apply(self.rows[top], SHIFT) for top in analyses.top]
@@ -189,7 +180,7 @@ class TableMachine:
         self.rows = [self.rows[row] for row in kept]
         return new, self.histories.keep(np.concatenate(histories))
 
-    def moved(self, analyses: Analyses, rows: Ints, histories: Ints) -> Analyses:
+    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
         return replace(analyses, top=rows[analyses.top], history=renumbered(histories, analyses.history))
 
     def copy(self) -> TableMachine:

@@ -16,7 +16,7 @@ from treelm.models.rnng.config import CONSTITUENT, OPEN, WORD, Configuration, sp
 from treelm.models.rnng.constituents import Constituents
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.weights import SearchWeights
-from treelm.models.search.analyses import Analyses, Candidates, Histories
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
@@ -75,9 +75,9 @@ class Machine:
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
         top = np.zeros(num_sentences, np.int64)
-        items = self.stacks.items(top)
         zero = np.zeros(num_sentences)
-        return self._scored(np.arange(num_sentences), zero, zero, top, top - 1, items, self.stacks.top_states(top))
+        new = Candidates(np.arange(num_sentences), zero, zero, top, top - 1)
+        return self._scored(new, self.stacks.items(top), self.stacks.top_states(top))
 
     def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
         """SHIFT one symbol on each of these stacks; scores already count it."""
@@ -93,17 +93,9 @@ class Machine:
         new[:, at.DEPTH] += 1
         new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
-        return self._pushed(analyses.sentence, analyses.score, analyses.shortfall, top, history, new)
+        return self._pushed(Candidates(analyses.sentence, analyses.score, analyses.shortfall, top, history), new)
 
-    def apply(
-        self,
-        analyses: Analyses,
-        sources: Ints,
-        actions: Ints,
-        sentence: Ints,
-        score: Floats,
-        shortfall: Floats | None = None,
-    ) -> Analyses:
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
         below, items = analyses.top[sources], analyses.items[sources]
         history = self.histories.append(analyses.history[sources], actions)
@@ -115,9 +107,8 @@ class Machine:
         if len(closes):
             new[closes] = self._closed(below[closes], items[closes], analyses.outputs, sources[closes])
             below = new[:, at.BELOW]
-        if shortfall is None:
-            shortfall = analyses.shortfall[sources]
-        return self._pushed(sentence, score, shortfall, below, history, new)
+        sentence, shortfall = analyses.sentence[sources], analyses.shortfall[sources]
+        return self._pushed(Candidates(sentence, score, shortfall, below, history), new)
 
     def _opened(self, below: Ints, items: Ints, labels: Ints, own_rows: Ints) -> Ints:
         """The rows that NT pushes."""
@@ -168,34 +159,16 @@ class Machine:
         if len(child):
             items[child, at.PARTIAL] = self.constituents.extend(items[child, at.PARTIAL], items[child, at.VECTOR])
 
-    def _pushed(
-        self, sentence: Ints, score: Floats, shortfall: Floats, below: Ints, history: Ints, items: Ints
-    ) -> Analyses:
-        top, states = self.stacks.push(below, items, self.constituents.vectors)
-        return self._scored(sentence, score, shortfall, top, history, items, states)
+    def _pushed(self, below: Candidates, items: Ints) -> Analyses:
+        """Push an item on each of these stacks."""
+        top, states = self.stacks.push(below.top, items, self.constituents.vectors)
+        return self._scored(replace(below, top=top), items, states)
 
-    def _scored(
-        self,
-        sentence: Ints,
-        score: Floats,
-        shortfall: Floats,
-        top: Ints,
-        history: Ints,
-        items: Ints,
-        states: Tensor,
-    ) -> Analyses:
+    def _scored(self, new: Candidates, items: Ints, states: Tensor) -> Analyses:
         outputs = self.weights.output(states).relu_()
-        logits = self.weights.actions(outputs)[: len(top), : self.weights.num_actions].cpu().numpy()
-        return Analyses(
-            sentence=sentence,
-            score=score,
-            shortfall=shortfall,
-            top=top,
-            history=history,
-            items=items,
-            outputs=outputs[: len(top)],
-            log_probs=log_softmax(logits, self._rule(sentence, items)),
-        )
+        logits = self.weights.actions(outputs)[: len(new), : self.weights.num_actions].cpu().numpy()
+        log_probs = log_softmax(logits, self._rule(new.sentence, items))
+        return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_probs)
 
     def outputs(self, tops: Ints) -> Tensor:
         """o of stacks with these tops: (n, E)."""
@@ -211,7 +184,7 @@ class Machine:
         self.stacks.renumber(*self.constituents.keep(self.stacks.vectors_in_use, self.stacks.partials_in_use))
         return rows, self.histories.keep(np.concatenate(histories))
 
-    def moved(self, analyses: Analyses, rows: Ints, histories: Ints) -> Analyses:
+    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
         """The same analyses after ``collect``."""
         top = rows[analyses.top]
         history = renumbered(histories, analyses.history)

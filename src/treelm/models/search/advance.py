@@ -154,7 +154,7 @@ class Advance:
         account.go_on(rows, values)
         sources, actions = layout.flat(rows, places // width), places % width + 1
         shortfall = np.maximum(analyses.shortfall[sources], in_play[rows] - values)
-        return self._machine.apply(analyses, sources, actions, rows, values, shortfall)
+        return replace(self._machine.apply(analyses, sources, actions, values), shortfall=shortfall)
 
     def _admitted(self, inside: Bools, reaching: Floats) -> Bools:
         """Which arrive: those inside the action beam, and the best ``fast_track`` of this step."""

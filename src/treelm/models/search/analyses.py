@@ -15,9 +15,10 @@ from treelm.models.layers.transfer import to_device
 from treelm.models.search.rows import Bools, Floats, IntRows, Ints, renumbering
 
 Table = TypeVar("Table", bound="Candidates")
+Scored = TypeVar("Scored", bound="Analyses")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Candidates:
     """n partial analyses, ordered by sentence, such as those that are about to SHIFT a symbol."""
 
@@ -45,7 +46,7 @@ class Candidates:
         return self.take(np.lexsort((-self.score, self.sentence)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Analyses(Candidates):
     """Partial analyses with what may come next."""
 
@@ -57,7 +58,7 @@ class Analyses(Candidates):
 def no_candidates() -> Candidates:
     """None at all."""
     empty = np.empty(0, np.int64)
-    return Candidates(sentence=empty, score=np.empty(0), shortfall=np.empty(0), top=empty, history=empty)
+    return Candidates(empty, np.empty(0), np.empty(0), empty, empty)
 
 
 def joined(groups: Sequence[Table]) -> Table:

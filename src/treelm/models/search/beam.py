@@ -192,7 +192,7 @@ class Beam:
             if len(go_on) == 0:
                 break
             actions = np.full(len(go_on), REDUCE)
-            analyses = self.machine.apply(analyses, go_on, actions, analyses.sentence[go_on], score[go_on])
+            analyses = self.machine.apply(analyses, go_on, actions, score[go_on])
         return self._sorted(parts)
 
     def _finish(self, analyses: Analyses) -> Endings:

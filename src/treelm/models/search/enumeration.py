@@ -71,7 +71,7 @@ class _Enumeration:
         rows, actions = np.nonzero(possible & ~ends)
         if len(rows) == 0:
             return analyses.take(rows)
-        return self._machine.apply(analyses, rows, actions, np.zeros(len(rows), np.int64), scores[rows, actions])
+        return self._machine.apply(analyses, rows, actions, scores[rows, actions])
 
     def _shift(self, analyses: Analyses) -> Analyses:
         """Every analysis with every symbol."""

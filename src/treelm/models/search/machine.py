@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.search.analyses import Analyses, Candidates, Histories
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import REDUCE
 
@@ -42,16 +42,8 @@ class Machine(Protocol):
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
 
-    def apply(
-        self,
-        analyses: Analyses,
-        sources: Ints,
-        actions: Ints,
-        sentence: Ints,
-        score: Floats,
-        shortfall: Floats | None = None,
-    ) -> Analyses:
-        """The successors of ``analyses[sources]`` by actions that are not SHIFT and do not end the sentence."""
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
+        """The successors of ``analyses[sources]`` with these scores, by actions but SHIFT and those that end."""
 
     def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
         """The successors by SHIFT of one symbol each; scores already count it."""
@@ -65,7 +57,7 @@ class Machine(Protocol):
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
 
-    def moved(self, analyses: Analyses, rows: Ints, histories: Ints) -> Analyses:
+    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
         """The same analyses after ``collect``."""
 
     def copy(self) -> Machine:

@@ -145,11 +145,13 @@ class SentenceResult:
     def log_probs(self) -> Floats:
         """log p of every symbol given those before it, and of the end; from an empty beam on, -inf."""
         masses = np.array([0.0, *self.log_masses, self.log_prob])
-        alive = np.isfinite(masses)
-        out = np.full(len(masses) - 1, -np.inf)
-        both = alive[1:] & alive[:-1]
-        out[both] = np.diff(np.where(alive, masses, 0.0))[both]
-        return out
+        return log_ratio(masses[1:], masses[:-1])
+
+
+def log_ratio(after: Floats, before: Floats) -> Floats:
+    """log p of a symbol, from the log masses with it and without; -inf once the beam is empty."""
+    alive = np.isfinite(after) & np.isfinite(before)
+    return np.where(alive, np.where(alive, after, 0.0) - np.where(alive, before, 0.0), -np.inf)
 
 
 CONVERGED_BITS = 0.1

@@ -18,7 +18,7 @@ from treelm.models.layers.transfer import to_device
 from treelm.models.search.beam import Beam
 from treelm.models.search.goals import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
-from treelm.models.search.sentences import Searchable, converged, gaps
+from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import REDUCE, SHIFT, Order, from_actions
 from treelm.trees.tree import Tree
@@ -114,7 +114,7 @@ def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vo
         metrics = beam.read(read)
     log_mass = metrics.log_mass
     reads = read != WAITS
-    log_probs = _difference(log_mass, state.log_mass)
+    log_probs = log_ratio(log_mass, state.log_mass)
     new = replace(
         state,
         beam=beam,
@@ -130,12 +130,6 @@ def with_words(state: BeamState, words: Sequence[str]) -> BeamState:
     """The state with its last words as they were given, rather than as their symbols spell them."""
     given = tuple((*before[:-1], word) for before, word in zip(state.words, words, strict=True))
     return replace(state, words=given)
-
-
-def _difference(after: Floats, before: Floats) -> Floats:
-    """log p of a symbol; -inf once the beam is empty."""
-    alive = np.isfinite(after) & np.isfinite(before)
-    return np.where(alive, np.where(alive, after, 0.0) - np.where(alive, before, 0.0), -np.inf)
 
 
 def _appended(rows: tuple[tuple[Entry, ...], ...], entries: list[Entry], reads: Bools) -> tuple[tuple[Entry, ...], ...]:
