@@ -23,6 +23,7 @@ from tests.models.rnng.worlds import (
 from treelm.errors import InputError
 from treelm.models.layers import lstm_sweep, precision
 from treelm.models.layers.precision import matmul_precision
+from treelm.models.rnng import composition as compositions
 from treelm.models.rnng.network import RNNG
 
 VARIANTS = [
