@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,8 +25,9 @@ from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
 from treelm.models.rnng.machine import Machine
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
-from treelm.models.rnng.weights import SearchWeights
+from treelm.models.rnng.weights import AttentionWeights, SearchWeights, affine
 from treelm.models.search.model import GenerativeParser
+from treelm.models.search.rows import Affine, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 from treelm.trees.transitions import Order
@@ -188,9 +190,40 @@ class RNNG(GenerativeParser):
 
     def searchable(self) -> Searchable:
         """Stacks of LSTM states, a tied softmax, and the search of the public code."""
-        weights = SearchWeights.of(self)
+        weights = self._search_weights()
         return Searchable(
             machine=partial(Machine, weights),
             head=partial(TiedSoftmax, weights.words, weights.symbols),
             compatible=partial(released_beam, weights),
+        )
+
+    def _search_weights(self) -> SearchWeights:
+        """The words' are views of the parameters, the others copies: for use while they do not change."""
+        layers, composition, size = self.stack_layers, self.composition, self.config.embedding_size
+        directions: list[LSTMWeights] = []
+        if not isinstance(composition, NoComposition):
+            directions = [composition.forward_lstm, composition.backward_lstm]
+        inputs: list[Tensor] = [layers[0].weight_input, *(lstm.weight_input for lstm in directions)]
+        biases: list[Tensor] = [torch.zeros_like(layers[0].bias), *(lstm.bias for lstm in directions)]
+        recurrent = [Affine.of(lstm.weight_hidden) for lstm in directions]
+        words = widened(self.word_embedding, size), widened(self.word_bias, size, -torch.inf)
+        actions = (widened(part, size, multiple=16) for part in (self.action_head.weight, self.action_head.bias))
+        return SearchWeights(
+            config=self.config,
+            num_labels=len(self.labels),
+            ends_word=np.asarray(self.vocabulary.ends_word),
+            initial=self.initial_embedding.detach()[None],
+            symbols=self.word_embedding.detach(),
+            labels=self.label_embedding.detach(),
+            vectors=Affine.of(torch.cat(inputs), torch.cat(biases)),
+            deeper=tuple(Affine.of(lstm.weight_input) for lstm in layers[1:]),
+            hidden=tuple(Affine.of(lstm.weight_hidden, lstm.bias) for lstm in layers),
+            output=affine(self.output),
+            actions=Affine.of(*actions),
+            words=Affine.of(*words, copied=False),
+            composition=composition,
+            composed=None if isinstance(composition, NoComposition) else affine(composition.output),
+            forward_hidden=recurrent[0] if recurrent else None,
+            backward_hidden=recurrent[1] if recurrent else None,
+            attention=AttentionWeights.of(composition) if isinstance(composition, AttentionComposition) else None,
         )

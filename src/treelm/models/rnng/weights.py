@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.rnng.attention import AttentionComposition
-from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition
+from treelm.models.rnng.composition import Composition, LSTMComposition
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.search.rows import Affine, Bools, widened
-
-if TYPE_CHECKING:
-    from treelm.models.rnng.network import RNNG
+from treelm.models.search.rows import Affine, Bools
 
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """What attention over children needs besides its LSTM and its output layer."""
+    """Parameters of attention over children, besides its LSTM and its output layer."""
 
     label_query: Tensor  # (N, E)
     label_vector: Tensor  # (N, E)
@@ -31,13 +25,13 @@ class AttentionWeights:
     @classmethod
     def of(cls, composition: AttentionComposition) -> AttentionWeights:
         """Name the parameters."""
-        query, gate = Affine.of(composition.query.weight), _affine(composition.gate)
+        query, gate = Affine.of(composition.query.weight), affine(composition.gate)
         return cls(composition.label_query.detach(), composition.label_vector.detach(), query, gate)
 
 
 @dataclass(frozen=True)
 class SearchWeights:
-    """What search needs of a model. E: size of vectors, H: of hidden states, A: actions, V: symbols."""
+    """Parameters that search needs of a model. E: size of vectors, H: of hidden states, A: actions, V: symbols."""
 
     config: RNNGConfig
     num_labels: int
@@ -57,39 +51,6 @@ class SearchWeights:
     backward_hidden: Affine | None
     attention: AttentionWeights | None
 
-    @classmethod
-    def of(cls, model: RNNG) -> SearchWeights:
-        """The words' are views of a model's parameters, the others copies: for use while they do not change."""
-        layers, composition = model.stack_layers, model.composition
-        size = model.config.embedding_size
-        directions: list[LSTMWeights] = []
-        if not isinstance(composition, NoComposition):
-            directions = [composition.forward_lstm, composition.backward_lstm]
-        inputs: list[Tensor] = [layers[0].weight_input, *(lstm.weight_input for lstm in directions)]
-        biases: list[Tensor] = [torch.zeros_like(layers[0].bias), *(lstm.bias for lstm in directions)]
-        recurrent = [Affine.of(lstm.weight_hidden) for lstm in directions]
-        return cls(
-            config=model.config,
-            num_labels=len(model.labels),
-            ends_word=np.asarray(model.vocabulary.ends_word),
-            initial=model.initial_embedding.detach()[None],
-            symbols=model.word_embedding.detach(),
-            labels=model.label_embedding.detach(),
-            vectors=Affine.of(torch.cat(inputs), torch.cat(biases)),
-            deeper=tuple(Affine.of(lstm.weight_input) for lstm in layers[1:]),
-            hidden=tuple(Affine.of(lstm.weight_hidden, lstm.bias) for lstm in layers),
-            output=_affine(model.output),
-            actions=_action_head(model.action_head),
-            words=Affine.of(
-                widened(model.word_embedding, size), widened(model.word_bias, size, -torch.inf), copied=False
-            ),
-            composition=composition,
-            composed=None if isinstance(composition, NoComposition) else _affine(composition.output),
-            forward_hidden=recurrent[0] if recurrent else None,
-            backward_hidden=recurrent[1] if recurrent else None,
-            attention=AttentionWeights.of(composition) if isinstance(composition, AttentionComposition) else None,
-        )
-
     @property
     def num_actions(self) -> int:
         """A."""
@@ -108,13 +69,9 @@ class SearchWeights:
         return 0
 
 
-def _affine(layer: nn.Linear) -> Affine:
+def affine(layer: nn.Linear) -> Affine:
+    """A linear layer as search multiplies by it."""
     return Affine.of(layer.weight, layer.bias)
-
-
-def _action_head(layer: nn.Linear) -> Affine:
-    size = layer.in_features
-    return Affine.of(widened(layer.weight, size, multiple=16), widened(layer.bias, size, multiple=16))
 
 
 def lstm_cell_(
