@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tests.models.rnng.worlds import Node, Symbols, as_batch, in_order, random_tree, top_down
-from treelm.models.rnng.chains import Direction, chain_families
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.structure import Derivations, derive, find_families, stack_contexts
+from treelm.models.rnng.structure import Derivations, Direction, chain_families, derive, find_families, stack_contexts
 
 SEEDS = range(20)
 

@@ -9,13 +9,13 @@ import torch
 
 from tests.models.rnng.plain import PlainRNNG, State
 from tests.models.rnng.worlds import Symbols, build_model
-from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.validity import (
+from treelm.models.rnng.config import (
     CONSTITUENT,
     EMPTY,
     OPEN,
     WORD,
     Configuration,
+    RNNGConfig,
     spread,
     valid_actions,
 )

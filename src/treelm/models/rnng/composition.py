@@ -1,14 +1,37 @@
-"""How a closed constituent becomes one vector: the parameters and the plain form of each composition."""
+"""How a closed constituent becomes one vector, and LSTM composition of all constituents of a batch, level by level.
+
+The schedule is that of ``structure.chain_families``. What steps share is computed once: the product of a vector with
+the input weights, however many steps read it; the step on a nonterminal, and the product of its state with the hidden
+weights, however many families begin with that vector. Where all vectors differ (dropout by token), nothing is shared,
+and the passes that sharing takes are left out.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from treelm.models.layers.lstm import LSTMWeights
-
-EMBEDDING_DEVIATION = 0.3
-"""Initial standard deviation of word, label and action vectors. Training starts slower with 1.0 and with 0.1."""
+from treelm.models.layers.levels import block_rows, blocks
+from treelm.models.layers.lstm import LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
+from treelm.models.layers.packed import LevelProduct
+from treelm.models.layers.precision import (
+    SLACK_ROWS,
+    add_outer,
+    add_product,
+    gather_into,
+    like_operand,
+    multiply_into,
+    operand,
+    padded,
+    sum_of_rows,
+)
+from treelm.models.rnng.attention import AttentionComposition
+from treelm.models.rnng.config import EMBEDDING_DEVIATION
+from treelm.models.rnng.structure import Chains, Direction, Families
 
 
 class LSTMComposition(nn.Module):
@@ -26,29 +49,6 @@ class LSTMComposition(nn.Module):
         self.output = nn.Linear(2 * embedding_size, embedding_size)
 
 
-class AttentionComposition(nn.Module):
-    """Gated attention over the children (Kuncoro et al. 2017, Sec. 4).
-
-    h_i is the state at child i of a bidirectional LSTM over the children, E/2 units a direction; with the stack summary
-    s (the network's output before the REDUCE) and per-label vectors o and t:
-    a = softmax_i(h_i . V^T [o; s]); m = drop(sum_i a_i h_i); g = sigmoid(W_g [drop(t); m] + b_g);
-    e = ReLU(W (g * drop(t) + (1 - g) * m) + b).
-    """
-
-    def __init__(self, embedding_size: int, num_labels: int) -> None:
-        """Build for vectors of (even) size E."""
-        super().__init__()
-        self.forward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
-        self.backward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
-        self.label_query = nn.Parameter(torch.empty(num_labels, embedding_size))  # o
-        self.label_vector = nn.Parameter(torch.empty(num_labels, embedding_size))  # t
-        self.query = nn.Linear(2 * embedding_size, embedding_size, bias=False)  # V^T
-        self.gate = nn.Linear(2 * embedding_size, embedding_size)
-        self.output = nn.Linear(embedding_size, embedding_size)
-        for table in (self.label_query, self.label_vector):
-            nn.init.normal_(table, std=EMBEDDING_DEVIATION)
-
-
 class NoComposition(nn.Module):
     """The action LSTM: nothing is composed; REDUCE has an embedding, and below every item lies the previous one."""
 
@@ -60,3 +60,285 @@ class NoComposition(nn.Module):
 
 
 Composition = LSTMComposition | AttentionComposition | NoComposition
+
+
+# Legend: H heads, the different vectors of nonterminals; M steps in each direction, those on heads not counted; F
+# families; L given vectors; E size of a vector. All in schedule order. Rows of states: H heads, then M steps.
+
+BLOCK_ROWS = 256  # a multiple of SLACK_ROWS
+
+
+class Block(NamedTuple):
+    """Steps start:middle follow a shared head, steps middle:end any other row of states.
+
+    ``later`` counts the latter before this block.
+    """
+
+    start: int
+    middle: int
+    end: int
+    later: int
+
+
+class DirectionPlan(NamedTuple):
+    """``Direction``, ready for computing."""
+
+    inputs: Tensor  # (M,) the vector that each step reads
+    previous: Tensor  # (M,) the row of the state before
+    last: Tensor  # (F,) the row of each family's last state
+    blocks: list[list[Block]]  # of every level
+    reads_once: bool  # no two steps read the same vector
+
+
+class Plan(NamedTuple):
+    """``Chains``, ready for computing."""
+
+    heads: Tensor  # (H,) their vectors
+    forward: DirectionPlan
+    backward: DirectionPlan
+    families: list[list[tuple[int, int]]]  # of every level: first and end of each block
+
+
+def plan_composition(
+    chains: Chains, families: Families, vector_of_action: NDArray[np.int64], device: torch.device
+) -> Plan:
+    """Say which vector each step reads, given the vector that each action pushes; tensors are on the CPU still."""
+    num_rows = block_rows(device, BLOCK_ROWS)
+    heads, head_of_family = np.unique(vector_of_action[families.entries[families.offsets[:-1]]], return_inverse=True)
+
+    def plan(steps: Direction) -> DirectionPlan:
+        is_first = np.repeat(np.arange(len(steps.offsets) - 1) % 2 == 0, np.diff(steps.offsets))
+        previous = np.where(is_first, head_of_family[is_first * steps.previous], len(heads) + steps.previous)
+        inputs, last = vector_of_action[steps.inputs], len(heads) + steps.last
+        shares_heads = len(heads) < len(head_of_family)
+        in_blocks = _blocks_of_steps(steps.offsets.tolist(), num_rows, shares_heads=shares_heads)
+        reads_once = len(np.unique(inputs)) == len(inputs)
+        return DirectionPlan(
+            inputs=torch.from_numpy(inputs),
+            previous=torch.from_numpy(previous),
+            last=torch.from_numpy(last),
+            blocks=in_blocks,
+            reads_once=reads_once,
+        )
+
+    bounds = chains.offsets.tolist()
+    of_families = [blocks(bounds[level : level + 2], num_rows) for level in range(len(bounds) - 1)]
+    return Plan(torch.from_numpy(heads), plan(chains.forward), plan(chains.backward), of_families)
+
+
+def _blocks_of_steps(offsets: list[int], num_rows: int, *, shares_heads: bool) -> list[list[Block]]:
+    found: list[list[Block]] = []
+    later = 0
+    for level in range(0, len(offsets) - 1, 2):
+        first, middle, end = offsets[level : level + 3]
+        found.append([])
+        for start, stop in blocks([first, end], num_rows):
+            between = min(max(middle, start), stop) if shares_heads else start
+            found[-1].append(Block(start, between, stop, later))
+            later += stop - between
+    return found
+
+
+def _longest(families: list[list[tuple[int, int]]]) -> int:
+    """Rows of the largest block, padded."""
+    return padded(max((end - start for level in families for start, end in level), default=0))
+
+
+class _Reading:
+    """One direction's LSTM: its steps forward through the levels, and their gradient back."""
+
+    def __init__(self, plan: DirectionPlan, heads: Tensor, projected: Tensor, weight: Tensor) -> None:
+        self.plan, self.heads, self.projected = plan, heads, projected  # (L + F, 4E) inputs times their weights
+        self.weight = weight  # (4E, E) of the state
+        num_heads, new = len(heads), projected.new_empty
+        size, num_rows = weight.shape[1], num_heads + len(plan.inputs)
+        self.size = size
+        num_later = sum(block.end - block.middle for level in plan.blocks for block in level)
+        self.gates = new(num_rows + SLACK_ROWS, 4 * size)
+        self.hidden_before = weight.new_zeros(num_later + SLACK_ROWS, size)
+        self.multiply = LevelProduct(weight)
+        self.cell_before, self.cell, self.tanh_cell, self.hidden = (new(num_rows, size) for _ in range(4))
+        rows = slice(num_heads)
+        torch.index_select(projected, 0, heads, out=self.gates[rows])
+        self.cell_before[rows] = 0
+        lstm_cell_into(self.gates[rows], *self._states(rows))
+        self.shares_heads = num_later < len(plan.inputs)
+        self.from_heads = new(num_heads * self.shares_heads, 4 * size)  # hidden weights times the state of each head
+        multiply_into(self.from_heads, self.hidden[: len(self.from_heads)], weight.T)
+
+    def _states(self, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.cell_before[rows], self.cell[rows], self.tanh_cell[rows], self.hidden[rows]
+
+    def compute(self, level: int) -> None:
+        """Take the steps of a level. Products are padded: what they write beyond a block is overwritten later."""
+        for start, middle, end, later in self.plan.blocks[level]:
+            rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
+            previous, gates = self.plan.previous[start:end], self.gates[rows]
+            torch.index_select(self.projected, 0, self.plan.inputs[start:end], out=gates)
+            if first:
+                gates[:first] += self.from_heads.index_select(0, previous[:first])
+            if middle < end:
+                num = padded(end - middle)
+                before = self.hidden_before[later : later + num]
+                gather_into(before[: end - middle], self.hidden, previous[first:])
+                self.multiply.add_to(self.gates[rows.start + first : rows.start + first + num], before)
+            torch.index_select(self.cell, 0, previous, out=self.cell_before[rows])
+            lstm_cell_into(gates, *self._states(rows))
+
+    def begin_gradient(self, d_projected: Tensor) -> None:
+        """Make room for gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
+        self.d_projected = d_projected
+        self.d_hidden, self.d_cell = torch.empty_like(self.hidden), torch.zeros_like(self.cell)
+        self.d_from_heads = torch.zeros_like(self.from_heads)
+        self.d_later = self.weight.new_empty(len(self.hidden_before), 4 * self.size)  # of the gates of later steps
+        self.d_later[-SLACK_ROWS:] = 0
+        self.multiply_back = LevelProduct(self.weight.T)
+        longest = max((block.end - block.middle for level in self.plan.blocks for block in level), default=0)
+        self.d_before = self.gates.new_empty(padded(longest), self.size)
+
+    def _gates_gradient(self, rows: slice, d_gates: Tensor) -> Tensor:
+        states = self.gates[rows], self.cell_before[rows], self.tanh_cell[rows]
+        lstm_cell_gradient_into(d_gates, self.d_cell[rows], self.d_hidden[rows], *states)
+        return d_gates
+
+    def propagate(self, level: int) -> None:
+        """The gradient of ``compute``. One step follows each state but a shared head's: its gradient is set."""
+        for start, middle, end, later in reversed(self.plan.blocks[level]):
+            rows, first = slice(len(self.heads) + start, len(self.heads) + end), middle - start
+            previous = self.plan.previous[start:end]
+            d_gates = self._gates_gradient(rows, self.gates.new_empty(end - start, 4 * self.size))
+            if self.plan.reads_once:
+                self.d_projected.index_copy_(0, self.plan.inputs[start:end], d_gates)
+            else:
+                self.d_projected.index_add_(0, self.plan.inputs[start:end], d_gates)
+            d_cell_before = self.d_cell[rows] * self.gates[rows, self.size : 2 * self.size]
+            if self.shares_heads:
+                self.d_cell.index_add_(0, previous, d_cell_before)
+            else:
+                self.d_cell.index_copy_(0, previous, d_cell_before)
+            if first:
+                self.d_from_heads.index_add_(0, previous[:first], d_gates[:first])
+            if middle < end:
+                num = padded(end - middle)
+                self.d_later[later : later + end - middle] = d_gates[first:]
+                self.multiply_back.into(self.d_before[:num], self.d_later[later : later + num])
+                self.d_hidden.index_copy_(0, previous[first:], self.d_before[: end - middle])
+
+    def finish_gradient(self) -> Tensor:
+        """The gradient through the heads, and that of the hidden weights."""
+        rows = slice(len(self.heads))
+        multiply_into(self.d_hidden[: len(self.from_heads)], self.d_from_heads, self.weight)
+        d_gates = self._gates_gradient(rows, self.gates.new_empty(len(self.heads), 4 * self.size))
+        self.d_projected.index_add_(0, self.heads, d_gates)
+        d_weight, dtype = self.gates.new_zeros(4 * self.size, self.size), self.weight.dtype
+        add_outer(d_weight, self.d_from_heads, self.hidden[: len(self.from_heads)], dtype=dtype)
+        add_outer(d_weight, self.d_later[:-SLACK_ROWS], self.hidden_before[:-SLACK_ROWS], dtype=dtype)
+        return d_weight
+
+
+class _ComposeSweep(torch.autograd.Function):
+    """Keeps one row of memory a step; every weight's gradient is formed after the sweep."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        given: Tensor,  # (L, E)
+        weight_input: Tensor,  # (8E, E) forward, backward
+        bias: Tensor,  # (8E)
+        forward_weight: Tensor,  # (4E, E) of the state
+        backward_weight: Tensor,
+        output_weight: Tensor,  # (E, 2E)
+        output_bias: Tensor,
+        kept: Tensor | None,  # (F, 2E) dropout mask, scaled
+        plan: Plan,
+    ) -> Tensor:
+        (num_given, size), num_families = given.shape, len(plan.forward.last)
+        weights = operand(weight_input), operand(output_weight)
+        vectors = given.new_empty(num_given + num_families + SLACK_ROWS, size)
+        multiplied = like_operand(vectors, weights[0])
+        for buffer in (vectors, multiplied):
+            buffer[:num_given], buffer[-SLACK_ROWS:] = given, 0
+        projected = given.new_empty(len(vectors), 8 * size)
+        multiply_into(projected[:num_given], multiplied[:num_given], weights[0].T, bias=bias)
+        project, transform = LevelProduct(weights[0], bias), LevelProduct(weights[1], output_bias)
+        readings = (
+            _Reading(plan.forward, plan.heads, projected[:, : 4 * size], operand(forward_weight)),
+            _Reading(plan.backward, plan.heads, projected[:, 4 * size :], operand(backward_weight)),
+        )
+        ends = weights[1].new_zeros(num_families + SLACK_ROWS, 2 * size)  # drop([f; b])
+        longest = _longest(plan.families)
+        outputs, summaries = given.new_zeros(longest, size), given.new_empty(longest, 2 * size)
+        for level, families in enumerate(plan.families):
+            for reading in readings:
+                reading.compute(level)
+            for start, end in families:
+                rows, num, first = slice(start, end), padded(end - start), num_given + start
+                both = summaries[: end - start]
+                for half, reading in zip(torch.split(both, size, 1), readings, strict=True):
+                    torch.index_select(reading.hidden, 0, reading.plan.last[rows], out=half)
+                ends[rows] = both if kept is None else both.mul_(kept[rows])
+                transform.into(outputs[:num], ends[start : start + num])
+                torch.clamp_min(outputs[:num], 0, out=vectors[first : first + num])
+                if multiplied is not vectors:
+                    multiplied[first : first + num] = vectors[first : first + num]
+                project.into(projected[first : first + num], multiplied[first : first + num])
+        ctx.save_for_backward(multiplied, *weights, kept)
+        ctx.readings, ctx.ends, ctx.plan, ctx.num_given = readings, ends, plan, num_given
+        return vectors[: num_given + num_families]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        vectors, weight_input, weight, kept = ctx.saved_tensors
+        num_given, num_families, size = ctx.num_given, len(ctx.plan.forward.last), vectors.shape[1]
+        d_vectors = gradients[0].clone()
+        d_projected = d_vectors.new_zeros(len(vectors), 8 * size)
+        d_multiplied = like_operand(d_projected, vectors)
+        d_multiplied[-SLACK_ROWS:] = 0
+        d_outputs = vectors.new_zeros(num_families + SLACK_ROWS, size)
+        longest = _longest(ctx.plan.families)
+        d_ends, d_read = d_vectors.new_empty(longest, 2 * size), d_vectors.new_empty(longest, size)
+        project_back, transform_back = LevelProduct(weight_input.T), LevelProduct(weight.T)
+        for reading, half in zip(ctx.readings, torch.split(d_projected, 4 * size, 1), strict=True):
+            reading.begin_gradient(half)
+        for level in reversed(range(len(ctx.plan.families))):
+            for start, end in ctx.plan.families[level]:
+                rows, num, first = slice(start, end), padded(end - start), num_given + start
+                composed = slice(first, num_given + end)
+                if d_multiplied is not d_projected:
+                    d_multiplied[composed] = d_projected[composed]
+                project_back.into(d_read[:num], d_multiplied[first : first + num])
+                d_vectors[composed] += d_read[: end - start]
+                torch.mul(d_vectors[composed], vectors[composed] > 0, out=d_outputs[rows])
+                transform_back.into(d_ends[:num], d_outputs[start : start + num])
+                if kept is not None:
+                    d_ends[: end - start] *= kept[rows]
+                for half, reading in zip(torch.split(d_ends[: end - start], size, 1), ctx.readings, strict=True):
+                    reading.d_hidden.index_copy_(0, reading.plan.last[rows], half)
+            for reading in ctx.readings:
+                reading.propagate(level)
+        d_hidden_weights = [reading.finish_gradient() for reading in ctx.readings]
+        if d_multiplied is not d_projected:
+            d_multiplied[:num_given] = d_projected[:num_given]
+        add_product(d_vectors[:num_given], d_multiplied[:num_given], weight_input)
+        d_weight_input, d_weight = d_vectors.new_zeros(8 * size, size), d_vectors.new_zeros(size, 2 * size)
+        add_outer(d_weight_input, d_multiplied[:-SLACK_ROWS], vectors[:-SLACK_ROWS], dtype=weight.dtype)
+        add_outer(d_weight, d_outputs[:num_families], ctx.ends[:num_families], dtype=weight.dtype)
+        d_bias, d_output_bias = (sum_of_rows(rows, like=d_vectors) for rows in (d_multiplied[:-SLACK_ROWS], d_outputs))
+        d_inputs = d_vectors[:num_given], d_weight_input, d_bias
+        return *d_inputs, *d_hidden_weights, d_weight, d_output_bias, None, None
+
+
+def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, plan: Plan) -> Tensor:
+    """All vectors (L + F, E): the given ones (L, E), then the constituents in schedule order.
+
+    ``kept`` is the dropout mask on [f; b], scaled, (F, 2E), or None.
+    """
+    if not plan.families:
+        return given
+
+    lstms = composition.forward_lstm, composition.backward_lstm
+    weight_input = torch.cat([lstm.weight_input for lstm in lstms])
+    bias = torch.cat([lstm.bias for lstm in lstms])
+    weights = (*(lstm.weight_hidden for lstm in lstms), composition.output.weight, composition.output.bias)
+    vectors: Tensor = _ComposeSweep.apply(given, weight_input, bias, *weights, kept, plan)  # type: ignore[no-untyped-call]
+    return vectors

@@ -2,71 +2,38 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
-from treelm.models.base import (
-    Analysis,
-    IncrementalState,
-    Loss,
-    Losses,
-    ProbabilityMass,
-    SentenceScore,
-    SyntacticLM,
-    takes_texts,
-)
+from treelm.models.base import Loss, Losses
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
-from treelm.models.rnng.attention_sweep import Dropped, attention_outputs
-from treelm.models.rnng.compose_sweep import compose
-from treelm.models.rnng.composition import (
-    EMBEDDING_DEVIATION,
-    AttentionComposition,
-    Composition,
-    LSTMComposition,
-    NoComposition,
-)
-from treelm.models.rnng.config import RNNGConfig
+from treelm.models.rnng.attention import AttentionComposition, Dropped, attention_outputs
+from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition, compose
+from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
+from treelm.models.rnng.machine import Machine
 from treelm.models.rnng.plan import BatchPlan, plan_batch
-from treelm.models.rnng.search.enumeration import enumerate_mass
-from treelm.models.rnng.search.interface import (
-    EncodedSentence,
-    ScoredTree,
-    encode,
-    scored_trees,
-    search_all,
-    sentence_score,
-)
-from treelm.models.rnng.search.sentences import SentenceResult
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.state import (
-    BeamState,
-    next_log_probs,
-    partial_trees,
-    read_symbols,
-    renormalised,
-    start_state,
-    with_words,
-)
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
-from treelm.models.scores import Gathering, NoLogProbability
-from treelm.trees.tree import Tree
+from treelm.models.rnng.released import released_beam
+from treelm.models.rnng.weights import AttentionWeights, SearchWeights, affine
+from treelm.models.search.model import GenerativeParser
+from treelm.models.search.rows import Affine, widened
+from treelm.models.search.sentences import Searchable
+from treelm.models.search.words import TiedSoftmax
+from treelm.trees.transitions import Order
 
 
-class RNNG(SyntacticLM):
+class RNNG(GenerativeParser):
     """A joint model of a sentence and its tree, built action by action (stack-only RNNG, Kuncoro et al. 2017).
 
     Every action pushes one item: a word vector, a label vector, or the vector of a closed constituent. The stack LSTM
@@ -75,13 +42,11 @@ class RNNG(SyntacticLM):
     """
 
     system: ClassVar[str] = "rnng"
-    changeable: ClassVar[tuple[str, ...]] = ("search",)
 
     def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Draw the parameters from torch's global generator. V = len(vocabulary), N = len(labels)."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
-        self.search = Search()
         embedding_size, hidden_size = config.embedding_size, config.hidden_size
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), embedding_size))  # (V, E), tied
         self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
@@ -108,15 +73,9 @@ class RNNG(SyntacticLM):
         return self._config
 
     @property
-    def word_columns(self) -> dict[str, Gathering]:
-        """What the search says of every word."""
-        return {
-            "entropy_bits": "last",
-            "open_nodes": "last",
-            "beam_loss_bits": "sum",
-            "beam_bound_bits": "last",
-            "beam_converged": "least",
-        }
+    def order(self) -> Order:
+        """Whether NT(X) comes before its constituent, or after its first child."""
+        return self._config.order
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bounds."""
@@ -212,9 +171,9 @@ class RNNG(SyntacticLM):
         if isinstance(self.composition, NoComposition):
             given.append(self.composition.reduce_embedding.expand(plan.given.num_reduce, -1))
         vectors = self._drop(torch.cat(given))
-        if isinstance(self.composition, LSTMComposition) and plan.composition is not None:
+        if isinstance(self.composition, LSTMComposition) and plan.lstm is not None:
             kept = self._mask(plan.num_reduce, 2 * self.config.embedding_size) if self._drops else None
-            return compose(vectors, self.composition, kept, plan.composition)
+            return compose(vectors, self.composition, kept, plan.lstm)
         return vectors
 
     @property
@@ -233,89 +192,42 @@ class RNNG(SyntacticLM):
         log_probs = logits.masked_fill(~plan.valid, -math.inf).log_softmax(1)
         return log_probs.gather(1, plan.actions[:, None])[:, 0]
 
-    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int, threshold: float | None = None) -> None:
-        """Widths of the search from now on; with a threshold, they are the most that an adaptive beam may hold."""
-        self.search = replace(
-            self.search,
-            action_beam=action_beam,
-            word_beam=word_beam,
-            fast_track=fast_track,
-            threshold=math.inf if threshold is None else threshold,
+    def searchable(self) -> Searchable:
+        """Stacks of LSTM states, a tied softmax, and the search of the public code."""
+        weights = self._search_weights()
+        return Searchable(
+            machine=partial(Machine, weights),
+            head=partial(TiedSoftmax, weights.words, weights.symbols),
+            compatible=partial(released_beam, weights),
         )
 
-    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol given the symbols before it: lower bounds, by beam search."""
-        encoded, results = self._search(sentences)
-        return [sentence_score(*pair, self.search) for pair in zip(encoded, results, strict=True)]
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """The best tree of every sentence. Raises ``InputError`` when a search found none."""
-        return [trees[0].tree for trees in self.parse_nbest(sentences, 1)]
-
-    @takes_texts
-    def parse_nbest(self, sentences: Sequence[Sequence[str]], num_trees: int) -> list[list[ScoredTree]]:
-        """At most ``num_trees`` trees of every sentence, best first; there are never more than ``word_beam``."""
-        encoded, results = self._search(sentences)
-        return [self._trees(*pair, num_trees) for pair in zip(encoded, results, strict=True)]
-
-    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
-        """Scores and best trees, from one search."""
-        encoded, results = self._search(sentences)
-        return [
-            Analysis(score=sentence_score(*pair, self.search), tree=self._trees(*pair, 1)[0].tree)
-            for pair in zip(encoded, results, strict=True)
-        ]
-
-    def _search(self, sentences: Sequence[Sequence[str]]) -> tuple[list[EncodedSentence], list[SentenceResult]]:
-        encoded = [encode(self.vocabulary, words) for words in sentences]
-        for name, parameter in self.named_parameters():
-            if not parameter.isfinite().all():  # a beam would find nothing, and hold every word impossible
-                raise NoLogProbability(f"weight {name!r} is not finite")
-        weights = SearchWeights.of(self)
-        head = WordHead(weights, self.search.heavy_words)
-        return encoded, search_all(weights, head, self.search, encoded)
-
-    def _trees(self, sentence: EncodedSentence, result: SentenceResult, num_trees: int) -> list[ScoredTree]:
-        return scored_trees(sentence, result, self.vocabulary, self.labels, self.config.order)[:num_trees]
-
-    def probability_mass(self) -> ProbabilityMass | None:
-        """The mass of all trees over up to two symbols and of all that needs more; None unless the model is tiny."""
-        return enumerate_mass(SearchWeights.of(self))
-
-    def start(self, num_sentences: int = 1) -> BeamState:
-        """The state before the first word; it keeps the parameters and the settings of now."""
-        own = copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})  # search copies not all of them
-        return start_state(SearchWeights.of(own), self.search, num_sentences)
-
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> BeamState:
-        """The state after one more symbol in each sentence, by the search that ``score`` uses."""
-        return read_symbols(_own(state), symbols, self.vocabulary)
-
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> BeamState:
-        """The state after one more word in each sentence; remembers the words as they are given."""
-        return with_words(_own(super().extend(state, words)), words)
-
-    def next_word_log_probs(self, state: IncrementalState, *, renormalise: bool = False) -> Tensor:
-        """log p(next symbol), float64 (n, V + 1), by a search that does not look at the next word.
-
-        So this is a distribution, up to what the beam loses. ``score`` gives log p of the word that came by another
-        search from the same analyses: it looks at the word, and then keeps the best; this one sums over all that it
-        finds. Both find part of one sum, so either may be larger, and they are equal where the beams lose nothing:
-        ``treelm audit`` measures by how much they differ. What was lost before counts in neither; where it may matter,
-        the state's ``beam_converged`` is 0.
-
-        The lost mass is 1 - exp().sum(1); with ``renormalise`` the others share it in proportion, which makes a
-        distribution of it, but no longer one of lower bounds. Where a beam is empty, all are -inf in either case.
-        """
-        log_probs = next_log_probs(_own(state))
-        return renormalised(log_probs) if renormalise else log_probs
-
-    def partial_trees(self, state: IncrementalState) -> list[Tree]:
-        """The best tree over the words read so far, what is open closed."""
-        return partial_trees(_own(state), self.labels, self.config.order)
-
-
-def _own(state: IncrementalState) -> BeamState:
-    if not isinstance(state, BeamState):
-        raise InputError("a state of another system", remedy="use a state that this model's start() began")
-    return state
+    def _search_weights(self) -> SearchWeights:
+        """The words' are views of the parameters, the others copies: for use while they do not change."""
+        layers, composition, size = self.stack_layers, self.composition, self.config.embedding_size
+        directions: list[LSTMWeights] = []
+        if not isinstance(composition, NoComposition):
+            directions = [composition.forward_lstm, composition.backward_lstm]
+        inputs: list[Tensor] = [layers[0].weight_input, *(lstm.weight_input for lstm in directions)]
+        biases: list[Tensor] = [torch.zeros_like(layers[0].bias), *(lstm.bias for lstm in directions)]
+        recurrent = [Affine.of(lstm.weight_hidden) for lstm in directions]
+        words = widened(self.word_embedding, size), widened(self.word_bias, size, -torch.inf)
+        actions = (widened(part, size, multiple=16) for part in (self.action_head.weight, self.action_head.bias))
+        return SearchWeights(
+            config=self.config,
+            num_labels=len(self.labels),
+            ends_word=np.asarray(self.vocabulary.ends_word),
+            initial=self.initial_embedding.detach()[None],
+            symbols=self.word_embedding.detach(),
+            labels=self.label_embedding.detach(),
+            vectors=Affine.of(torch.cat(inputs), torch.cat(biases)),
+            deeper=tuple(Affine.of(lstm.weight_input) for lstm in layers[1:]),
+            hidden=tuple(Affine.of(lstm.weight_hidden, lstm.bias) for lstm in layers),
+            output=affine(self.output),
+            actions=Affine.of(*actions),
+            words=Affine.of(*words, copied=False),
+            composition=composition,
+            composed=None if isinstance(composition, NoComposition) else affine(composition.output),
+            forward_hidden=recurrent[0] if recurrent else None,
+            backward_hidden=recurrent[1] if recurrent else None,
+            attention=AttentionWeights.of(composition) if isinstance(composition, AttentionComposition) else None,
+        )

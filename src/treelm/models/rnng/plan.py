@@ -1,4 +1,4 @@
-"""What is computed for a batch and in which order, on the model's device: joins ``structure`` and ``chains``."""
+"""What is computed for a batch and in which order, on the model's device."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from torch import Tensor
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.lstm import Tree, plan_tree
-from treelm.models.rnng import attention_sweep, compose_sweep
-from treelm.models.rnng.attention_graph import build_graph
-from treelm.models.rnng.attention_sweep import plan_attention
-from treelm.models.rnng.chains import chain_families, select_families
+from treelm.models.rnng import attention, composition
+from treelm.models.rnng.attention import build_graph, plan_attention
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.structure import Derivations, Stacks, derive, require_valid, stack_contexts
+from treelm.models.rnng.structure import (
+    Derivations,
+    Stacks,
+    chain_families,
+    derive,
+    require_valid,
+    select_families,
+    stack_contexts,
+)
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 IntArray = NDArray[np.int64]
@@ -49,8 +55,8 @@ class BatchPlan:
     shifts: Tensor  # (W,) contexts in which a word comes next
     words: Tensor  # (W,) which word it is
     sentence: Tensor  # (T,)
-    composition: compose_sweep.Plan | None = None
-    attention: attention_sweep.Plan | None = None
+    lstm: composition.Plan | None = None
+    attention: attention.Plan | None = None
 
 
 def plan_batch(
@@ -97,7 +103,7 @@ def plan_batch(
         shifts=torch.from_numpy(shifts),
         words=torch.from_numpy(batch.tokens[word_index[order[shifts]]]),
         sentence=torch.from_numpy(derivations.sentence[order]),
-        composition=compose_sweep.plan_composition(chains, families, vector_of_action, device) if chains else None,
+        lstm=composition.plan_composition(chains, families, vector_of_action, device) if chains else None,
         attention=attention,
     )
     return plan_to_device(plan, device)

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.rnng.search.oracle import enumerate_all, log_sum, plain_beam
+from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.search.oracle import enumerate_all, log_sum, plain_beam
 from treelm.models.rnng.network import RNNG
-from treelm.models.rnng.search.interface import encode, search_all
-from treelm.models.rnng.search.sentences import SentenceResult, converged
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.search.machine import WordHead
+from treelm.models.search.sentences import SentenceResult, converged, search_all
+from treelm.models.search.settings import Search
 
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [1, 1, 1], [0, 2, 4, 6]]
 TINY = {"max_open": 2, "max_consecutive": 2}
@@ -28,15 +27,15 @@ EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 def run(
     model: RNNG, sentences: list[list[int]], *, head: WordHead | None = None, **settings: Any
 ) -> list[SentenceResult]:
-    weights, search = SearchWeights.of(model), Search(**settings)
-    encoded = [encode(model.vocabulary, [str(symbol) for symbol in symbols]) for symbols in sentences]
-    return search_all(weights, head or WordHead(weights, search.heavy_words), search, encoded)
+    searchable, search = model.searchable(), Search(**settings)
+    head = head or searchable.head(search.heavy_words)
+    return search_all(searchable, head, search, [np.array(symbols) for symbols in sentences])
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
     model, length = build_model(Symbols(3), 2, seed=1, **TINY, **variant), 2
-    everything = enumerate_all(model, length)
+    everything = enumerate_all(PlainRNNG(model), length)
     for size in range(1, length + 1):
         sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=size)]
         for symbols, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
@@ -54,9 +53,9 @@ def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
 def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant: dict[str, Any]) -> None:
     model = build_model(Symbols(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
     widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
-    expected = [plain_beam(model, symbols, *beams) for symbols in SENTENCES[:4]]
+    expected = [plain_beam(PlainRNNG(model), symbols, *beams) for symbols in SENTENCES[:4]]
     for extra in ({"heavy_words": 40}, {"heavy_words": 6}, {"heavy_words": 6, "max_rows": 1}):
-        head = WordHead(SearchWeights.of(model), extra["heavy_words"])
+        head = model.searchable().head(extra["heavy_words"])
         for _ in range(2):  # the second time the heavy symbols are known
             for result, (masses, finished) in zip(
                 run(model, SENTENCES[:4], head=head, **widths, **extra), expected, strict=True
@@ -75,7 +74,7 @@ def test_a_threshold_drops_what_lies_too_far_below_all_together(threshold: float
     results = run(model, SENTENCES[:4], action_beam=30, word_beam=12, fast_track=1, threshold=threshold)
     without = run(model, SENTENCES[:4], action_beam=30, word_beam=12, fast_track=1)
     for symbols, result in zip(SENTENCES[:4], results, strict=True):
-        masses, finished = plain_beam(model, symbols, 30, 12, 1, threshold)
+        masses, finished = plain_beam(PlainRNNG(model), symbols, 30, 12, 1, threshold)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert result.derivations[0].actions == finished[0][2]
     assert any(result.log_masses != other.log_masses for result, other in zip(results, without, strict=True))
@@ -84,7 +83,7 @@ def test_a_threshold_drops_what_lies_too_far_below_all_together(threshold: float
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_the_bound_holds_against_enumeration(variant: dict[str, Any]) -> None:
     model = build_model(Symbols(3), 2, seed=2, **TINY, **variant)
-    everything = enumerate_all(model, 2)
+    everything = enumerate_all(PlainRNNG(model), 2)
     sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=2)]
     for beams in ((2, 1, math.inf), (6, 3, math.inf), (100, 100, 2.0), (100_000, 100_000, math.inf)):
         widths = dict(zip(("action_beam", "word_beam", "threshold"), beams, strict=True))
@@ -156,7 +155,7 @@ def test_neighbours_and_later_words_do_not_matter_to_the_last_bit(
 
 def test_a_narrow_beam_never_overstates() -> None:
     model = build_model(Symbols(3), 2, seed=2, **TINY)
-    everything = enumerate_all(model, 3)
+    everything = enumerate_all(PlainRNNG(model), 3)
     sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=3)]
     for beams in ((1, 1), (3, 2), (8, 4)):
         for symbols, result in zip(

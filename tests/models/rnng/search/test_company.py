@@ -11,7 +11,7 @@ import torch
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.layers import precision
 from treelm.models.rnng.network import RNNG
-from treelm.models.rnng.search.settings import Search
+from treelm.models.search.settings import Search
 
 
 def _model() -> RNNG:

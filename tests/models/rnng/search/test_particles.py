@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.rnng.search.oracle import enumerate_all, log_sum
+from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_beam import SENTENCES, TINY, run
 from tests.models.rnng.search.test_interface import WORDS, subword_model
 from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.search.oracle import enumerate_all, log_sum
 from treelm.errors import InputError
-from treelm.models.rnng.search.settings import Search
+from treelm.models.search.settings import Search
 
 ORDERS: list[dict[str, Any]] = [{"order": "top-down"}, {"order": "in-order"}]
 
@@ -21,7 +22,7 @@ ORDERS: list[dict[str, Any]] = [{"order": "top-down"}, {"order": "in-order"}]
 @pytest.mark.parametrize("variant", ORDERS, ids=str)
 def test_estimates_are_unbiased(variant: dict[str, Any]) -> None:
     model = build_model(Symbols(3), 2, seed=1, **TINY, **variant)
-    everything = enumerate_all(model, 2)
+    everything = enumerate_all(PlainRNNG(model), 2)
     symbols = [2, 0]
     exact = [*(log_sum(everything.prefixes[tuple(symbols[:end])]) for end in (1, 2))]
     exact.append(log_sum(everything.trees[tuple(symbols)].values()))
@@ -34,7 +35,7 @@ def test_estimates_are_unbiased(variant: dict[str, Any]) -> None:
 
 def test_many_particles_come_close() -> None:
     model = build_model(Symbols(3), 2, seed=1, **TINY)
-    everything = enumerate_all(model, 2)
+    everything = enumerate_all(PlainRNNG(model), 2)
     (result,) = run(model, [[1, 1]], method="particles", num_particles=50_000)
     assert result.log_prob == pytest.approx(log_sum(everything.trees[(1, 1)].values()), abs=0.02)
     trees = everything.trees[(1, 1)]

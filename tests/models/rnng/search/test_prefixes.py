@@ -8,12 +8,13 @@ import pytest
 
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.base import SentenceScore
+from treelm.models.rnng.machine import Machine
 from treelm.models.rnng.network import RNNG
-from treelm.models.rnng.search.interface import ScoredTree
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.prefixes import grouped, steps
-from treelm.models.rnng.search.rows import Ints
-from treelm.models.rnng.search.settings import Search
+from treelm.models.search.analyses import Candidates
+from treelm.models.search.model import ScoredTree
+from treelm.models.search.rows import Ints
+from treelm.models.search.sentences import grouped, steps
+from treelm.models.search.settings import Search
 
 SENTENCES = ["2 3 4 2", "2 3 4", "2 3 0+4 3", "2 3 0+1+4 2 2", "3 3", "2 3 4 2", "0+2", "2 4 4 4 4 3", "2 3 4 2 3"]
 
@@ -50,9 +51,9 @@ def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> 
     pushed: list[int] = []
     shift = Machine.shift
 
-    def counting(machine: Machine, sentence: Ints, *rest: Any) -> Any:
-        pushed.append(len(set(sentence.tolist())))
-        return shift(machine, sentence, *rest)
+    def counting(machine: Machine, analyses: Candidates, symbols: Ints) -> Any:
+        pushed.append(len(set(analyses.sentence.tolist())))
+        return shift(machine, analyses, symbols)
 
     monkeypatch.setattr(Machine, "shift", counting)
     model.score([["1", "2", "3", "4"], ["1", "2", "3", "0"], ["1", "2", "3", "4"]])

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tests.models.rnng.plain import REDUCE, SHIFT, PlainRNNG, State
-from tests.models.rnng.search.oracle import log_sum
 from tests.models.rnng.search.test_beam import SENTENCES, run
 from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.search.oracle import log_sum
 from treelm.errors import InputError
 from treelm.models.rnng.network import RNNG
 

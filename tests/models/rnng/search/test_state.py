@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.rnng.search.oracle import enumerate_all, log_sum
+from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_interface import VARIANTS, WORDS, subword_model
 from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.search.oracle import enumerate_all, log_sum
 from treelm.errors import InputError
-from treelm.models.rnng.search.settings import Search
+from treelm.models.search.settings import Search
 from treelm.trees.tree import Tree
 
 BIG = {"embedding_size": 32, "hidden_size": 32, "dtype": torch.float32}
@@ -40,7 +41,7 @@ def test_word_by_word_equals_all_at_once_to_the_last_bit(variant: dict[str, Any]
 def test_next_symbols_of_an_exhaustive_beam_equal_enumeration(variant: dict[str, Any]) -> None:
     model = build_model(Symbols(3, num_unfinished=1), 2, seed=1, max_open=2, max_consecutive=2, **variant)
     model.search = Search(action_beam=100_000, word_beam=100_000)
-    everything = enumerate_all(model, 2)
+    everything = enumerate_all(PlainRNNG(model), 2)
     for prefix in [(), *((symbol,) for symbol in range(3))]:
         state = model.start()
         for symbol in prefix:

@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from treelm.models.rnng.search import products
-from treelm.models.rnng.search.products import Affine, arithmetic, sizes_alike
-from treelm.models.rnng.search.rows import rounded
+from treelm.models.search.rows import Affine, _cut, arithmetic, rounded, sizes_alike
 
 SHAPES = [(8, 33), (30, 120), (64, 64), (160, 640), (256, 1024), (512, 256), (160, 5543)]  # (I, O)
 
@@ -48,7 +46,7 @@ def test_sizes_whose_sums_are_made_otherwise_are_not_used(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("num_rows", range(16, 700, 16))
 def test_blocks_cover_all_rows_once(num_rows: int) -> None:
-    cut = products._cut(num_rows, (192, 48, 16))
+    cut = _cut(num_rows, (192, 48, 16))
     assert [row for block in cut for row in range(block.start, block.stop)] == list(range(num_rows))
     assert {block.stop - block.start for block in cut} <= {192, 48, 16}
 

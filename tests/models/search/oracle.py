@@ -1,17 +1,33 @@
-"""Enumeration and beam search straight from their definitions, on the plain model: nothing is shared or skipped."""
+"""Enumeration and beam search straight from their definitions, on a plain model: nothing is shared or skipped."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 
-from tests.models.rnng.plain import REDUCE, SHIFT, PlainRNNG, State
-from treelm.models.rnng.network import RNNG
+from treelm.trees.transitions import REDUCE, SHIFT
 
 Words = tuple[int, ...]
+State = Any  # it has ``num_open``
+
+
+class Plain(Protocol):
+    """A generative parser, one derivation and one action at a time."""
+
+    config: Any  # it has ``order``
+    finish: int
+
+    def initial(self) -> State: ...
+
+    def action_log_probs(self, state: State) -> Mapping[int, Any]: ...
+
+    def word_log_probs(self, state: State) -> Any: ...
+
+    def apply(self, state: State, action: int, token: int | None = None) -> State: ...
 
 
 def log_sum(values: Iterable[float]) -> float:
@@ -29,20 +45,20 @@ class Enumeration:
     unfinished: list[float] = field(default_factory=list)  # at the SHIFT after the last symbol
 
 
-def successors(plain: PlainRNNG, state: State) -> Iterator[tuple[int, float]]:
+def successors(plain: Plain, state: State) -> Iterator[tuple[int, float]]:
     for action, log_prob in plain.action_log_probs(state).items():
         yield action, float(log_prob)
 
 
-def ends(plain: PlainRNNG, state: State, action: int) -> bool:
+def ends(plain: Plain, state: State, action: int) -> bool:
     if plain.config.order == "in-order":
         return action == plain.finish
     return action == REDUCE and state.num_open == 1
 
 
 @torch.no_grad()
-def enumerate_all(model: RNNG, length: int) -> Enumeration:
-    plain, found = PlainRNNG(model), Enumeration()
+def enumerate_all(plain: Plain, length: int) -> Enumeration:
+    found = Enumeration()
     todo = [(plain.initial(), 0.0, Words(), tuple[int, ...]())]
     while todo:
         state, score, words, actions = todo.pop()
@@ -67,7 +83,7 @@ Candidate = tuple[float, State, tuple[int, ...]]
 
 @torch.no_grad()
 def plain_beam(
-    model: RNNG,
+    plain: Plain,
     symbols: Iterable[int],
     action_beam: int,
     word_beam: int,
@@ -75,19 +91,19 @@ def plain_beam(
     threshold: float = math.inf,
 ) -> tuple[list[float], list[Candidate]]:
     """M_i of every symbol, and the complete analyses, best first."""
-    plain, masses = PlainRNNG(model), []
+    masses: list[float] = []
     beam: list[Candidate] = [(0.0, plain.initial(), ())]
     for symbol in symbols:
         arrived = search_step(plain, beam, symbol, action_beam, word_beam, fast_track, threshold)
         masses.append(log_sum(score for score, _, _ in arrived))
         beam = [(score, plain.apply(state, SHIFT, symbol), (*actions, SHIFT)) for score, state, actions in arrived]
-    if model.config.order == "top-down":  # closing is no choice
+    if plain.config.order == "top-down":  # closing is no choice
         action_beam, threshold = max(action_beam, word_beam), math.inf
     finished = search_step(plain, beam, None, action_beam, word_beam, fast_track, threshold)
     return masses, [(score, state, (*actions, last_action(plain))) for score, state, actions in finished]
 
 
-def last_action(plain: PlainRNNG) -> int:
+def last_action(plain: Plain) -> int:
     return plain.finish if plain.config.order == "in-order" else REDUCE
 
 
@@ -101,7 +117,7 @@ def floor(arrived: list[Candidate], word_beam: int, threshold: float) -> float:
 
 
 def search_step(
-    plain: PlainRNNG,
+    plain: Plain,
     beam: list[Candidate],
     symbol: int | None,
     action_beam: int,

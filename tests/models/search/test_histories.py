@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treelm.models.rnng.search import histories as module
-from treelm.models.rnng.search.histories import Histories
-from treelm.models.rnng.search.rows import Ints
+from treelm.models.search import analyses as module
+from treelm.models.search.analyses import Histories
+from treelm.models.search.rows import Ints
 
 
 class _Sentence:

@@ -1,4 +1,4 @@
-"""Reading symbol by symbol: the state of ``RNNG`` between two symbols."""
+"""Reading symbol by symbol: the state of a generative parser between two symbols."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.layers.devices import to_device
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.beam import Beam
-from treelm.models.rnng.search.interface import build_tree
-from treelm.models.rnng.search.prefixes import WAITS
-from treelm.models.rnng.search.products import arithmetic
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.sentences import converged, gaps
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
-from treelm.trees.transitions import REDUCE, Order
+from treelm.models.search.beam import Beam
+from treelm.models.search.goals import WAITS
+from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
+from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio
+from treelm.models.search.settings import Search
+from treelm.trees.transitions import REDUCE, SHIFT, Order, from_actions
 from treelm.trees.tree import Tree
 
 _END_MARK = "▁"  # at the end of subwords that end a word
@@ -38,10 +33,11 @@ Entry = TypeVar("Entry")
 class BeamState(IncrementalState):
     """The beam after some symbols of each sentence. It holds its own copy of the parameters, laid out for search."""
 
+    ends_word: Bools  # (V,) symbols that end a word
     beam: Beam  # never changed: every step works on a copy
     log_mass: Floats  # (n,) M_i
     symbols: tuple[tuple[int, ...], ...]
-    symbol_log_probs: tuple[tuple[float, ...], ...]  # the same numbers as ``RNNG.score`` gives
+    symbol_log_probs: tuple[tuple[float, ...], ...]  # the same numbers as ``score`` gives
     symbol_gaps: tuple[tuple[float, ...], ...]  # how much less a narrower search found so far, nats
     words: tuple[tuple[str, ...], ...]  # complete ones
 
@@ -67,43 +63,44 @@ class BeamState(IncrementalState):
 
     @property
     def beam_converged(self) -> list[Floats]:
-        """The column of ``RNNG.score`` of this name, so far: for every sentence, 1 for each word that has converged."""
-        ends_word = self.beam.machine.weights.ends_word
+        """The column of ``score`` of this name, so far: for every sentence, 1 for each word that has converged."""
         pairs = zip(self.symbols, self.symbol_gaps, strict=True)
-        return [converged(np.array(gaps)[ends_word[np.array(read, np.int64)]]) for read, gaps in pairs]
+        return [converged(np.array(gaps)[self.ends_word[np.array(read, np.int64)]]) for read, gaps in pairs]
 
     def _of_words(self, index: int) -> list[float]:
         totals, total = list[float](), 0.0
         for symbol, log_prob in zip(self.symbols[index], self.symbol_log_probs[index], strict=True):
             total += log_prob
-            if self.beam.machine.weights.ends_word[symbol]:
+            if self.ends_word[symbol]:
                 totals.append(total)
                 total = 0.0
         return totals
 
 
-def start_state(weights: SearchWeights, settings: Search, num_sentences: int) -> BeamState:
+def start_state(model: Searchable, settings: Search, ends_word: Bools, num_sentences: int) -> BeamState:
     """The state before the first symbol. Raises ``InputError`` for settings that need whole sentences."""
     if settings.compatibility is not None or settings.method != "beam":
         setting = "compatibility" if settings.compatibility else "method"
         found = f"search.{setting} = {getattr(settings, setting)!r} works on whole sentences only"
         raise InputError(found, remedy="read word by word with the default, or score whole sentences")
     nothing: tuple[tuple[int, ...], ...] = ((),) * num_sentences
-    no_figures: tuple[tuple[float, ...], ...] = ((),) * num_sentences
-    with torch.inference_mode(), arithmetic(settings.matmul, weights.initial.device):
-        beam = Beam(weights, settings, num_sentences, WordHead(weights, settings.heavy_words))
+    no_numbers: tuple[tuple[float, ...], ...] = ((),) * num_sentences
+    head = model.head(settings.heavy_words)
+    with torch.inference_mode(), arithmetic(settings.matmul, head.device):
+        beam = Beam(model.machine(), head, settings, num_sentences)
     return BeamState(
+        ends_word=ends_word,
         beam=beam,
         log_mass=np.zeros(num_sentences),
         symbols=nothing,
-        symbol_log_probs=no_figures,
-        symbol_gaps=no_figures,
+        symbol_log_probs=no_numbers,
+        symbol_gaps=no_numbers,
         words=((),) * num_sentences,
     )
 
 
 def _arithmetic(beam: Beam) -> AbstractContextManager[None]:
-    return arithmetic(beam.settings.matmul, beam.machine.weights.initial.device)
+    return arithmetic(beam.settings.matmul, beam.head.device)
 
 
 def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vocabulary) -> BeamState:
@@ -114,17 +111,17 @@ def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vo
     beam = state.beam.copy()
     read = np.array([WAITS if symbol is None else symbol for symbol in symbols])
     with torch.inference_mode(), _arithmetic(beam):
-        figures = beam.read(read)
-    log_mass = figures.log_mass
+        metrics = beam.read(read)
+    log_mass = metrics.log_mass
     reads = read != WAITS
-    log_probs = _difference(log_mass, state.log_mass)
+    log_probs = log_ratio(log_mass, state.log_mass)
     new = replace(
         state,
         beam=beam,
         log_mass=np.where(reads, log_mass, state.log_mass),
         symbols=_appended(state.symbols, read.tolist(), reads),
         symbol_log_probs=_appended(state.symbol_log_probs, log_probs.tolist(), reads),
-        symbol_gaps=_appended(state.symbol_gaps, gaps(log_mass, figures.narrow_log_mass).tolist(), reads),
+        symbol_gaps=_appended(state.symbol_gaps, gaps(log_mass, metrics.narrow_log_mass).tolist(), reads),
     )
     return replace(new, words=_spelled(new, reads, vocabulary))
 
@@ -135,22 +132,15 @@ def with_words(state: BeamState, words: Sequence[str]) -> BeamState:
     return replace(state, words=given)
 
 
-def _difference(after: Floats, before: Floats) -> Floats:
-    """log p of a symbol; -inf once the beam is empty."""
-    alive = np.isfinite(after) & np.isfinite(before)
-    return np.where(alive, np.where(alive, after, 0.0) - np.where(alive, before, 0.0), -np.inf)
-
-
 def _appended(rows: tuple[tuple[Entry, ...], ...], entries: list[Entry], reads: Bools) -> tuple[tuple[Entry, ...], ...]:
     return tuple((*row, entry) if goes else row for row, entry, goes in zip(rows, entries, reads.tolist(), strict=True))
 
 
 def _spelled(state: BeamState, reads: Bools, vocabulary: Vocabulary) -> tuple[tuple[str, ...], ...]:
-    ends_word = state.beam.machine.weights.ends_word
     words = []
     for before, symbols, goes in zip(state.words, state.symbols, reads.tolist(), strict=True):
-        ends = goes and ends_word[symbols[-1]]
-        words.append((*before, _spell(symbols[:-1], symbols[-1], ends_word, vocabulary)) if ends else before)
+        ends = goes and state.ends_word[symbols[-1]]
+        words.append((*before, _spell(symbols[:-1], symbols[-1], state.ends_word, vocabulary)) if ends else before)
     return tuple(words)
 
 
@@ -191,31 +181,40 @@ def renormalised(log_probs: Tensor) -> Tensor:
 def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list[Tree]:
     """The best analysis of each sentence as a tree over the words read so far.
 
-    Top-down, what is open is closed. In-order, where the last words may not have a constituent yet, the tree is the
-    best way to end here. Raises ``InputError`` before the first word, within a word, and where the beam is empty.
+    Where sentences end by closing, what is open is closed. Else, where the last words may not have a constituent yet,
+    the tree is the best way to end here. Raises ``InputError`` before the first word, within a word, and where the beam
+    is empty.
     """
     beam = state.beam.copy()
     with _arithmetic(beam):
-        actions = _best_endings(beam) if order == "in-order" else _best_closed(beam)
+        actions = _best_closed(beam) if beam.machine.ends_by_closing else _best_endings(beam)
     trees = []
     for index, words in enumerate(state.words):
-        if not state.symbols[index] or not beam.machine.weights.ends_word[state.symbols[index][-1]]:
+        if not state.symbols[index] or not state.ends_word[state.symbols[index][-1]]:
             found = f"sentence {index + 1} stands within a word" if state.symbols[index] else "no word was read"
             raise InputError(found, remedy="read up to the end of a word")
         if index not in actions:
             raise InputError(f"the beam of sentence {index + 1} is empty", remedy="raise action_beam or word_beam")
-        ends_word = beam.machine.weights.ends_word[np.array(state.symbols[index])]
+        ends_word = state.ends_word[np.array(state.symbols[index])]
         trees.append(build_tree(actions[index], ends_word, words, labels, order))
     return trees
 
 
+def build_tree(
+    actions: Sequence[int], ends_word: Bools, words: Sequence[str], labels: Sequence[str], order: Order
+) -> Tree:
+    """The tree over words of a derivation over symbols; ``ends_word`` says for each SHIFT whether it ends a word."""
+    coming = iter(ends_word.tolist())
+    return from_actions([action for action in actions if action != SHIFT or next(coming)], words, labels, order)
+
+
 def _best_closed(beam: Beam) -> dict[int, list[int]]:
     analyses, found = beam.analyses, dict[int, list[int]]()
+    num_open = beam.machine.num_open(analyses.top).tolist()
     actions = beam.machine.histories.actions(analyses.history)
     order: Ints = np.lexsort((-analyses.score, analyses.sentence))
     for place in order.tolist():
-        num_open = int(analyses.items[place, at.NUM_OPEN])
-        found.setdefault(int(analyses.sentence[place]), [*actions[place], *[REDUCE] * num_open])
+        found.setdefault(int(analyses.sentence[place]), [*actions[place], *[REDUCE] * num_open[place]])
     return found
 
 

@@ -1,19 +1,132 @@
-"""The network with attention composition, level by level (schedule: ``attention_graph``)."""
+"""Attention composition: its parameters, its schedule, and the network level by level.
+
+A constituent's vector needs the stack, so both share one schedule of four kinds of node: a step forward and a step
+backward over the children of a family, a family (attention, gate and output), and a context (the push onto the stack
+through all layers). Rows are numbered as in ``structure``: contexts and actions alike, entries of families as they
+stand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.models.layers.levels import ranges, starts
+from treelm.models.layers.levels import Schedule, ranges, schedule, starts
 from treelm.models.layers.lstm import LSTMWeights, lstm_cell
 from treelm.models.layers.sweep import Constant, Kind, Matrix, Rows, sweep
-from treelm.models.rnng.attention_graph import Graph, IntArray, Nodes
-from treelm.models.rnng.composition import AttentionComposition
+from treelm.models.rnng.config import EMBEDDING_DEVIATION
+from treelm.models.rnng.structure import Derivations, Families
+
+IntArray = NDArray[np.int64]
+
+
+class AttentionComposition(nn.Module):
+    """Gated attention over the children (Kuncoro et al. 2017, Sec. 4).
+
+    h_i is the state at child i of a bidirectional LSTM over the children, E/2 units a direction; with the stack summary
+    s (the network's output before the REDUCE) and per-label vectors o and t:
+    a = softmax_i(h_i . V^T [o; s]); m = drop(sum_i a_i h_i); g = sigmoid(W_g [drop(t); m] + b_g);
+    e = ReLU(W (g * drop(t) + (1 - g) * m) + b).
+    """
+
+    def __init__(self, embedding_size: int, num_labels: int) -> None:
+        """Build for vectors of (even) size E."""
+        super().__init__()
+        self.forward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
+        self.backward_lstm = LSTMWeights(embedding_size, embedding_size // 2)
+        self.label_query = nn.Parameter(torch.empty(num_labels, embedding_size))  # o
+        self.label_vector = nn.Parameter(torch.empty(num_labels, embedding_size))  # t
+        self.query = nn.Linear(2 * embedding_size, embedding_size, bias=False)  # V^T
+        self.gate = nn.Linear(2 * embedding_size, embedding_size)
+        self.output = nn.Linear(embedding_size, embedding_size)
+        for table in (self.label_query, self.label_vector):
+            nn.init.normal_(table, std=EMBEDDING_DEVIATION)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Nodes:
+    """Nodes of one kind in the order of their levels."""
+
+    order: IntArray
+    offsets: list[int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Graph:
+    """The joint graph of a batch: T contexts, M children in F families."""
+
+    families: Families  # without their nonterminals: entries are children only
+    label_action: IntArray  # (F,) the NT action of each family
+    below: IntArray  # (T,) the context right below; T for a start
+    previous: IntArray  # (2M,) the step before, forward then backward; M for a first one
+    forward: Nodes
+    backward: Nodes
+    composed: Nodes
+    contexts: Nodes
+
+
+def build_graph(derivations: Derivations, families: Families, below: IntArray) -> Graph:
+    """Schedule all nodes. ``families`` are those to compose; ``below`` (T,) is -1 for starts."""
+    children = _without_labels(families)
+    num_contexts, num_children, num_families = len(below), len(children.entries), len(families.reduce)
+    first, end = children.offsets[:-1], children.offsets[1:]
+    family_of_action = np.full(num_contexts, -1)
+    family_of_action[families.reduce] = np.arange(num_families)
+    # Numbers of nodes: contexts, forward steps, backward steps, families.
+    forward, backward = num_contexts, num_contexts + num_children
+    composed = backward + num_children
+    pushed = np.where(derivations.is_start, -1, np.roll(family_of_action, 1))
+    child = family_of_action[children.entries]
+    steps = np.arange(num_children)
+    before, after = steps - 1, steps + 1
+    before[first] = after[end - 1] = -1
+
+    def shifted(nodes: IntArray, by: int) -> IntArray:
+        return np.where(nodes >= 0, nodes + by, -1)
+
+    waits_for = np.full((composed + num_families, 3), -1)
+    waits_for[:forward, 0], waits_for[:forward, 1] = below, shifted(pushed, composed)
+    waits_for[forward:backward, 0], waits_for[forward:backward, 1] = shifted(before, forward), shifted(child, composed)
+    waits_for[backward:composed, 0], waits_for[backward:composed, 1] = (
+        shifted(after, backward),
+        shifted(child, composed),
+    )
+    waits_for[composed:] = np.stack([end - 1 + forward, first + backward, families.reduce], 1)
+    joint = schedule(waits_for)
+    return Graph(
+        families=children,
+        label_action=families.entries[families.offsets[:-1]],
+        below=np.where(below >= 0, below, num_contexts),
+        previous=np.where(np.concatenate([before, after]) >= 0, np.concatenate([before, after]), num_children),
+        contexts=_nodes_between(joint, 0, forward),
+        forward=_nodes_between(joint, forward, backward),
+        backward=_nodes_between(joint, backward, composed),
+        composed=_nodes_between(joint, composed, len(waits_for)),
+    )
+
+
+def _without_labels(families: Families) -> Families:
+    num_families = len(families.reduce)
+    is_child = np.ones(len(families.entries), np.bool_)
+    is_child[families.offsets[:-1]] = False
+    return Families(
+        entries=families.entries[is_child],
+        offsets=families.offsets - np.arange(num_families + 1),
+        reduce=families.reduce,
+    )
+
+
+def _nodes_between(joint: Schedule, first: int, end: int) -> Nodes:
+    positions = joint.position[first:end]
+    order = np.argsort(positions)
+    return Nodes(order=order, offsets=np.searchsorted(positions[order], joint.offsets).tolist())
+
 
 # Legend: T contexts, F families, M children, L given vectors, E size of a vector, H of a state.
 

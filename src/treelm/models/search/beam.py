@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.advance import Advance, Arrivals
-from treelm.models.rnng.search.analyses import Analyses, joined
-from treelm.models.rnng.search.goals import AnySymbol, End, Goal, Symbol
-from treelm.models.rnng.search.losses import Cut
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.prefixes import WAITS
-from treelm.models.rnng.search.released import ReleasedAdvance, ReleasedRule
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.selection import Layout, log_sums
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
-from treelm.trees.transitions import REDUCE
+from treelm.models.search.advance import Advance, Cut
+from treelm.models.search.analyses import Analyses, Candidates, Layout, joined, log_sums
+from treelm.models.search.goals import WAITS, AnySymbol, End, Goal, Symbol
+from treelm.models.search.machine import Machine, WordHead
+from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.settings import Search
+from treelm.trees.transitions import REDUCE, finish_action
 
 
 @dataclass(frozen=True, kw_only=True)
-class SymbolFigures:
-    """What reading one symbol told, by sentence; meaningless for sentences that waited."""
+class SymbolMetrics:
+    """Metrics of one symbol, by sentence; meaningless for sentences that waited."""
 
     log_mass: Floats  # M_i: log of the summed probability of the analyses that are kept
     narrow_log_mass: Floats  # the same of those that a narrower search would have kept; nan where nothing was cut
@@ -48,13 +42,13 @@ class Endings:
     log_mass: Floats  # (sentences,) log probability that a sentence ends here, with all that was read
 
 
-def symbol_figures(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentences: int) -> SymbolFigures:
-    """The figures of analyses, ordered by sentence, from the log of each one's mass."""
+def symbol_metrics(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentences: int) -> SymbolMetrics:
+    """The metrics of analyses, ordered by sentence, from the log of each one's mass."""
     total = log_sums(sentence, log_mass, num_sentences)
     possible = np.isfinite(log_mass)
     log_share = np.where(possible, log_mass, 0.0) - np.where(np.isfinite(total), total, 0.0)[sentence]
     share = np.where(possible, np.exp(log_share), 0.0)
-    return SymbolFigures(
+    return SymbolMetrics(
         log_mass=total,
         narrow_log_mass=np.full(num_sentences, np.nan),
         loss_bits=np.full(num_sentences, np.nan),
@@ -67,74 +61,52 @@ def symbol_figures(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentenc
 class Beam:
     """At most ``word_beam`` analyses of each sentence. ``read`` changes it; ``copy`` first to keep the old one."""
 
-    def __init__(
-        self,
-        weights: SearchWeights,
-        settings: Search,
-        num_sentences: int,
-        head: WordHead,
-        released: ReleasedRule | None = None,
-    ) -> None:
-        """The beam before the first symbol, under the model's own rule or the one of the public code."""
-        self.settings = settings
+    advance: ClassVar[type[Advance]] = Advance
+
+    def __init__(self, machine: Machine, head: WordHead, settings: Search, num_sentences: int) -> None:
+        """Begin before the first symbol, on a machine that nobody else uses."""
+        self.settings, self.machine, self.head = settings, machine, head
         self.num_sentences = num_sentences
-        self.machine = Machine(weights, released)
-        self.analyses = self.machine.start(num_sentences)
-        self._head = head
-        self._released = released
-        self._in_order = weights.config.order == "in-order"
+        self.analyses = machine.start(num_sentences)
         self._cut_log_mass = np.full(num_sentences, -np.inf)  # of all that was ever dropped
         self._crowded = np.zeros(num_sentences)  # the largest share that a word lost for want of room
 
-    def read(self, symbols: Ints) -> SymbolFigures:
+    def read(self, symbols: Ints) -> SymbolMetrics:
         """Read one symbol in each sentence, ``WAITS`` for none."""
-        goal = Symbol(
-            symbols,
-            self._head,
-            self.settings.fast_track,
-            self.machine.weights.num_labels,
-            in_order=self._in_order,
-        )
+        goal = Symbol(self.machine, symbols, self.head, self.settings.fast_track)
         reads = (symbols != WAITS)[self.analyses.sentence]
         reading = self.analyses.take(reads)
         self.analyses = self.analyses.take(~reads)
         before = log_sums(reading.sentence, reading.score, self.num_sentences)
-        arrivals, cut = self._search(goal, reading, self.settings.word_beam)
-        return self._commit(arrivals, symbols, before, cut)
+        candidates, cut = self._search(goal, reading, self.settings.word_beam)
+        return self._commit(candidates, symbols, before, cut)
 
-    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> tuple[Arrivals, Cut]:
+    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> tuple[Candidates, Cut]:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
-        method = ReleasedAdvance if self._released else Advance
-        search = method(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
-        arrivals, self.analyses, cut = search.run(analyses, self.analyses)
-        return arrivals, cut
+        search = self.advance(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
+        candidates, self.analyses, cut = search.run(analyses, self.analyses)
+        return candidates, cut
 
-    def _commit(self, arrivals: Arrivals, symbols: Ints, before: Floats, cut: Cut) -> SymbolFigures:
-        """Keep the best arrivals and shift the symbols. ``before`` is the log mass that ``cut`` has shares of."""
-        found = log_sums(arrivals.sentence, arrivals.score, self.num_sentences)
-        deficit = found[arrivals.sentence] - arrivals.score
-        arrivals = replace(arrivals, shortfall=np.maximum(arrivals.shortfall, deficit))
-        kept = arrivals.take(deficit < self.settings.threshold).first(self.settings.word_beam, self.num_sentences)
-        num_open = self.machine.stacks.column(kept.top, at.NUM_OPEN)
-        figures = symbol_figures(kept.sentence, kept.score, num_open, self.num_sentences)
-        if self._released:
-            self._released.num_read += 1
+    def _commit(self, candidates: Candidates, symbols: Ints, before: Floats, cut: Cut) -> SymbolMetrics:
+        """Keep the best candidates and shift the symbols. ``before`` is the log mass that ``cut`` has shares of."""
+        found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
+        deficit = found[candidates.sentence] - candidates.score
+        candidates = replace(candidates, shortfall=np.maximum(candidates.shortfall, deficit))
+        kept = candidates.take(deficit < self.settings.threshold).first(self.settings.word_beam, self.num_sentences)
+        num_open = self.machine.num_open(kept.top)
+        metrics = symbol_metrics(kept.sentence, kept.score, num_open, self.num_sentences)
         groups = [self.analyses]
         if len(kept):
-            groups.append(
-                self.machine.shift(
-                    kept.sentence, kept.score, kept.shortfall, kept.top, kept.history, symbols[kept.sentence]
-                )
-            )
+            groups.append(self.machine.shift(kept, symbols[kept.sentence]))
         self.analyses = joined(groups)
         self._collect()
-        self._crowded = np.maximum(self._crowded, cut.crowded + self._crowded_out(arrivals, kept, found))
-        return self._with_losses(figures, kept, found, before, cut)
+        self._crowded = np.maximum(self._crowded, cut.crowded + self._crowded_out(candidates, kept, found))
+        return self._with_losses(metrics, kept, found, before, cut)
 
-    def _crowded_out(self, arrivals: Arrivals, kept: Arrivals, found: Floats) -> Floats:
-        """The share of arrivals that a narrower search would have kept, and for which the word beam had no room."""
+    def _crowded_out(self, candidates: Candidates, kept: Candidates, found: Floats) -> Floats:
+        """The share of candidates that a narrower search would have kept, and for which the word beam had no room."""
         shares = []
-        for some in (arrivals, kept):
+        for some in (candidates, kept):
             deficit = found[some.sentence] - some.score
             near = np.where(deficit < self.settings.narrow, np.exp(-deficit), 0.0)
             shares.append(np.bincount(some.sentence, near, self.num_sentences))
@@ -142,13 +114,13 @@ class Beam:
         return crowded
 
     def _with_losses(
-        self, figures: SymbolFigures, kept: Arrivals, found: Floats, before: Floats, cut: Cut
-    ) -> SymbolFigures:
-        """The figures with what was lost; notes what was cut."""
+        self, metrics: SymbolMetrics, kept: Candidates, found: Floats, before: Floats, cut: Cut
+    ) -> SymbolMetrics:
+        """The metrics with what was lost; notes what was cut."""
         inside = self._crowded[kept.sentence] <= self.settings.most_crowded
         narrow = kept.take((kept.shortfall < self.settings.narrow) & inside)
-        alive = np.isfinite(figures.log_mass)
-        log_mass, found = (np.where(alive, values, 0.0) for values in (figures.log_mass, found))
+        alive = np.isfinite(metrics.log_mass)
+        log_mass, found = (np.where(alive, values, 0.0) for values in (metrics.log_mass, found))
         by_words = np.maximum(found - log_mass, 0.0)  # the cut to the word beam, in nats
         with np.errstate(divide="ignore"):
             in_search = before + np.log(cut.dropped + cut.refused)
@@ -157,7 +129,7 @@ class Beam:
             loss = by_words - np.log1p(-cut.dropped)
         bound = np.logaddexp(0.0, self._cut_log_mass - log_mass)
         return replace(
-            figures,
+            metrics,
             narrow_log_mass=log_sums(narrow.sentence, narrow.score, self.num_sentences),
             loss_bits=np.where(alive, loss / np.log(2), np.inf),
             bound_bits=np.where(alive, bound / np.log(2), np.inf),
@@ -167,17 +139,15 @@ class Beam:
         """log mass of every next symbol and, last, of the end: float64 (sentences, V + 1). Changes the beam."""
         everything = np.ones(self.num_sentences, np.bool_)
         endings = self.endings(everything)
-        goal = AnySymbol(self.machine.weights.num_labels, in_order=self._in_order)
+        goal = AnySymbol(self.machine)
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
-        arrivals, _ = self._search(goal, analyses, self.settings.action_beam)
-        outputs = self.machine.outputs(arrivals.top)
-        mass = outputs.new_full(
-            (self.num_sentences, len(self.machine.weights.symbols) + 1), -np.inf, dtype=torch.float64
-        )
-        for sentence in np.unique(arrivals.sentence).tolist():
-            rows = np.flatnonzero(arrivals.sentence == sentence)
-            scores = to_device(arrivals.score[rows], mass.device)
-            log_probs = self._head.log_probs(outputs[to_device(rows, outputs.device)])
+        candidates, _ = self._search(goal, analyses, self.settings.action_beam)
+        outputs = self.machine.outputs(candidates.top)
+        mass = outputs.new_full((self.num_sentences, self.head.num_symbols + 1), -np.inf, dtype=torch.float64)
+        for sentence in np.unique(candidates.sentence).tolist():
+            rows = np.flatnonzero(candidates.sentence == sentence)
+            scores = to_device(candidates.score[rows], mass.device)
+            log_probs = self.head.log_probs(outputs[to_device(rows, outputs.device)])
             mass[sentence, :-1] = (log_probs + scores[:, None]).logsumexp(0)
         mass[:, -1] = torch.from_numpy(endings.log_mass)
         return mass
@@ -206,16 +176,15 @@ class Beam:
 
     def endings(self, sentences: Bools) -> Endings:
         """End these sentences here, in every way that the kept analyses allow; the beam itself stays as it is."""
-        finished = self._close_freely if self._released else self._finish if self._in_order else self._close
-        return finished(sentences)
+        ending = self.analyses.take(sentences[self.analyses.sentence])
+        return self._close(ending) if self.machine.ends_by_closing else self._finish(ending)
 
-    def _close(self, sentences: Bools) -> Endings:
-        """Top-down, the only way to end is to close all that is open; closing the root is the end."""
-        analyses = self.analyses.take(sentences[self.analyses.sentence])
+    def _close(self, analyses: Analyses) -> Endings:
+        """Close all that is open: the only way to end."""
         parts = []
         while len(analyses):
             score = analyses.score + analyses.log_probs[:, REDUCE]
-            last = analyses.items[:, at.NUM_OPEN] == 1
+            last = self.machine.num_open(analyses.top) == 1
             ends = np.flatnonzero(last & (score > -np.inf))
             history = self.machine.histories.append(analyses.history[ends], np.full(len(ends), REDUCE))
             parts.append((analyses.sentence[ends], score[ends], history))
@@ -223,28 +192,18 @@ class Beam:
             if len(go_on) == 0:
                 break
             actions = np.full(len(go_on), REDUCE)
-            analyses = self.machine.apply(analyses, go_on, actions, analyses.sentence[go_on], score[go_on])
-        return self._endings(parts)
+            analyses = self.machine.apply(analyses, go_on, actions, score[go_on])
+        return self._sorted(parts)
 
-    def _close_freely(self, sentences: Bools) -> Endings:
-        """As the public code does: closing costs nothing."""
-        analyses = self.analyses.take(sentences[self.analyses.sentence])
-        histories, num_open = analyses.history.copy(), analyses.items[:, at.NUM_OPEN]
-        for count in range(int(num_open.max(initial=0))):
-            rows = np.flatnonzero(num_open > count)
-            histories[rows] = self.machine.histories.append(histories[rows], np.full(len(rows), REDUCE))
-        return self._endings([(analyses.sentence, analyses.score, histories)])
+    def _finish(self, analyses: Analyses) -> Endings:
+        """Search for the best ways to FINISH."""
+        candidates, _ = self._search(End(self.machine), analyses, self.settings.word_beam)
+        candidates = candidates.first(self.settings.word_beam, self.num_sentences)
+        finish = np.full(len(candidates), finish_action(self.machine.num_labels))
+        history = self.machine.histories.append(candidates.history, finish)
+        return self._sorted([(candidates.sentence, candidates.score, history)])
 
-    def _finish(self, sentences: Bools) -> Endings:
-        goal = End(self.machine.weights.num_labels, in_order=True)
-        ending = self.analyses.take(sentences[self.analyses.sentence])
-        arrivals, _ = self._search(goal, ending, self.settings.word_beam)
-        arrivals = arrivals.first(self.settings.word_beam, self.num_sentences)
-        finish = np.full(len(arrivals), self.machine.weights.num_actions - 1)
-        history = self.machine.histories.append(arrivals.history, finish)
-        return self._endings([(arrivals.sentence, arrivals.score, history)])
-
-    def _endings(self, parts: list[tuple[Ints, Floats, Ints]]) -> Endings:
+    def _sorted(self, parts: list[tuple[Ints, Floats, Ints]]) -> Endings:
         none = np.empty(0, np.int64)
         sentence, score, history = map(np.concatenate, zip((none, none.astype(np.float64), none), *parts, strict=True))
         order = np.lexsort((-score, sentence))

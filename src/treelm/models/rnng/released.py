@@ -8,18 +8,23 @@ those of a batch of one sentence (the public code takes them from the longest of
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from treelm.errors import InputError
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.advance import Advance
-from treelm.models.rnng.search.goals import Goal
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.rows import Bools, Floats, Ints
-from treelm.models.rnng.search.selection import best
-from treelm.models.rnng.search.settings import Search
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.validity import OPEN
+from treelm.models.rnng import stacks as at
+from treelm.models.rnng.config import OPEN
+from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.advance import Advance
+from treelm.models.search.analyses import Analyses, Candidates, best
+from treelm.models.search.beam import Beam, Endings
+from treelm.models.search.goals import Goal
+from treelm.models.search.machine import Machine as SearchMachine
+from treelm.models.search.machine import WordHead
+from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.settings import Search
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
@@ -35,7 +40,7 @@ class ReleasedRule:
         self._stack_size = np.ceil(np.minimum(lengths + 20, 100) / 8).astype(np.int64) * 8
         self._max_actions = np.maximum(100, 5 * lengths)
         self.num_read = 0
-        """Symbols that every unfinished sentence has read; the search keeps it up to date."""
+        """Symbols that every unfinished sentence has read; the machine keeps it up to date."""
 
     def __call__(self, sentence: Ints, items: Ints) -> Bools:
         """The mask over actions: (n, A)."""
@@ -51,10 +56,24 @@ class ReleasedRule:
         return mask
 
 
+class ReleasedMachine(Machine):
+    """The model's machine under the public code's rule."""
+
+    def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
+        """``lengths`` are numbers of symbols, by sentence."""
+        self._released = ReleasedRule(weights, lengths)
+        super().__init__(weights, self._released)
+
+    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
+        """SHIFT one symbol on each of these stacks: all unfinished sentences read side by side."""
+        self._released.num_read += 1
+        return super().shift(analyses, symbols)
+
+
 class ReleasedAdvance(Advance):
     """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
 
-    def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+    def __init__(self, machine: SearchMachine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
         super().__init__(machine, goal, settings, num_sentences=num_sentences, keep=keep)
         self._count = np.zeros(num_sentences, np.int64)  # arrived
         self._num_forced = np.zeros(num_sentences, np.int64)  # arrived from below the action beam
@@ -75,3 +94,21 @@ class ReleasedAdvance(Advance):
 
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
         """There is no floor."""
+
+
+class ReleasedBeam(Beam):
+    """The public code's beam, in which closing costs nothing."""
+
+    advance: ClassVar[type[Advance]] = ReleasedAdvance
+
+    def _close(self, analyses: Analyses) -> Endings:
+        histories, num_open = analyses.history.copy(), self.machine.num_open(analyses.top)
+        for count in range(int(num_open.max(initial=0))):
+            rows = np.flatnonzero(num_open > count)
+            histories[rows] = self.machine.histories.append(histories[rows], np.full(len(rows), REDUCE))
+        return self._sorted([(analyses.sentence, analyses.score, histories)])
+
+
+def released_beam(weights: SearchWeights, head: WordHead, settings: Search, lengths: Ints) -> ReleasedBeam:
+    """The beam of sentences with these numbers of symbols."""
+    return ReleasedBeam(ReleasedMachine(weights, lengths), head, settings, len(lengths))

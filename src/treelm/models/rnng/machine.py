@@ -1,4 +1,4 @@
-"""The machine that analyses run on: it applies actions to many of them at once and scores what may come next."""
+"""The machine of an RNNG: it applies actions to many stacks at once and scores what may come next."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
+from treelm.models.rnng import stacks as at
 from treelm.models.rnng.composition import NoComposition
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.analyses import Analyses
-from treelm.models.rnng.search.constituents import Constituents
-from treelm.models.rnng.search.histories import Histories
-from treelm.models.rnng.search.rows import Bools, Floats, Ints, renumbered
-from treelm.models.rnng.search.stacks import Stacks
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.validity import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
+from treelm.models.rnng.config import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
+from treelm.models.rnng.constituents import Constituents
+from treelm.models.rnng.stacks import Stacks
+from treelm.models.rnng.weights import SearchWeights
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
@@ -59,17 +58,30 @@ class Machine:
         self._in_order = weights.config.order == "in-order"
         self._composes = not isinstance(weights.composition, NoComposition)
 
+    @property
+    def num_labels(self) -> int:
+        """N."""
+        return self.weights.num_labels
+
+    @property
+    def ends_by_closing(self) -> bool:
+        """Whether REDUCE of the root ends a sentence: top-down; in-order FINISH does."""
+        return not self._in_order
+
+    def __len__(self) -> int:
+        """Items on all stacks."""
+        return len(self.stacks)
+
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
         top = np.zeros(num_sentences, np.int64)
-        items = self.stacks.items(top)
         zero = np.zeros(num_sentences)
-        return self._scored(np.arange(num_sentences), zero, zero, top, top - 1, items, self.stacks.top_states(top))
+        new = Candidates(np.arange(num_sentences), zero, zero, top, top - 1)
+        return self._scored(new, self.stacks.items(top), self.stacks.top_states(top))
 
-    def shift(
-        self, sentence: Ints, score: Floats, shortfall: Floats, top: Ints, history: Ints, symbols: Ints
-    ) -> Analyses:
-        """SHIFT one symbol on each of these stacks; ``score`` already counts it."""
+    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
+        """SHIFT one symbol on each of these stacks; scores already count it."""
+        top = analyses.top
         items = self.stacks.items(top)
         new = items.copy()
         new[:, at.BELOW] = top
@@ -80,18 +92,10 @@ class Machine:
         self._add_child(new)
         new[:, at.DEPTH] += 1
         new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1
-        new_history = self.histories.append(history, np.full(len(top), SHIFT))
-        return self._pushed(sentence, score, shortfall, top, new_history, new)
+        history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
+        return self._pushed(Candidates(analyses.sentence, analyses.score, analyses.shortfall, top, history), new)
 
-    def apply(
-        self,
-        analyses: Analyses,
-        sources: Ints,
-        actions: Ints,
-        sentence: Ints,
-        score: Floats,
-        shortfall: Floats | None = None,
-    ) -> Analyses:
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT, with their scores."""
         below, items = analyses.top[sources], analyses.items[sources]
         history = self.histories.append(analyses.history[sources], actions)
@@ -103,9 +107,8 @@ class Machine:
         if len(closes):
             new[closes] = self._closed(below[closes], items[closes], analyses.outputs, sources[closes])
             below = new[:, at.BELOW]
-        if shortfall is None:
-            shortfall = analyses.shortfall[sources]
-        return self._pushed(sentence, score, shortfall, below, history, new)
+        sentence, shortfall = analyses.sentence[sources], analyses.shortfall[sources]
+        return self._pushed(Candidates(sentence, score, shortfall, below, history), new)
 
     def _opened(self, below: Ints, items: Ints, labels: Ints, own_rows: Ints) -> Ints:
         """The rows that NT pushes."""
@@ -156,38 +159,24 @@ class Machine:
         if len(child):
             items[child, at.PARTIAL] = self.constituents.extend(items[child, at.PARTIAL], items[child, at.VECTOR])
 
-    def _pushed(
-        self, sentence: Ints, score: Floats, shortfall: Floats, below: Ints, history: Ints, items: Ints
-    ) -> Analyses:
-        top, states = self.stacks.push(below, items, self.constituents.vectors)
-        return self._scored(sentence, score, shortfall, top, history, items, states)
+    def _pushed(self, below: Candidates, items: Ints) -> Analyses:
+        """Push an item on each of these stacks."""
+        top, states = self.stacks.push(below.top, items, self.constituents.vectors)
+        return self._scored(replace(below, top=top), items, states)
 
-    def _scored(
-        self,
-        sentence: Ints,
-        score: Floats,
-        shortfall: Floats,
-        top: Ints,
-        history: Ints,
-        items: Ints,
-        states: Tensor,
-    ) -> Analyses:
+    def _scored(self, new: Candidates, items: Ints, states: Tensor) -> Analyses:
         outputs = self.weights.output(states).relu_()
-        logits = self.weights.actions(outputs)[: len(top), : self.weights.num_actions].cpu().numpy()
-        return Analyses(
-            sentence=sentence,
-            score=score,
-            shortfall=shortfall,
-            top=top,
-            history=history,
-            items=items,
-            outputs=outputs[: len(top)],
-            log_probs=log_softmax(logits, self._rule(sentence, items)),
-        )
+        logits = self.weights.actions(outputs)[: len(new), : self.weights.num_actions].cpu().numpy()
+        log_probs = log_softmax(logits, self._rule(new.sentence, items))
+        return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_probs)
 
     def outputs(self, tops: Ints) -> Tensor:
         """o of stacks with these tops: (n, E)."""
         return self.weights.output(self.stacks.top_states(tops)).relu_()[: len(tops)]
+
+    def num_open(self, tops: Ints) -> Ints:
+        """Open nonterminals of stacks with these tops: (n,)."""
+        return self.stacks.column(tops, at.NUM_OPEN)
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
@@ -195,7 +184,7 @@ class Machine:
         self.stacks.renumber(*self.constituents.keep(self.stacks.vectors_in_use, self.stacks.partials_in_use))
         return rows, self.histories.keep(np.concatenate(histories))
 
-    def moved(self, analyses: Analyses, rows: Ints, histories: Ints) -> Analyses:
+    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
         """The same analyses after ``collect``."""
         top = rows[analyses.top]
         history = renumbered(histories, analyses.history)

@@ -9,11 +9,8 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.rnng.search.products import Affine
-from treelm.models.rnng.search.rows import Bools, Floats, Ints, blocks, padded_rows
-from treelm.models.rnng.search.weights import SearchWeights, widened
+from treelm.models.search.rows import Affine, Bools, Floats, Ints, blocks, padded_rows, widened
 
-SLACK = 1e-4  # nats that rounding may take from a bound
 _ROWS_TO_LEARN_FROM = 512
 _BLOCK = 64  # rows of logits of all symbols that are held at a time
 
@@ -25,16 +22,29 @@ class _Heavy(NamedTuple):
     contains: Bools  # (V,)
 
 
-class WordHead:
-    """log p(symbol | SHIFT) for outputs o (n, E); results are float64."""
+class TiedSoftmax:
+    """The ``WordHead`` whose logits are products of outputs with the vectors of symbols (V, E), and a bias."""
 
-    def __init__(self, weights: SearchWeights, num_heavy: int) -> None:
-        """``num_heavy`` symbols, learned from the first distributions seen, give the bound: for speed only."""
-        self._affine, self._symbols = weights.words, weights.symbols
+    def __init__(self, affine: Affine, symbols: Tensor, num_heavy: int) -> None:
+        """``num_heavy`` symbols, learned from the first distributions seen, give the bound: for speed only.
+
+        ``affine`` makes the same products for all symbols; after the V it may have impossible ones.
+        """
+        self._affine, self._symbols = affine, symbols
         self._num_heavy = min(num_heavy, len(self._symbols))
-        self._mass = torch.zeros(len(weights.words.bias), dtype=torch.float64, device=self._symbols.device)
+        self._mass = torch.zeros(len(affine.bias), dtype=torch.float64, device=self._symbols.device)
         self._rows_seen = 0
         self._heavy: list[_Heavy] = []  # few symbols, then all heavy ones
+
+    @property
+    def num_symbols(self) -> int:
+        """V."""
+        return len(self._symbols)
+
+    @property
+    def device(self) -> torch.device:
+        """That of the parameters."""
+        return self._symbols.device
 
     def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
         """The logit of one symbol for each output: (n,)."""
@@ -80,7 +90,7 @@ class WordHead:
             self._heavy = [self._heavy_symbols(index[:size]) for size in (-(-len(index) // 8), len(index))]
 
     def _heavy_symbols(self, index: Tensor) -> _Heavy:
-        """In tiny models with impossible symbols besides (see ``weights.widened``)."""
+        """In tiny models with impossible symbols besides (see ``widened``)."""
         contains = np.zeros(len(self._mass), np.bool_)
         contains[index.cpu().numpy()] = True
         size = self._symbols.shape[1]

@@ -1,4 +1,4 @@
-"""What a search within a symbol looks for: SHIFT of a known symbol, SHIFT of whatever comes, or the end.
+"""Goals of a search within a symbol: SHIFT of a known symbol, SHIFT of whatever comes, or the end.
 
 A goal gives the scores of the actions that reach it; all other actions that are allowed keep an analysis in search.
 """
@@ -10,14 +10,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from treelm.models.rnng.search.analyses import Analyses
-from treelm.models.rnng.search.rows import Floats, Ints, as_index
-from treelm.models.rnng.search.selection import Layout, nth_best
-from treelm.models.rnng.search.stacks import NUM_OPEN
-from treelm.models.rnng.search.words import SLACK, WordHead
+from treelm.models.search.analyses import Analyses, Layout, nth_best
+from treelm.models.search.machine import Machine, WordHead
+from treelm.models.search.rows import Floats, Ints, as_index
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
+WAITS = -1  # in place of a symbol: this sentence stays where it is
+
 _FEW = 6  # below so many candidates a bound does not pay
+_SLACK = 1e-4  # nats that rounding may take from a bound
 
 
 class Goal(ABC):
@@ -25,16 +26,16 @@ class Goal(ABC):
 
     action: ClassVar[int] = SHIFT  # the one that reaches it
 
-    def __init__(self, num_labels: int, *, in_order: bool) -> None:
-        self._others = slice(REDUCE, FIRST_NT + num_labels)
-        self._in_order = in_order
+    def __init__(self, machine: Machine) -> None:
+        self._others = slice(REDUCE, FIRST_NT + machine.num_labels)
+        self._machine = machine
 
     def others(self, analyses: Analyses) -> Floats:
         """Scores of the successors that stay in search: (n, 1 + N), REDUCE first."""
         log_probs = analyses.log_probs[:, self._others]
         scores = analyses.score[:, None] + log_probs
-        if not self._in_order:  # closing the root ends the sentence
-            scores[analyses.items[:, NUM_OPEN] == 1, 0] = -np.inf
+        if self._machine.ends_by_closing:
+            scores[self._machine.num_open(analyses.top) == 1, 0] = -np.inf
         return scores
 
     @abstractmethod
@@ -55,7 +56,7 @@ class AnySymbol(Goal):
 
 
 class End(Goal):
-    """FINISH of in-order derivations."""
+    """FINISH, of a machine that does not end by closing."""
 
     action: ClassVar[int] = -1
 
@@ -67,9 +68,9 @@ class End(Goal):
 class Symbol(Goal):
     """SHIFT of a known symbol in each sentence, with its probability."""
 
-    def __init__(self, symbols: Ints, head: WordHead, fast_track: int, num_labels: int, *, in_order: bool) -> None:
+    def __init__(self, machine: Machine, symbols: Ints, head: WordHead, fast_track: int) -> None:
         """``symbols`` (sentences,)."""
-        super().__init__(num_labels, in_order=in_order)
+        super().__init__(machine)
         self._symbols, self._head, self._fast_track = symbols, head, fast_track
 
     def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
@@ -121,7 +122,7 @@ class _Bounded:
             else self._outputs.index_select(0, as_index(places, self._outputs))
         )
         bounds = self._head.log_normaliser_bounds(outputs, self._symbols[places], self._logits[places], rough=rough)
-        upper[places] = self._with_logit[places] - bounds + SLACK
+        upper[places] = self._with_logit[places] - bounds + _SLACK
 
     def _compute(self, places: Ints) -> None:
         if len(places) == 0:

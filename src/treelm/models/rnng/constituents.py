@@ -16,8 +16,9 @@ from torch import Tensor
 
 from treelm.models.layers.devices import to_device
 from treelm.models.rnng.composition import LSTMComposition, NoComposition
-from treelm.models.rnng.search.products import Affine
-from treelm.models.rnng.search.rows import (
+from treelm.models.rnng.weights import AttentionWeights, SearchWeights, lstm_cell_
+from treelm.models.search.rows import (
+    Affine,
     Bools,
     IntRows,
     Ints,
@@ -28,7 +29,6 @@ from treelm.models.rnng.search.rows import (
     renumbering,
     rounded,
 )
-from treelm.models.rnng.search.weights import AttentionWeights, SearchWeights, lstm_cell_
 
 # Columns of a partial.
 PREVIOUS, CHILD, LABEL, NUM_CHILDREN, COMPOSED = range(5)
@@ -145,21 +145,28 @@ class Constituents:
 
     def _run_backward(self, partials: Ints) -> Tensor:
         """Last states of the backward LSTM over label and children, last child first; partials longest first."""
-        table = self._partials.all
-        labels = padded(table[partials, LABEL])
+        labels = padded(self._partials.all[partials, LABEL])
         index = to_device(labels, self._weights.initial.device)
         hidden, cell = (state[index] for state in self._backward_start)
-        lengths = table[partials, NUM_CHILDREN]
-        recurrent = _present(self._weights.backward_hidden)
+        last = hidden
+        for at, new in self._steps_back(partials, hidden, cell):
+            last[: len(at)] = new[: len(at)]
+        return last
+
+    def _steps_back(self, partials: Ints, hidden: Tensor, cell: Tensor) -> Iterator[tuple[Ints, Tensor]]:
+        """Steps of the backward LSTM on the last child of each partial, the one before, ...; longest first.
+
+        Gives the partials that end in the child, and the states, in a padded number of rows.
+        """
+        lengths, recurrent = self._partials.all[partials, NUM_CHILDREN], _present(self._weights.backward_hidden)
         for step in range(int(lengths[0])):
-            live = int(np.searchsorted(-lengths, -step))  # those with more than ``step`` children
-            at = table[partials[:live]]
+            partials = partials[: int(np.searchsorted(-lengths, -step))]  # those with more than ``step`` children
+            at = self._partials.all[partials]
             gates = self.vectors.get(padded(at[:, CHILD]), self._columns(1))
             recurrent.add_product_(gates, hidden[: gates.shape[0]])
-            new_hidden, new_cell = lstm_cell_(gates, cell[: gates.shape[0]])
-            hidden[:live], cell[:live] = new_hidden[:live], new_cell[:live]
+            hidden, cell = lstm_cell_(gates, cell[: gates.shape[0]])
+            yield partials, hidden
             partials = at[:, PREVIOUS]
-        return hidden
 
     def _attend(self, attention: AttentionWeights, partials: Ints, outputs: Tensor, sources: Ints) -> Ints:
         """Composition by attention, which looks at o: only the states of the children are shared."""
@@ -179,19 +186,9 @@ class Constituents:
 
     def _run_both(self, partials: Ints) -> Iterator[Tensor]:
         """States (rows, E) of both directions at the last child of each partial, the one before, ...; longest first."""
-        table, size = self._partials.all, self._weights.direction_size
-        hidden = self._weights.initial.new_zeros(rounded(len(partials)), size)
-        cell = hidden.clone()
-        lengths = table[partials, NUM_CHILDREN]
-        recurrent = _present(self._weights.backward_hidden)
-        for step in range(int(lengths[0])):
-            live = int(np.searchsorted(-lengths, -step))
-            at = table[partials[:live]]
-            gates = self.vectors.get(padded(at[:, CHILD]), self._columns(1))
-            recurrent.add_product_(gates, hidden[: gates.shape[0]])
-            hidden, cell = lstm_cell_(gates, cell[: gates.shape[0]])
-            yield torch.cat([self._hidden.get(padded(partials[:live])), hidden], 1)
-            partials = at[:, PREVIOUS]
+        zero = self._weights.initial.new_zeros(rounded(len(partials)), self._weights.direction_size)
+        for at, backward in self._steps_back(partials, zero, zero):
+            yield torch.cat([self._hidden.get(padded(at)), backward], 1)
 
     def keep(self, vectors: Ints, partials: Ints) -> tuple[Ints, Ints]:
         """Drop all but the given ones and what they were made from; returns the new numbers of old ones."""

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 from treelm.models.base import ProbabilityMass
-from treelm.models.rnng.search import stacks as at
-from treelm.models.rnng.search.analyses import Analyses, joined
-from treelm.models.rnng.search.machine import Machine
-from treelm.models.rnng.search.rows import Ints
-from treelm.models.rnng.search.weights import SearchWeights
-from treelm.models.rnng.search.words import WordHead
+from treelm.models.search.analyses import Analyses, joined
+from treelm.models.search.machine import ending_actions
+from treelm.models.search.sentences import Searchable
 from treelm.trees.transitions import REDUCE, SHIFT
 
 MOST_SYMBOLS, MOST_ANALYSES = 50, 50_000
 
 
-def enumerate_mass(weights: SearchWeights, *, max_symbols: int = 2) -> ProbabilityMass | None:
+def enumerate_mass(model: Searchable, *, max_symbols: int = 2) -> ProbabilityMass | None:
     """Probability of all complete trees over up to ``max_symbols`` symbols, and of all analyses that need more.
 
     None beyond ``MOST_SYMBOLS`` or ``MOST_ANALYSES``: only a tiny vocabulary with few labels and low bounds on open
     nonterminals can be enumerated.
     """
-    if len(weights.symbols) > MOST_SYMBOLS:
-        return None
-    return _Enumeration(weights, max_symbols).run()
+    enumeration = _Enumeration(model, max_symbols)
+    return None if enumeration.num_symbols > MOST_SYMBOLS else enumeration.run()
 
 
 class _Enumeration:
-    def __init__(self, weights: SearchWeights, max_symbols: int) -> None:
-        self._weights, self._max_symbols = weights, max_symbols
-        self._machine = Machine(weights)
-        self._head = WordHead(weights, 1)
+    @torch.inference_mode()
+    def __init__(self, model: Searchable, max_symbols: int) -> None:
+        self._machine, self._head = model.machine(), model.head(1)
+        self.num_symbols, self._max_symbols = self._head.num_symbols, max_symbols
         self._finished, self._unfinished, self._num_pairs, self._num_analyses = 0.0, 0.0, 0, 0
 
     @torch.inference_mode()
@@ -50,7 +48,7 @@ class _Enumeration:
             before_shift = joined(waiting)
             if num_symbols == self._max_symbols:
                 self._unfinished = float(np.exp(before_shift.score).sum())
-            elif len(before_shift) * len(self._weights.symbols) > MOST_ANALYSES:
+            elif len(before_shift) * self.num_symbols > MOST_ANALYSES:
                 return None
             else:
                 analyses = self._shift(before_shift)
@@ -65,11 +63,7 @@ class _Enumeration:
     def _step(self, analyses: Analyses) -> Analyses:
         """All successors by other actions; those that end the sentence are counted."""
         scores = analyses.score[:, None] + analyses.log_probs
-        ends = np.zeros(scores.shape, np.bool_)
-        if self._weights.config.order == "in-order":
-            ends[:, -1] = True
-        else:
-            ends[analyses.items[:, at.NUM_OPEN] == 1, REDUCE] = True
+        ends = ending_actions(self._machine, analyses)
         possible = np.isfinite(scores)
         possible[:, SHIFT] = False
         self._finished += float(np.exp(scores[possible & ends]).sum())
@@ -77,19 +71,17 @@ class _Enumeration:
         rows, actions = np.nonzero(possible & ~ends)
         if len(rows) == 0:
             return analyses.take(rows)
-        return self._machine.apply(analyses, rows, actions, np.zeros(len(rows), np.int64), scores[rows, actions])
+        return self._machine.apply(analyses, rows, actions, scores[rows, actions])
 
     def _shift(self, analyses: Analyses) -> Analyses:
         """Every analysis with every symbol."""
         log_probs = self._head.log_probs(analyses.outputs).cpu().numpy()
         rows, symbols = np.nonzero(np.isfinite(log_probs))
-        zeros: Ints = np.zeros(len(rows), np.int64)
-        score = analyses.score[rows] + log_probs[rows, symbols]
-        shortfall = analyses.shortfall[rows]
-        return self._machine.shift(zeros, score, shortfall, analyses.top[rows], analyses.history[rows], symbols)
+        shifting = analyses.take(rows)
+        return self._machine.shift(replace(shifting, score=shifting.score + log_probs[rows, symbols]), symbols)
 
     def _result(self) -> ProbabilityMass:
-        description = f"trees over up to {self._max_symbols} of {len(self._weights.symbols)} symbols"
+        description = f"trees over up to {self._max_symbols} of {self.num_symbols} symbols"
         return ProbabilityMass(
             finished=self._finished,
             unfinished=self._unfinished,

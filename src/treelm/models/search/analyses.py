@@ -1,0 +1,210 @@
+"""Partial analyses of a batch as arrays ordered by sentence, their histories, and arithmetic sentence by sentence."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.models.layers.devices import to_device
+from treelm.models.search.rows import Bools, Floats, IntRows, Ints, renumbering
+
+Table = TypeVar("Table", bound="Candidates")
+Scored = TypeVar("Scored", bound="Analyses")
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """n partial analyses, ordered by sentence, such as those that are about to SHIFT a symbol."""
+
+    sentence: Ints  # (n,)
+    score: Floats  # (n,) log probability in nats; of candidates, with the action that reaches the goal
+    shortfall: Floats  # (n,) the most nats that it ever lay below all that was in play (see Advance)
+    top: Ints  # (n,) row of the machine
+    history: Ints  # (n,) row of Histories, -1 before the first action; of candidates, without that action
+
+    def __len__(self) -> int:
+        return len(self.sentence)
+
+    def take(self: Table, index: Ints | Bools) -> Table:
+        """The analyses at ``index`` (numbers, or a mask)."""
+        rows = np.flatnonzero(index) if index.dtype == np.bool_ else index
+        return type(self)(**{name: _taken(getattr(self, name), rows) for name in self.__dataclass_fields__})
+
+    def first(self: Table, count: int, num_sentences: int) -> Table:
+        """The first ``count`` of each sentence."""
+        rank = np.arange(len(self)) - Layout(self.sentence, num_sentences).starts[self.sentence]
+        return self.take(np.flatnonzero(rank < count))
+
+    def ranked(self: Table) -> Table:
+        """Ordered by sentence, then best first; equals in their own order."""
+        return self.take(np.lexsort((-self.score, self.sentence)))
+
+
+@dataclass(frozen=True)
+class Analyses(Candidates):
+    """Partial analyses with what may come next."""
+
+    items: Ints  # (n, ...) what else the machine remembers of each; nobody else looks at it
+    outputs: Tensor  # (n, E) what the word head reads
+    log_probs: Floats  # (n, A) of the next action, -inf where it is not valid
+
+
+def no_candidates() -> Candidates:
+    """None at all."""
+    empty = np.empty(0, np.int64)
+    return Candidates(empty, np.empty(0), np.empty(0), empty, empty)
+
+
+def joined(groups: Sequence[Table]) -> Table:
+    """All analyses of the groups, ordered by sentence."""
+    parts = [group for group in groups if len(group)] or list(groups[:1])
+    if len(parts) == 1:
+        return parts[0]
+    columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(parts[0])}
+    joint: dict[str, Any] = {
+        name: torch.cat(column) if isinstance(column[0], Tensor) else np.concatenate(column)
+        for name, column in columns.items()
+    }
+    return replace(parts[0], **joint).take(np.argsort(joint["sentence"], kind="stable"))
+
+
+def _taken(values: Any, rows: Ints | Bools) -> Any:
+    return values.index_select(0, to_device(rows, values.device)) if isinstance(values, Tensor) else values[rows]
+
+
+class Layout:
+    """Where n flat entries, ordered by sentence, stand in a matrix with one row a sentence."""
+
+    def __init__(self, sentence: Ints, num_sentences: int) -> None:
+        counts = np.bincount(sentence, minlength=num_sentences)
+        self.num_sentences = num_sentences
+        self.width = int(counts.max(initial=0))
+        self.starts = np.cumsum(counts) - counts
+        self._sentence = sentence
+        self._column = np.arange(len(sentence)) - self.starts[sentence]
+
+    def pad(self, values: Floats) -> Floats:
+        """(n,) or (n, m) -> (sentences, width) or (sentences, width * m), -inf where there is no entry."""
+        if self.num_sentences == 1:
+            return values.reshape(1, -1)
+        out = np.full((self.num_sentences, self.width, *values.shape[1:]), -np.inf)
+        out[self._sentence, self._column] = values
+        return out.reshape(self.num_sentences, -1)
+
+    def flat(self, rows: Ints, columns: Ints) -> Ints:
+        """The entries that stand at these places."""
+        return self.starts[rows] + columns
+
+
+def best(values: Floats, count: int) -> Bools:
+    """Which are the ``count`` highest of each row, fewer if fewer are above -inf; of equal ones the first."""
+    width = values.shape[1]
+    if width <= count:
+        return values > -np.inf
+    if count == 0:
+        return np.zeros(values.shape, np.bool_)
+    lowest = np.partition(values, width - count, axis=1)[:, width - count, None]
+    chosen: Bools = values > lowest
+    ties = (values == lowest) & (lowest > -np.inf)
+    missing = count - chosen.sum(1, keepdims=True)
+    if (ties.sum(1, keepdims=True) > missing).any():
+        ties &= np.cumsum(ties, 1) <= missing
+    either: Bools = chosen | ties
+    return either
+
+
+def nth_best(values: Floats, count: int) -> Floats:
+    """The ``count``-th highest of each row, -inf where there are fewer: (rows,). ``count`` is at least 1."""
+    width = values.shape[1]
+    if width < count:
+        return np.full(len(values), -np.inf)
+    return np.partition(values, width - count, axis=1)[:, width - count]
+
+
+def log_sums(sentence: Ints, scores: Floats, num_sentences: int) -> Floats:
+    """log of the sum of exp(score) for every sentence, -inf where it has none."""
+    highest = np.full(num_sentences, -np.inf)
+    np.maximum.at(highest, sentence, scores)
+    shift = np.where(np.isfinite(highest), highest, 0.0)
+    with np.errstate(divide="ignore"):
+        sums: Floats = np.log(np.bincount(sentence, np.exp(scores - shift[sentence]), num_sentences))
+    return sums + shift
+
+
+PREVIOUS, ACTION = 0, 1
+
+_ROOM = 1 << 11  # rows that are never worth a walk over everything
+
+
+class Histories:
+    """Rows (row before, action). A history is the number of its last row; -1 is the empty one."""
+
+    def __init__(self) -> None:
+        self._rows = IntRows(2)
+        self._num_old = 0  # rows that ``keep`` has kept before
+        self._most = _ROOM  # rows beyond which ``keep`` asks of the old ones, too, whether they are needed
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def append(self, previous: Ints, actions: Ints) -> Ints:
+        """One more action after each history; returns the new histories."""
+        return self._rows.append(np.stack([previous, actions], 1))
+
+    def actions(self, histories: Ints) -> list[list[int]]:
+        """All actions of each history, first to last."""
+        rows: list[list[int]] = self._rows.all.tolist()
+        return [_walk(rows, history) for history in histories.tolist()]
+
+    def keep(self, histories: Ints) -> Ints:
+        """Drop what these do not need; returns the new number of every old row.
+
+        What was kept before is mostly what all survivors share, and it is as long as the sentence: it is walked only
+        when there may be twice as much as is needed. So a word late in a sentence costs what an early one does.
+        """
+        rows = self._rows.all
+        whole = len(rows) > self._most
+        num_old = 0 if whole else self._num_old
+        marked = np.zeros(len(rows), np.bool_)
+        marked[:num_old] = True
+        current = histories[histories >= num_old]
+        while len(current):
+            marked[current] = True
+            current = _before(rows, current)
+            current = current[current >= num_old]
+            current = current[~marked[current]]
+        new = renumbering(marked)
+        self._rows.keep(marked)
+        rows = self._rows.all
+        has_previous = rows[:, PREVIOUS] >= 0
+        rows[has_previous, PREVIOUS] = new[rows[has_previous, PREVIOUS]]
+        self._num_old = len(rows)
+        if whole:
+            self._most = 2 * len(rows) + _ROOM
+        return new
+
+    def copy(self) -> Histories:
+        """An independent copy."""
+        new = copy.copy(self)
+        new._rows = self._rows.copy()
+        return new
+
+
+def _before(rows: Ints, histories: Ints) -> Ints:
+    """Each history without its last action."""
+    before: Ints = rows[histories, PREVIOUS]
+    return before
+
+
+def _walk(rows: list[list[int]], history: int) -> list[int]:
+    found = []
+    while history >= 0:
+        history, action = rows[history]
+        found.append(action)
+    return found[::-1]

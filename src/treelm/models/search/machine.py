@@ -1,0 +1,98 @@
+"""What the search asks of a generative parser: a machine that runs analyses, and a head that scores words.
+
+A derivation is a sequence of actions as ``treelm.trees.transitions`` numbers them: SHIFT, REDUCE, NT(X) for each label
+and, where closing the root does not end the sentence, FINISH. How a machine represents an analysis is its own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.trees.transitions import REDUCE
+
+
+class Machine(Protocol):
+    """Runs the analyses of one search, many at once, and says what may come next. Only ``collect`` renumbers rows.
+
+    An analysis is a row of the machine (``top``), which stays as it is while successors are made of it.
+    """
+
+    @property
+    def num_labels(self) -> int:
+        """N."""
+
+    @property
+    def ends_by_closing(self) -> bool:
+        """Whether REDUCE of the root ends a sentence, and only REDUCEs lead there (top-down); else FINISH does."""
+
+    @property
+    def histories(self) -> Histories:
+        """The actions of all analyses; ``start``, ``apply`` and ``shift`` append to them."""
+
+    def __len__(self) -> int:
+        """Rows that are held now."""
+
+    def start(self, num_sentences: int) -> Analyses:
+        """One analysis a sentence, before the first action."""
+
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
+        """The successors of ``analyses[sources]`` with these scores, by actions but SHIFT and those that end."""
+
+    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
+        """The successors by SHIFT of one symbol each; scores already count it."""
+
+    def outputs(self, tops: Ints) -> Tensor:
+        """What the head reads, for analyses with these rows: (n, E)."""
+
+    def num_open(self, tops: Ints) -> Ints:
+        """Open nonterminals of analyses with these rows: (n,)."""
+
+    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
+        """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
+
+    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
+        """The same analyses after ``collect``."""
+
+    def copy(self) -> Machine:
+        """An independent copy."""
+
+
+class WordHead(Protocol):
+    """log p(symbol | SHIFT) for outputs (n, E) of a machine; results are float64."""
+
+    @property
+    def num_symbols(self) -> int:
+        """V."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+
+    def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
+        """The logit of one symbol for each output: (n,)."""
+
+    def log_normalisers(self, outputs: Tensor) -> Floats:
+        """log of the sum over all symbols of exp(logit): (n,)."""
+
+    def log_normaliser_bounds(self, outputs: Tensor, symbols: Ints, logits: Floats, *, rough: bool) -> Floats:
+        """A lower bound of each normaliser, given a symbol and its logit: (n,). A ``rough`` one is made faster."""
+
+    def log_probs(self, outputs: Tensor) -> Tensor:
+        """log p of every symbol: float64 (n, V)."""
+
+
+def ending_actions(machine: Machine, analyses: Analyses) -> Bools:
+    """Which actions end the sentence, valid or not: (n, A)."""
+    ends = np.zeros(analyses.log_probs.shape, np.bool_)
+    if machine.ends_by_closing:
+        ends[machine.num_open(analyses.top) == 1, REDUCE] = True
+    else:
+        ends[:, -1] = True
+    return ends

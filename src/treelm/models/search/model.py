@@ -1,0 +1,190 @@
+"""A system of which one has to know only a machine and a head: scores, trees and states come by search."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from treelm.corpora.encoding import encode_words, word_of_symbol
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models.base import Analysis, IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM, takes_texts
+from treelm.models.scores import Gathering, NoLogProbability
+from treelm.models.search.enumeration import enumerate_mass
+from treelm.models.search.rows import Floats, Ints
+from treelm.models.search.sentences import Searchable, SentenceResult, converged, search_all
+from treelm.models.search.settings import Search
+from treelm.models.search.state import (
+    BeamState,
+    build_tree,
+    next_log_probs,
+    partial_trees,
+    read_symbols,
+    renormalised,
+    start_state,
+    with_words,
+)
+from treelm.trees.transitions import Order
+from treelm.trees.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTree:
+    """A tree and log p(tree, sentence) in nats, under the model (no search has made it smaller)."""
+
+    tree: Tree
+    log_prob: float
+
+
+class GenerativeParser(SyntacticLM):
+    """A joint model of a sentence and its tree, built action by action, read by word-synchronous search."""
+
+    changeable: ClassVar[tuple[str, ...]] = ("search",)
+
+    def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
+        """Begin with the default search."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        self.search = Search()
+
+    @property
+    @abstractmethod
+    def order(self) -> Order:
+        """The order of the actions of a derivation."""
+
+    @abstractmethod
+    def searchable(self) -> Searchable:
+        """The parameters, laid out for search while they do not change."""
+
+    @property
+    def word_columns(self) -> dict[str, Gathering]:
+        """Metrics of every word that the search gives."""
+        return {
+            "entropy_bits": "last",
+            "open_nodes": "last",
+            "beam_loss_bits": "sum",
+            "beam_bound_bits": "last",
+            "beam_converged": "least",
+        }
+
+    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int, threshold: float | None = None) -> None:
+        """Widths of the search from now on; with a threshold, they are the most that an adaptive beam may hold."""
+        self.search = replace(
+            self.search,
+            action_beam=action_beam,
+            word_beam=word_beam,
+            fast_track=fast_track,
+            threshold=math.inf if threshold is None else threshold,
+        )
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every symbol given the symbols before it: lower bounds, by beam search."""
+        return [one.score(self.search) for one in self._search(sentences)]
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """The best tree of every sentence. Raises ``InputError`` when a search found none."""
+        return [trees[0].tree for trees in self.parse_nbest(sentences, 1)]
+
+    @takes_texts
+    def parse_nbest(self, sentences: Sequence[Sequence[str]], num_trees: int) -> list[list[ScoredTree]]:
+        """At most ``num_trees`` trees of every sentence, best first; there are never more than ``word_beam``."""
+        return [self._trees(one, num_trees) for one in self._search(sentences)]
+
+    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+        """Scores and best trees, from one search."""
+        searched = self._search(sentences)
+        return [Analysis(score=one.score(self.search), tree=self._trees(one, 1)[0].tree) for one in searched]
+
+    def _search(self, sentences: Sequence[Sequence[str]]) -> list[_Searched]:
+        for name, parameter in self.named_parameters():
+            if not parameter.isfinite().all():  # a beam would find nothing, and hold every word impossible
+                raise NoLogProbability(f"weight {name!r} is not finite")
+        batch, model = encode_words(sentences, self.vocabulary, needs_words=True), self.searchable()
+        symbols = [batch.symbols(number) for number in range(len(sentences))]
+        of_words = [word_of_symbol(one, self.vocabulary.ends_word) for one in symbols]
+        results = search_all(model, model.head(self.search.heavy_words), self.search, symbols)
+        return [_Searched(*parts) for parts in zip(sentences, symbols, of_words, results, strict=True)]
+
+    def _trees(self, searched: _Searched, num_trees: int) -> list[ScoredTree]:
+        """The trees that search found, best first. Raises ``InputError`` when it found none."""
+        result = searched.result
+        if not result.derivations:
+            found = f"the beam is empty after {int(np.isfinite(result.log_masses).sum())} symbols: no tree was found"
+            raise InputError(found, remedy="raise action_beam, word_beam or fast_track")
+        ends_word = self.vocabulary.ends_word[searched.symbols]
+        return [
+            ScoredTree(
+                tree=build_tree(one.actions, ends_word, searched.words, self.labels, self.order), log_prob=one.log_prob
+            )
+            for one in result.derivations[:num_trees]
+        ]
+
+    def probability_mass(self) -> ProbabilityMass | None:
+        """The mass of all trees over up to two symbols and of all that needs more; None unless the model is tiny."""
+        return enumerate_mass(self.searchable())
+
+    def start(self, num_sentences: int = 1) -> BeamState:
+        """The state before the first word; it keeps the parameters and the settings of now."""
+        own = copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})  # search copies not all of them
+        return start_state(own.searchable(), self.search, np.asarray(self.vocabulary.ends_word), num_sentences)
+
+    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> BeamState:
+        """The state after one more symbol in each sentence, by the search that ``score`` uses."""
+        return read_symbols(BeamState.own(state), symbols, self.vocabulary)
+
+    def extend(self, state: IncrementalState, words: Sequence[str]) -> BeamState:
+        """The state after one more word in each sentence; remembers the words as they are given."""
+        return with_words(BeamState.own(super().extend(state, words)), words)
+
+    def next_word_log_probs(self, state: IncrementalState, *, renormalise: bool = False) -> Tensor:
+        """log p(next symbol), float64 (n, V + 1), by a search that does not look at the next word.
+
+        So this is a distribution, up to what the beam loses. ``score`` gives log p of the word that came by another
+        search from the same analyses: it looks at the word, and then keeps the best; this one sums over all that it
+        finds. Both find part of one sum, so either may be larger, and they are equal where the beams lose nothing:
+        ``treelm audit`` measures by how much they differ. What was lost before counts in neither; where it may matter,
+        the state's ``beam_converged`` is 0.
+
+        The lost mass is 1 - exp().sum(1); with ``renormalise`` the others share it in proportion, which makes a
+        distribution of it, but no longer one of lower bounds. Where a beam is empty, all are -inf in either case.
+        """
+        log_probs = next_log_probs(BeamState.own(state))
+        return renormalised(log_probs) if renormalise else log_probs
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """The best tree over the words read so far, what is open closed."""
+        return partial_trees(BeamState.own(state), self.labels, self.order)
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """A sentence and its search."""
+
+    words: Sequence[str]
+    symbols: Ints  # (num_symbols,)
+    word_of_symbol: Ints  # (num_symbols,)
+    result: SentenceResult
+
+    def score(self, settings: Search) -> SentenceScore:
+        """Log probabilities and metrics as every system reports them. Beam search gives lower bounds."""
+        result = self.result
+        last = np.append(np.flatnonzero(np.diff(self.word_of_symbol)), len(self.symbols) - 1)  # of each word
+        columns: dict[str, Floats] = {
+            "entropy_bits": np.array(result.entropy_bits)[last],
+            "open_nodes": np.array(result.open_nodes)[last],
+            "beam_loss_bits": np.bincount(self.word_of_symbol, result.beam_loss_bits).astype(np.float64),
+            "beam_bound_bits": np.array(result.beam_bound_bits)[last],
+            "beam_converged": converged(result.gaps[last]),
+        }
+        return SentenceScore(
+            log_probs=result.log_probs,
+            word_of_symbol=self.word_of_symbol,
+            is_lower_bound=settings.method == "beam",
+            columns=columns,
+        )

@@ -1,0 +1,109 @@
+"""The search on a machine that has no network: all that it promises holds for whatever keeps the protocol."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.models.search.oracle import enumerate_all, log_sum, plain_beam
+from tests.models.search.toy import Toy
+from treelm.errors import InputError
+from treelm.evaluation.audit import audit
+from treelm.models.search.sentences import SentenceResult, search_all
+from treelm.models.search.settings import Search
+from treelm.trees.transitions import Order, from_actions
+
+LONGEST: dict[Order, int] = {"top-down": 3, "in-order": 2}  # symbols of what is enumerated
+EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
+both_orders = pytest.mark.parametrize("order", ["top-down", "in-order"])
+
+
+def run(toy: Toy, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
+    model, search = toy.searchable(), Search(**settings)
+    return search_all(model, model.head(1), search, [np.array(symbols) for symbols in sentences])
+
+
+def all_sentences(num_symbols: int, longest: int) -> list[list[int]]:
+    lengths = range(1, longest + 1)
+    return [list(symbols) for length in lengths for symbols in itertools.product(range(num_symbols), repeat=length)]
+
+
+@both_orders
+@pytest.mark.parametrize("max_rows", [1, 1 << 11])
+def test_an_exhaustive_beam_equals_enumeration(order: Order, max_rows: int) -> None:
+    toy = Toy(order)
+    everything, sentences = enumerate_all(toy.config, LONGEST[order]), all_sentences(3, LONGEST[order])
+    toy.search = Search(**EXHAUSTIVE, max_rows=max_rows)
+    parses = toy.parse([[str(symbol) for symbol in symbols] for symbols in sentences])
+    found = run(toy, sentences, **EXHAUSTIVE, max_rows=max_rows)
+    for symbols, tree, result in zip(sentences, parses, found, strict=True):
+        trees = everything.trees[tuple(symbols)]
+        prefixes = [log_sum(everything.prefixes[tuple(symbols[:end])]) for end in range(1, len(symbols) + 1)]
+        assert result.log_masses == pytest.approx(prefixes, abs=1e-9)
+        assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
+        assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
+        best = max(trees, key=lambda actions: trees[actions])
+        assert tree == from_actions(best, [str(symbol) for symbol in symbols], toy.labels, order)
+
+
+@both_orders
+@pytest.mark.parametrize("beams", [(4, 2, 1), (9, 5, 0), (1, 1, 1)], ids=str)
+def test_a_narrow_beam_is_the_one_of_the_definition(order: Order, beams: tuple[int, int, int]) -> None:
+    toy = Toy(order, num_symbols=9, num_labels=3, max_open=4, max_labels=3)
+    sentences = [[3, 1, 4, 1, 5], [2, 6], [5]]
+    widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
+    for symbols, result in zip(sentences, run(toy, sentences, **widths), strict=True):
+        masses, finished = plain_beam(toy.config, symbols, *beams)
+        assert result.log_masses == pytest.approx(masses, abs=1e-9)
+        assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+
+
+@both_orders
+def test_next_words_of_an_exhaustive_beam_equal_enumeration(order: Order) -> None:
+    toy = Toy(order)
+    toy.search = Search(**EXHAUSTIVE)
+    everything = enumerate_all(toy.config, LONGEST[order])
+    for prefix in [(), *map(tuple, all_sentences(3, LONGEST[order] - 1))]:
+        state = toy.start()
+        for symbol in prefix:
+            state = toy.extend(state, [str(symbol)])
+        mass = log_sum(everything.prefixes[prefix]) if prefix else 0.0
+        expected = [log_sum(everything.prefixes[(*prefix, symbol)]) - mass for symbol in range(3)]
+        expected.append(log_sum(everything.trees.get(prefix, {}).values()) - mass)
+        log_probs = toy.next_word_log_probs(state)[0]
+        assert log_probs.tolist() == pytest.approx(expected, abs=1e-9)
+        assert float(log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-9)
+        if prefix:
+            assert toy.partial_trees(state)[0].words() == [str(symbol) for symbol in prefix]
+
+
+@both_orders
+def test_particles_are_unbiased(order: Order) -> None:
+    toy = Toy(order)
+    everything = enumerate_all(toy.config, 2)
+    exact = [log_sum(everything.prefixes[(2,)]), log_sum(everything.prefixes[(2, 0)])]
+    exact.append(log_sum(everything.trees[(2, 0)].values()))
+    runs = [run(toy, [[2, 0]], method="particles", num_particles=20, seed=seed)[0] for seed in range(200)]
+    estimates = np.exp([[*one.log_masses, one.log_prob] for one in runs]) / np.exp(exact)
+    error = estimates.std(0) / np.sqrt(len(runs))
+    assert (abs(estimates.mean(0) - 1) < 4 * error + 1e-9).all()
+    assert (error < 0.05).all()
+
+
+@both_orders
+def test_it_passes_the_audit(order: Order) -> None:
+    toy = Toy(order)
+    toy.set_beam(action_beam=6, word_beam=3, fast_track=1)
+    report = audit(toy, [["1", "0", "2"], ["2"], ["0", "1", "1", "2"]], enumerate_all=toy.probability_mass)
+    assert [check.outcome for check in report.checks] == ["passed"] * 6, report.as_text()
+
+
+def test_a_search_that_only_another_system_has_is_refused() -> None:
+    toy = Toy("top-down")
+    toy.search = replace(toy.search, compatibility="released")
+    with pytest.raises(InputError, match="this system does not know; leave compatibility out"):
+        toy.score([["1"]])

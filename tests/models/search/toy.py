@@ -1,0 +1,243 @@
+"""A generative parser without a network: tables say what comes next, given what is open and how much is in it.
+
+States are Python tuples, and a machine is a list of them. So what the search knows of the RNNG it could not do here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tests.models.rnng.worlds import Symbols
+from treelm.corpora.batches import SentenceBatch
+from treelm.models.base import Loss, Losses
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.model import GenerativeParser
+from treelm.models.search.rows import Bools, Floats, Ints, renumbered
+from treelm.models.search.sentences import Searchable
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_action
+
+
+@dataclass(frozen=True)
+class State:
+    """Open nonterminals, outermost first, below them what stands outside: (label, children so far)."""
+
+    open: tuple[tuple[int, int], ...]
+    above: int = SHIFT  # the last action: a word, a constituent or a label is on top
+    labels_since_word: int = 0
+
+    @property
+    def num_open(self) -> int:
+        return len(self.open) - 1
+
+    def changed(self, by: int) -> tuple[tuple[int, int], ...]:
+        """What is open with more or fewer children of the innermost."""
+        *outer, (label, count) = self.open
+        return (*outer, (label, count + by))
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """p(action | innermost label, children so far: 0, 1 or more) and p(symbol | the same)."""
+
+    order: Order
+    num_symbols: int = 3
+    num_labels: int = 2
+    max_open: int = 2
+    max_labels: int = 2  # since the last word
+    seed: int = 1
+
+    @property
+    def finish(self) -> int:
+        return finish_action(self.num_labels)
+
+    @property
+    def config(self) -> Grammar:
+        return self
+
+    @cached_property
+    def action_logits(self) -> Floats:
+        """(contexts, A)."""
+        return np.random.default_rng(self.seed).normal(size=(3 * (self.num_labels + 1), self.finish + 1))
+
+    @cached_property
+    def word_logits(self) -> Floats:
+        """(contexts, V)."""
+        return np.random.default_rng(self.seed + 1).normal(size=(3 * (self.num_labels + 1), self.num_symbols), scale=2)
+
+    def context(self, state: State) -> int:
+        label, count = state.open[-1]
+        return 3 * label + min(count, 2)
+
+    def initial(self) -> State:
+        return State(open=((self.num_labels, 0),))
+
+    def valid(self, state: State) -> list[int]:
+        inside, (_, count) = state.num_open > 0, state.open[-1]
+        may_open = state.num_open < self.max_open and state.labels_since_word < self.max_labels
+        labels = list(range(FIRST_NT, self.finish)) if may_open else []
+        if self.order == "top-down":
+            return [*([SHIFT] if inside else []), *([REDUCE] if inside and count else []), *labels]
+        corner = count > 0 and state.above < FIRST_NT
+        ends = not inside and count > 0 and state.above == REDUCE
+        shifts = [SHIFT] if inside or count == 0 else []
+        return [*shifts, *([REDUCE] if inside else []), *(labels if corner else []), *([self.finish] if ends else [])]
+
+    def action_log_probs(self, state: State) -> dict[int, float]:
+        valid = self.valid(state)
+        logits = self.action_logits[self.context(state), valid]
+        return dict(zip(valid, (logits - np.logaddexp.reduce(logits)).tolist(), strict=True))
+
+    def word_log_probs(self, state: State) -> Floats:
+        logits = self.word_logits[self.context(state)]
+        log_probs: Floats = logits - np.logaddexp.reduce(logits)
+        return log_probs
+
+    def apply(self, state: State, action: int, token: int | None = None) -> State:
+        assert action in self.valid(state)
+        if action == SHIFT:
+            return State(open=state.changed(1), above=action)
+        if action == REDUCE:
+            closed = replace(state, open=state.open[:-1], above=action)
+            return replace(closed, open=closed.changed(1))
+        if action == self.finish:
+            return replace(state, above=action)
+        corner = 0 if self.order == "top-down" else 1
+        opened = (*state.changed(-corner), (action - FIRST_NT, corner))
+        return State(open=opened, above=action, labels_since_word=state.labels_since_word + 1)
+
+
+@dataclass
+class TableMachine:
+    """Rows are states; the head reads one-hot vectors of contexts."""
+
+    grammar: Grammar
+    histories: Histories = field(default_factory=Histories)
+    rows: list[State] = field(default_factory=list)
+
+    @property
+    def num_labels(self) -> int:
+        return self.grammar.num_labels
+
+    @property
+    def ends_by_closing(self) -> bool:
+        return self.grammar.order == "top-down"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def start(self, num_sentences: int) -> Analyses:
+        none, zero = np.full(num_sentences, -1), np.zeros(num_sentences)
+        return self._pushed(np.arange(num_sentences), zero, zero, none, [self.grammar.initial()] * num_sentences)
+
+    def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
+        before = [self.rows[top] for top in analyses.top[sources]]
+        states = [self.grammar.apply(*pair) for pair in zip(before, actions.tolist(), strict=True)]
+        history = self.histories.append(analyses.history[sources], actions)
+        return self._pushed(analyses.sentence[sources], score, analyses.shortfall[sources], history, states)
+
+    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
+        states = [self.grammar.apply(self.rows[top], SHIFT) for top in analyses.top]
+        history = self.histories.append(analyses.history, np.full(len(states), SHIFT))
+        return self._pushed(analyses.sentence, analyses.score, analyses.shortfall, history, states)
+
+    def _pushed(self, sentence: Ints, score: Floats, shortfall: Floats, history: Ints, states: list[State]) -> Analyses:
+        top = np.arange(len(self.rows), len(self.rows) + len(states))
+        self.rows += states
+        num_actions = self.grammar.finish + (not self.ends_by_closing)
+        log_probs = np.full((len(states), num_actions), -np.inf)
+        for row, state in zip(log_probs, states, strict=True):
+            for action, log_prob in self.grammar.action_log_probs(state).items():
+                row[action] = log_prob
+        return Analyses(
+            sentence=sentence,
+            score=score,
+            shortfall=shortfall,
+            top=top,
+            history=history,
+            items=np.empty((len(states), 0), np.int64),
+            outputs=self.outputs(top),
+            log_probs=log_probs,
+        )
+
+    def outputs(self, tops: Ints) -> Tensor:
+        contexts = [self.grammar.context(self.rows[top]) for top in tops]
+        return torch.eye(3 * (self.num_labels + 1), dtype=torch.float64)[contexts]
+
+    def num_open(self, tops: Ints) -> Ints:
+        return np.array([self.rows[top].num_open for top in tops], np.int64)
+
+    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
+        kept = np.unique(np.concatenate(tops))
+        new = np.full(len(self.rows), -1)
+        new[kept] = np.arange(len(kept))
+        self.rows = [self.rows[row] for row in kept]
+        return new, self.histories.keep(np.concatenate(histories))
+
+    def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
+        return replace(analyses, top=rows[analyses.top], history=renumbered(histories, analyses.history))
+
+    def copy(self) -> TableMachine:
+        return TableMachine(self.grammar, self.histories.copy(), [*self.rows])
+
+
+class TableHead:
+    """Bounds leave out every other symbol, and rough ones all but the one that is asked for."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, grammar: Grammar, num_heavy: int) -> None:
+        self._logits = grammar.word_logits
+        self.num_symbols = grammar.num_symbols
+
+    def _of(self, outputs: Tensor) -> Floats:
+        return self._logits[outputs.argmax(1).numpy()]
+
+    def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
+        return self._of(outputs)[np.arange(len(symbols)), symbols]
+
+    def log_normalisers(self, outputs: Tensor) -> Floats:
+        return np.logaddexp.reduce(self._of(outputs), 1)
+
+    def log_normaliser_bounds(self, outputs: Tensor, symbols: Ints, logits: Floats, *, rough: bool) -> Floats:
+        counted: Bools = np.arange(self.num_symbols) == symbols[:, None]
+        counted[:, :: self.num_symbols if rough else 2] = True
+        return np.logaddexp.reduce(np.where(counted, self._of(outputs), -np.inf), 1)
+
+    def log_probs(self, outputs: Tensor) -> Tensor:
+        return torch.from_numpy(self._of(outputs)).log_softmax(1)
+
+
+class Toy(GenerativeParser):
+    """The tables as a system like any other."""
+
+    system: ClassVar[str] = "toy"
+
+    def __init__(self, order: Order, **sizes: Any) -> None:
+        self._grammar = Grammar(order=order, **sizes)
+        labels = [f"X{label}" for label in range(self._grammar.num_labels)]
+        super().__init__(vocabulary=Symbols(self._grammar.num_symbols), labels=labels)
+
+    @property
+    def config(self) -> Grammar:
+        return self._grammar
+
+    @property
+    def order(self) -> Order:
+        return self._grammar.order
+
+    def searchable(self) -> Searchable:
+        return Searchable(machine=partial(TableMachine, self._grammar), head=partial(TableHead, self._grammar))
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        """Of the words alone, all in the first context: nothing is learned here."""
+        log_probs = self._grammar.word_log_probs(self._grammar.initial())[batch.tokens]
+        total = torch.tensor(-log_probs.sum(), requires_grad=True)
+        terms = {"word": Loss(sum=total, count=len(batch.tokens))}
+        return Losses(terms=terms, total=total, num_words=len(batch.tokens), num_sentences=len(batch))
