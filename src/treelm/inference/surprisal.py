@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute
+from treelm.inference.processes import Compute, here
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import SentenceScore
 from treelm.models.surprisal import SentenceSurprisal, WordSurprisal, sentence_surprisal
@@ -55,7 +55,7 @@ def score_sentences(
 
     ``compute`` (see ``computing``) scores in other processes instead of ``lm``.
     """
-    for sentence, score in in_batches(sentences, compute or lm.score, batch_size=batch_size, skipped=skipped):
+    for sentence, score in in_batches(sentences, compute or here(lm.score), batch_size=batch_size, skipped=skipped):
         if score is not None:
             surprisal = sentence_surprisal(sentence.words, score, lm.vocabulary)
             yield ScoredSentence(sentence=sentence, surprisal=surprisal, offsets=word_offsets(sentence))

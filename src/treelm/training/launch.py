@@ -6,6 +6,7 @@ Also what a process does that has lost the one that started it.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -17,7 +18,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from treelm.corpora.processes import end_with_pipe
 from treelm.errors import InputError
 from treelm.training.signals import EXIT_INTERRUPTED, restore_at_end, watched_signals
 
@@ -70,6 +70,18 @@ def end_with_launcher() -> None:
         end_with_pipe(int(os.environ[_PIPE]), EXIT_LOST)
     elif _TORCHRUN in os.environ:
         threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def end_with_pipe(pipe: int, exit_code: int = 1) -> None:
+    """End this process at once when a pipe that it reads has no other end any more, whatever it computes then."""
+    threading.Thread(target=_wait_and_end, args=(pipe, exit_code), daemon=True).start()
+
+
+def _wait_and_end(pipe: int, exit_code: int) -> None:
+    poll = select.poll()
+    poll.register(pipe, 0)  # a closed end is always told
+    poll.poll()
+    os._exit(exit_code)
 
 
 def _end_with_parent(parent: int) -> None:
