@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Treelm
 from treelm.corpora import mapping
-from treelm.inference import processes
+from treelm.inference import processes, surprisal
 from treelm.inference.processes import Words
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import SentenceScore
@@ -36,10 +40,14 @@ def die_once_and_score(lm: SyntacticLM, sentences: Words) -> Sequence[SentenceSc
 die_once_and_score.numbers = iter(range(10))  # type: ignore[attr-defined]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The scheduler file of a cluster of two workers, which find the package and these tests, and work elsewhere."""
-    folder = tmp_path_factory.mktemp("cluster")
+def score_slowly(lm: SyntacticLM, sentences: Words) -> Sequence[SentenceScore]:
+    time.sleep(0.5)
+    return lm.score(sentences)
+
+
+@contextmanager
+def started_cluster(folder: Path, *, num_workers: int) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
+    """The scheduler file of a cluster whose workers find the package and these tests, and work elsewhere."""
     file = folder / "scheduler.json"
     paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", MARK: str(folder / "killed")}
@@ -53,17 +61,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     worker = ("distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
     started = [
         start("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)),
-        *(start(*worker, "--no-dashboard") for _ in range(2)),
+        *(start(*worker, "--no-dashboard") for _ in range(num_workers)),
     ]
     while not file.exists() or not file.read_text().endswith("}"):
         assert started[0].poll() is None, (folder / "log").read_text()
         time.sleep(0.05)
     try:
-        yield file
+        yield file, started
     finally:
         for process in started:
             process.kill()
             process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The scheduler file of a cluster of two workers."""
+    with started_cluster(tmp_path_factory.mktemp("cluster"), num_workers=2) as (file, _):
+        yield file
 
 
 @pytest.fixture
@@ -142,6 +157,42 @@ def test_a_cluster_that_cannot_be_had_is_one_line(
     outcome = treelm("parse", project / "run", text, "--cluster", given)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert found in outcome.err
+
+
+def test_a_server_that_is_no_scheduler_is_one_line(project: Path, treelm: Treelm, text: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        outcome = treelm("parse", project / "run", text, "--cluster", address)
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"treelm parse: no Dask scheduler answers at {address}; check the address, and that the scheduler runs\n"
+    )
+
+
+def test_a_scheduler_that_is_gone_in_the_middle_is_one_line(
+    project: Path, treelm: Treelm, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish_and_lose(*arguments: Any, **options: Any) -> Any:
+        rows = list(table_rows(*arguments, **options))
+        if started[0].poll() is None:
+            started[0].kill()
+            started[0].wait()
+        return rows
+
+    table_rows = surprisal.table_rows
+    monkeypatch.setattr(surprisal, "table_rows", finish_and_lose)
+    monkeypatch.setattr(processes, "score", score_slowly)
+    with started_cluster(tmp_path, num_workers=1) as (file, started):
+        outcome = treelm("surprisal", project / "run", text, "--cluster", file)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert f"the cluster at {file} has lost a task (" in outcome.err
 
 
 def test_without_dask_the_extra_is_named(

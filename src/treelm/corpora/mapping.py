@@ -203,11 +203,13 @@ def _dask(address: str) -> Iterator[Executor]:
         from distributed.comm import CommClosedError
     except ImportError as error:
         raise InputError(f"a cluster without Dask ({error})", remedy="pip install 'treelm[cluster]'") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told in our words
+    for name in ("distributed", "distributed.client"):  # each has a level of its own
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in our words
     scheduler = _scheduler(address)
+    quiet = type("Quiet", (Client,), {"__del__": lambda client: None})  # it would try to close what was never open
     try:
-        client = Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
+        client = quiet(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
+    except Exception as error:  # anything may answer there, and with anything
         found = f"no Dask scheduler answers at {address}"
         raise InputError(found, remedy="check the address, and that the scheduler runs") from error
     with client:
