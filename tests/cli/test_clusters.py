@@ -25,6 +25,7 @@ from treelm.models.scores import SentenceScore
 
 pytest.importorskip("distributed")
 REPOSITORY = Path(__file__).parents[2]
+PATHS = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])
 WORDS = ["the", "dog", "cat", "sees", "barks", "a", "."]
 MARK = "TREELM_TEST_MARK"
 
@@ -46,10 +47,11 @@ def score_slowly(lm: SyntacticLM, sentences: Words) -> Sequence[SentenceScore]:
 
 
 @contextmanager
-def started_cluster(folder: Path, *, num_workers: int) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
+def started_cluster(
+    folder: Path, *, num_workers: int, paths: str = PATHS
+) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]]]]:
     """The scheduler file of a cluster whose workers find the package and these tests, and work elsewhere."""
     file = folder / "scheduler.json"
-    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", MARK: str(folder / "killed")}
 
     def start(*command: str) -> subprocess.Popen[bytes]:
@@ -193,6 +195,28 @@ def test_a_scheduler_that_is_gone_in_the_middle_is_one_line(
         outcome = treelm("surprisal", project / "run", text, "--cluster", file)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert f"the cluster at {file} has lost a task (" in outcome.err
+
+
+def test_workers_of_another_version_are_refused_in_one_line(
+    project: Path, treelm: Treelm, text: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.__version__", "0.0.9")
+    outcome = treelm("surprisal", project / "run", text, "--cluster", cluster)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert "in a worker, but 0.0.9 here; install the same version on both sides" in outcome.err
+
+
+def test_workers_without_the_package_are_one_line(
+    project: Path, treelm: Treelm, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "treelm").mkdir()
+    (tmp_path / "treelm" / "__init__.py").touch()
+    with started_cluster(tmp_path, num_workers=1, paths=str(tmp_path)) as (file, _):
+        outcome = treelm("surprisal", project / "run", text, "--cluster", file)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert (
+        f"the cluster at {file} has lost a task (ModuleNotFoundError: No module named 'treelm.corpora')" in outcome.err
+    )
 
 
 def test_without_dask_the_extra_is_named(

@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -62,7 +62,7 @@ def mapping(processes: int, cluster: str = "", *, what: str, remedy: str) -> Ite
         return
     opened = partial(_dask, cluster) if cluster else partial(_loky, processes)
     num_queued = _QUEUED_ON_CLUSTER if cluster else _QUEUED * processes
-    with _Mapper(opened, num_queued, InputError(f"{what} was killed", remedy=remedy)) as mapper:
+    with _Mapper(opened, num_queued, cluster, InputError(f"{what} was killed", remedy=remedy)) as mapper:
         yield mapper
 
 
@@ -70,9 +70,9 @@ class _Mapper:
     """A ``Map`` over an executor, which is opened again when it is broken."""
 
     def __init__(
-        self, opened: Callable[[], AbstractContextManager[Executor]], num_queued: int, lost: InputError
+        self, opened: Callable[[], AbstractContextManager[Executor]], num_queued: int, cluster: str, killed: InputError
     ) -> None:
-        self._opened, self._num_queued, self._lost = opened, num_queued, lost
+        self._opened, self._num_queued, self._cluster, self._killed = opened, num_queued, cluster, killed
         self._stack = ExitStack()
 
     def __enter__(self) -> _Mapper:
@@ -86,8 +86,8 @@ class _Mapper:
         waiting: deque[tuple[bytes, Future[Any]]] = deque()
         try:
             for task in tasks:
-                payload = pickle.dumps((function, task))
-                waiting.append((payload, self._submit(payload)))
+                call = pickle.dumps(_Call(pickle.dumps((function, task))))
+                waiting.append((call, self._submit(call)))
                 while len(waiting) > self._num_queued or (waiting and waiting[0][1].done()):
                     yield self._first(waiting)
             while waiting:
@@ -96,27 +96,53 @@ class _Mapper:
             for _, future in waiting:
                 future.cancel()
 
-    def _submit(self, payload: bytes) -> Future[Any]:
-        try:
-            return self._executor.submit(_attempt, treelm.__version__, payload)
-        except BrokenExecutor:
-            self._stack.close()
-            self._executor = self._stack.enter_context(self._opened())
-            return self._executor.submit(_attempt, treelm.__version__, payload)
+    def _submit(self, call: bytes) -> Future[Any]:
+        with self._naming_cluster():
+            try:
+                return self._executor.submit(pickle.loads, call)
+            except BrokenExecutor:
+                self._stack.close()
+                self._executor = self._stack.enter_context(self._opened())
+                return self._executor.submit(pickle.loads, call)
 
     def _first(self, waiting: deque[tuple[bytes, Future[Any]]]) -> Any:
         """Take the first task off and return its result; what is lost before that is done again."""
         for attempt in range(_ATTEMPTS):
-            for number, (payload, future) in enumerate(waiting if attempt else ()):
+            for number, (call, future) in enumerate(waiting if attempt else ()):
                 if future.done() and isinstance(future.exception(), BrokenExecutor):
-                    waiting[number] = (payload, self._submit(payload))
+                    waiting[number] = (call, self._submit(call))
             with suppress(BrokenExecutor):
-                found = waiting[0][1].result()
+                with self._naming_cluster():
+                    found = waiting[0][1].result()
                 waiting.popleft()
                 if isinstance(found, _Failure):
                     raise found.error
                 return found
-        raise self._lost
+        raise self._killed
+
+    @contextmanager
+    def _naming_cluster(self) -> Iterator[None]:
+        """Say of what is raised here, which is no matter of a task, that it is one of the cluster."""
+        try:
+            yield
+        except Exception as error:
+            if not self._cluster:
+                raise
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            remedy = "see what its scheduler and workers say; treelm must be installed for them in the same version"
+            raise InputError(f"the cluster at {self._cluster} has lost a task ({reason})", remedy=remedy) from error
+
+
+class _Call(NamedTuple):
+    """What computes a task where it is unpickled.
+
+    That happens in the task, so that a worker without this package says so, and does not die.
+    """
+
+    payload: bytes
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _attempt, (treelm.__version__, self.payload)
 
 
 class _Failure(NamedTuple):
@@ -199,32 +225,25 @@ def _end_with(lifeline: Connection) -> None:
 def _dask(address: str) -> Iterator[Executor]:
     """Connect with the scheduler of a cluster, which does lost tasks again by itself."""
     try:
-        from distributed import Client, KilledWorker
-        from distributed.comm import CommClosedError
+        from distributed import Client
     except ImportError as error:
         raise InputError(f"a cluster without Dask ({error})", remedy="pip install 'treelm[cluster]'") from None
     for name in ("distributed", "distributed.client"):  # each has a level of its own
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in our words
     scheduler = _scheduler(address)
     quiet = type("Quiet", (Client,), {"__del__": lambda client: None})  # it would try to close what was never open
-    try:
-        client = quiet(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
-    except Exception as error:  # anything may answer there, and with anything
-        found = f"no Dask scheduler answers at {address}"
-        raise InputError(found, remedy="check the address, and that the scheduler runs") from error
-    with client:
-        if not client.nthreads():
-            logging.getLogger(__name__).warning("the cluster at %s has no worker yet: waiting for one", address)
-        executor = client.get_executor(pure=False)
+    with ExitStack() as at_end:
         try:
+            client = at_end.enter_context(quiet(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False))
+            if not client.nthreads():
+                logging.getLogger(__name__).warning("the cluster at %s has no worker yet: waiting for one", address)
             client.wait_for_workers(1)
-            yield executor
-        except (KilledWorker, CancelledError, CommClosedError) as error:
-            reason = str(error).partition("\n")[0] or type(error).__name__
-            found = f"the cluster at {address} has lost a task ({reason})"
-            raise InputError(found, remedy="see what its scheduler and workers say") from error
-        finally:
-            executor.shutdown(wait=False)
+        except Exception as error:  # anything may answer there, and with anything
+            found = f"no Dask scheduler answers at {address}"
+            raise InputError(found, remedy="check the address, and that the scheduler runs") from error
+        executor = client.get_executor(pure=False)
+        at_end.callback(executor.shutdown, wait=False)
+        yield executor
 
 
 def _scheduler(address: str) -> str:
