@@ -59,7 +59,7 @@ def test_no_module_decides_by_the_name_of_a_system() -> None:
 
 @pytest.mark.parametrize(
     ("imported", "is_kept"),
-    [("treelm.models.layers.dropout", True), ("treelm.models.streams", True), ("treelm.models.palm.parser", False)],
+    [("treelm.models.layers.dropout", True), ("treelm.models.streams", True), ("treelm.models.palm.attention", False)],
 )
 def test_a_new_system_may_import_what_is_shared_and_no_other_system(
     imported: str, is_kept: bool, tmp_path: Path

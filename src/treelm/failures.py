@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 
@@ -39,17 +36,6 @@ def explain(error: BaseException, verb: str, arguments: Sequence[str] = ()) -> I
         remedy = f"no file for the traceback could be written: set {VARIABLE}=1 to see it"
     last = traceback.format_exception_only(error)[0].strip()
     return InputError(f"a fault of treelm itself ({last})", remedy=remedy)
-
-
-def explain_uncaught(what: str) -> None:
-    """From now on, say what ends this process, or one of its threads, in one line too."""
-
-    def say(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
-            print(f"treelm, {what}: {explain(error, what)}", file=sys.stderr)
-
-    sys.excepthook = say
-    threading.excepthook = lambda uncaught: say(uncaught.exc_type, uncaught.exc_value, uncaught.exc_traceback)
 
 
 def _report(error: BaseException, verb: str, arguments: Sequence[str]) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Treelm
+from treelm.inference.processes import Words
+from treelm.models.base import SyntacticLM
+from treelm.trees.tree import Tree
 
 WORDS = ["the", "dog", "cat", "sees", "barks", "a", "."]
 
@@ -66,10 +71,15 @@ def test_a_bad_sentence_is_named_as_in_one_process(
     assert one.code == {"raise": 2, "skip": 3}[on_error]
 
 
-def test_a_process_that_dies_is_one_line(
+def die(lm: SyntacticLM, sentences: Words) -> list[Tree | None]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return []
+
+
+def test_a_process_that_dies_each_time_is_one_line(
     project: Path, treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treelm.inference.processes._COMMAND", "raise SystemExit(9)")
+    monkeypatch.setattr("treelm.inference.processes.parse", die)
     outcome = treelm("parse", project / "run", text, "--processes", "2")
     assert outcome.code == 2
     assert outcome.err == (

@@ -2,6 +2,7 @@ import dataclasses
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,8 +96,14 @@ def test_scripts_without_a_main_guard_can_prepare_in_parallel(tmp_path: Path) ->
     assert found.stdout == "474\n"
 
 
-def test_a_killed_worker_is_an_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelm.corpora.workers._COMMAND", "raise SystemExit(9)")
+def die(task: preparing.Task) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_each_time_is_an_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "read_block", die)
     with pytest.raises(InputError, match="was killed"):
         prepare([GUM_OPEN / "dev.ptb.gz"], tmp_path / "out", workers=2)
     assert list(tmp_path.iterdir()) == []

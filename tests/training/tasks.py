@@ -80,13 +80,10 @@ class Tasks:
 class ForkedPopen:
     """In the place of ``subprocess.Popen``, for a launcher in a task: starts ``treelm`` by forking."""
 
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], pass_fds: Sequence[int], **_: Any) -> None:
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], **_: Any) -> None:
         self.returncode: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
-            null = os.open(os.devnull, os.O_WRONLY)
-            for descriptor in range(pass_fds[-1] + 1, null):  # the launcher's end of its pipe must be its own alone
-                os.dup2(null, descriptor)
             become(command[command.index("treelm") + 1 :], env)
 
     def poll(self) -> int | None:

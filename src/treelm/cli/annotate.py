@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, InputFile, ModelOptions, given_widths, write_metadata
+from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, InputFile, ModelOptions, WorkerOptions, given_widths, write_metadata
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SECONDS_BETWEEN_NOTES = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions):
+class Arguments(ModelOptions, WorkerOptions):
     """Silver trees for raw text: parse it, one tree a line in input order, to train on.
 
     Text is one sentence a line. Work in progress stands in OUT.annotating; after any interruption the same command goes
@@ -45,8 +45,6 @@ class Arguments(ModelOptions):
     and exit with code 3."""
     max_words: int | None = None
     """Longer sentences count as ones that cannot be parsed."""
-    processes: int = 1
-    """Processes that parse; change no tree."""
     batch_size: int = 16
     """Sentences computed together; changes no tree."""
 
@@ -78,6 +76,7 @@ def main(arguments: list[str]) -> int:
         Path(options.out),
         settings,
         processes=options.processes,
+        cluster=options.cluster,
         batch_size=options.batch_size,
         on_progress=_Notes(),
         on_error=lambda message: note(f"not parsed: {message}"),

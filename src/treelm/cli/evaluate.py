@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, report_skipped
+from treelm.cli.files import WorkerOptions, check_not_input, report_skipped
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MOST_COLUMNS = 3  # splits or files that are shown with all their figures, each 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
+class Arguments(WorkerOptions):
     """Perplexity and F1 of a run, beside trivial baselines; or EVALB scores of one bracket file against another.
 
     Example: treelm evaluate runs/demo --split test
@@ -74,8 +74,6 @@ class Arguments:
     """Latest states that the cache holds."""
     protocol: tuple[Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ()
     """Protocols of unlabelled F1, each beside trivial trees; without it, those that are usual for the system."""
-    processes: int = 1
-    """Processes that share the sentences; change no figure. A stream is read by one."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Where it computes. auto: on a GPU if there is one."""
     on_error: Literal["raise", "skip"] = "raise"
@@ -145,6 +143,7 @@ def _evaluate_run(options: Arguments) -> int:
         trees_for=next(iter(_asks_for_trees(options)), ""),
         fixed_rows=options.stream_rows is not None,
         processes=options.processes,
+        cluster=options.cluster,
         device=options.device,
     )
     if options.trees:

@@ -24,6 +24,7 @@ from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
+    from treelm.models.layers.devices import DeviceName
 
 EXIT_OK = 0
 EXIT_SKIPPED = 3
@@ -57,6 +58,27 @@ class ModelOptions:
     """Where it computes. auto: on a GPU if there is one."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """Who computes."""
+
+    processes: int = 1
+    """Processes of this machine that share the work; changes no result."""
+    cluster: str = ""
+    """Instead of processes: the workers of a Dask cluster. The address of its scheduler (tcp://HOST:PORT), or its
+    scheduler file. Workers read the run under the same path as here (docs/cluster.md)."""
+
+
+def device_here(options: ModelOptions) -> DeviceName:
+    """Return where this process computes: with a cluster, --device says where its workers do."""
+    return "cpu" if isinstance(options, WorkerOptions) and options.cluster else options.device
+
+
+def workers(options: Any) -> dict[str, Any]:
+    """Return what ``computing`` is told of a verb's ``ModelOptions`` and ``WorkerOptions``, and of its run."""
+    return {name: getattr(options, name) for name in ("run", "processes", "cluster", "device")}
+
+
 def given_widths(options: ModelOptions) -> dict[str, int]:
     """The widths of the search that were given, a legal 0 too."""
     widths = {name: getattr(options, name) for name in ("action_beam", "word_beam", "fast_track")}
@@ -67,7 +89,7 @@ def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[s
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam
 
-    lm, beam = load(run, device=options.device), run_beam(run) | given_widths(options)
+    lm, beam = load(run, device=device_here(options)), run_beam(run) | given_widths(options)
     lm.set_beam(**beam)
     return lm, beam
 
@@ -80,7 +102,7 @@ def load_adaptive(
 
     if threshold is not None and not 1 <= threshold < math.inf:
         raise InputError(f"threshold = {threshold}", remedy="give a number of nats from 1 on, such as 12")
-    lm = load(run, device=options.device)
+    lm = load(run, device=device_here(options))
     given = given_widths(options)
     if threshold is None and not given:
         threshold = THRESHOLD

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import InputFile, RunFolder
+from treelm.cli.files import InputFile, RunFolder, workers
 from treelm.cli.scoring import PairOptions, ScoringOptions, load_for_scoring, progress_bar
 
 
@@ -33,13 +33,15 @@ def main(arguments: list[str]) -> int:
 
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
     from treelm.figures.minimal_pairs import pair_table
+    from treelm.inference.processes import computing, score
 
     options = parse(Arguments, "pairs", arguments)
     pairs = list(read_pairs(Path(options.file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
     lm, name = load_for_scoring(options.run, options)
-    with progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)})) as advance:
+    bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
+    with computing(score, lm, **workers(options)) as compute, bar as advance:
         result = score_pairs(
             lm,
             pairs,
@@ -47,6 +49,7 @@ def main(arguments: list[str]) -> int:
             batch_size=options.batch_size,
             notes=(name,),
             on_sentence=advance,
+            compute=compute,
         )
     if options.json:
         print(json.dumps(result.to_json(), indent=2))

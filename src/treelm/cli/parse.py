@@ -13,11 +13,13 @@ from treelm.cli.files import (
     InputOptions,
     ModelOptions,
     RunFolder,
+    WorkerOptions,
     check_not_input,
     load_with_beam,
     open_output,
     read_input,
     report_skipped,
+    workers,
 )
 from treelm.errors import InputError
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, InputOptions):
+class Arguments(ModelOptions, WorkerOptions, InputOptions):
     """The best tree of every sentence of a file, one a line, in input order.
 
     Trees have a tag X over each word, so that EVALB and our own reader take them. A blank line of text, and a sentence
@@ -51,8 +53,6 @@ class Arguments(ModelOptions, InputOptions):
     A tree of over 200 levels is left out, with a note."""
     batch_size: int = 16
     """Sentences computed together; changes no tree."""
-    processes: int = 1
-    """Processes that share the work; changes no tree."""
 
 
 def main(arguments: list[str]) -> int:
@@ -75,7 +75,7 @@ def write_trees(arguments: Arguments) -> int:
     sentences = read_input(arguments.file, arguments, skipped, empty_lines=True)
     collect = skipped if arguments.on_error == "skip" else None
     draw = _writer(arguments.show)
-    computer = computing(parse_sentences, lm, run=arguments.run, processes=arguments.processes)
+    computer = computing(parse_sentences, lm, **workers(arguments))
     with open_output(arguments.output) as out, computer as compute:
         figure = arguments.figure
         for sentence, tree in in_batches(sentences, compute, batch_size=arguments.batch_size, skipped=collect):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note
-from treelm.cli.files import ModelOptions, load_with_beam
+from treelm.cli.files import ModelOptions, WorkerOptions, load_with_beam
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringOptions(ModelOptions):
+class ScoringOptions(ModelOptions, WorkerOptions):
     """How sentences are scored."""
 
     tokenisation: Literal["treebank", "blanks"] = "treebank"

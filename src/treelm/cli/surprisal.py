@@ -14,11 +14,13 @@ from treelm.cli.files import (
     InputOptions,
     ModelOptions,
     RunFolder,
+    WorkerOptions,
     check_not_input,
     load_adaptive,
     open_output,
     read_input,
     report_skipped,
+    workers,
     write_metadata,
 )
 from treelm.errors import InputError
@@ -31,7 +33,7 @@ SEPARATORS = {".tsv": "\t", ".txt": "\t", ".csv": ",", "": "\t"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, InputOptions):
+class Arguments(ModelOptions, WorkerOptions, InputOptions):
     """Surprisal in bits of every word of a file, as TSV: one row a word, one header line.
 
     Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, of an RNNG
@@ -67,7 +69,7 @@ class Arguments(ModelOptions, InputOptions):
     get rows of their own."""
     context: Literal["sentence", "document"] = "sentence"
     """document: what came before in the document counts, for systems that read streams; columns document_id and context
-    say what a system did. Documents of text are divided by empty lines."""
+    say what a system did. Documents of text are divided by empty lines, and read by this process alone."""
     columns: tuple[str, ...] = ()
     """Further columns: next_entropy_bits of any system; of an RNNG, entropy_bits, open_nodes, beam_loss_bits and
     beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot; of PaLM, attended_length and
@@ -81,8 +83,6 @@ class Arguments(ModelOptions, InputOptions):
     """Between cells. auto: a comma if --output ends in .csv, a tab if it ends in .tsv or .txt, or is a stream."""
     batch_size: int = 16
     """Sentences computed together; changes no figure."""
-    processes: int = 1
-    """Processes that share the sentences; changes no figure. With --context document, one reads them all."""
 
 
 def main(arguments: list[str]) -> int:
@@ -110,7 +110,7 @@ def write_table(arguments: Arguments) -> int:
     kept = apart(names, taken=(*COLUMNS, *extra, *about))
     totals, contexts, num_doubtful = Totals(), set[str](), 0
     job = score_with_entropies if ENTROPY in arguments.columns else score
-    computer = computing(job, lm, run=arguments.run, processes=arguments.processes)
+    computer = computing(job, lm, **workers(arguments))
     with open_output(arguments.output) as out, computer as compute:
         scored = score_stimuli(
             lm,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import load_with_beam
+from treelm.cli.files import load_with_beam, workers
 from treelm.cli.scoring import ScoringOptions, in_words, progress_bar
 from treelm.errors import InputError
 
@@ -87,7 +87,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
     kept = KeptScores.of(lm, widths, tokenisation=options.tokenisation)
     if options.fresh:
         kept.forget()
-    score_groups = partial(in_groups, score, lm, run=options.run, processes=options.processes)
+    score_groups = partial(in_groups, score, lm, **workers(options))
     with progress_bar("scoring", num_sentences(suites)) as advance:
         results = score_suites(
             lm,

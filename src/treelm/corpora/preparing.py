@@ -8,20 +8,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
-from treelm.corpora.building import Builder
+from treelm.corpora.building import Block, Builder
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.locations import CACHE_VARIABLE, cache_directory
-from treelm.corpora.readers import OnError, ReadOptions, no_sentences
+from treelm.corpora.mapping import Map, mapping
+from treelm.corpora.readers import OnError, ReadOptions, StretchParser, no_sentences
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.storage import FileSink
-from treelm.corpora.streams import STDIN, Stretch, check_is_file, cut, name_of, numbered_lines, open_bytes
+from treelm.corpora.streams import STDIN, Format, Stretch, check_is_file, cut, name_of, numbered_lines, open_bytes
 from treelm.corpora.whole_files import file_hash
-from treelm.corpora.workers import BlockReaders, Task
 from treelm.errors import InputError
 
 _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
@@ -30,6 +30,7 @@ _GZIP_RATIO = 8
 _MAX_WORKERS = 16
 _SAVE_FIRST = "save the text in a file first"
 _DEFAULT_OPTIONS = ReadOptions()
+_WORKER = {"what": "a process that reads the corpus", "remedy": "free memory, or set workers to 1"}
 
 
 def prepare(
@@ -73,9 +74,9 @@ def _prepare(
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
     try:
-        with BlockReaders(_num_workers(sources, workers)) as blocks:
+        with mapping(_num_workers(sources, workers), **_WORKER) as computed:
             for source in sources:
-                _read_source(builder, source, options, on_error, max_sentences, blocks)
+                _read_source(builder, source, options, on_error, max_sentences, computed)
         built(builder, building)
         check()
         _publish(building, directory)
@@ -175,7 +176,7 @@ def _read_source(
     options: ReadOptions,
     on_error: OnError,
     max_sentences: int | None,
-    blocks: BlockReaders,
+    computed: Map,
 ) -> None:
     name, format = name_of(source), options.format_for(str(source))
     num_before, num_errors = builder.num_sentences, len(builder.errors)
@@ -185,17 +186,41 @@ def _read_source(
         lines = numbered_lines(stream, name=name, damage=damage if on_error == "skip" else None)
         stretches = cut(lines, format)
         tasks = (Task(name, format, options, held) for held in _in_blocks(stretches))
-        with closing(blocks.read(tasks)) as parsed:
-            for block in parsed:
-                room = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
-                if on_error == "raise" and block.errors and room > block.num_good_before_error:
-                    raise block.errors[0]
-                builder.add(block.head(room) if room < len(block) else block)
-                if builder.num_sentences == max_sentences:
-                    return
+        for block in computed(read_block, tasks):
+            room = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
+            if on_error == "raise" and block.errors and room > block.num_good_before_error:
+                raise block.errors[0]
+            builder.add(block.head(room) if room < len(block) else block)
+            if builder.num_sentences == max_sentences:
+                return
     builder.errors.extend(damage)
     if builder.num_sentences == num_before:
         raise no_sentences(name, builder.errors[num_errors:])
+
+
+class Task(NamedTuple):
+    """A block of stretches and how to read it."""
+
+    name: str
+    format: Format
+    options: ReadOptions
+    stretches: list[Stretch]
+
+
+def read_block(task: Task) -> Block:
+    """Read the sentences of a block into arrays, with the errors of those that cannot be read."""
+    parser = StretchParser(task.name, task.format, task.options)
+    sentences: list[Sentence] = []
+    errors: list[InputError] = []
+    num_good_before_error = 0
+    for stretch in task.stretches:
+        for item in parser.parse(stretch):
+            if isinstance(item, Sentence):
+                sentences.append(item)
+            else:
+                num_good_before_error = num_good_before_error if errors else len(sentences)
+                errors.append(item)
+    return Block.of(sentences, errors, num_good_before_error)
 
 
 def _in_blocks(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:

@@ -33,7 +33,7 @@ from treelm.evaluation.streams import evaluate_stream, require_stream
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
-from treelm.inference.processes import Compute, analyse, computing
+from treelm.inference.processes import Compute, analyse, computing, here
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
@@ -81,7 +81,7 @@ def evaluate_sentences(
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
-    analysed = in_batches(sentences, compute or lm.analyse, batch_size=batch_size, skipped=skipped)
+    analysed = in_batches(sentences, compute or here(lm.analyse), batch_size=batch_size, skipped=skipped)
     if lm.needs_trees:
         analysed, notes = _with_trees(lm, sentences, batch_size), (*notes, GIVEN_TREES)
     for sentence, analysis in analysed:
@@ -231,16 +231,18 @@ def evaluate_run(
     fixed_rows: bool = False,
     on_sentence: Callable[[], None] = lambda: None,
     processes: int = 1,
+    cluster: str = "",
     device: DeviceName = "cpu",
 ) -> list[Evaluation]:
     """Evaluate a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
 
     ``format`` is that of the files. A text too short for the recipe's ``stream_rows`` is read in one row, with a note,
     unless they are ``fixed_rows``. ``trees_for`` is an option that asks for trees: a run without any is refused.
-    Several ``processes`` share the sentences; a stream, and metrics that only one system has, are computed here.
+    Several ``processes``, or the workers of a ``cluster``, share the sentences; a stream, and metrics that only one
+    system has, are computed here.
     """
     config = recipe.evaluation
-    lm = load(run, device=device)
+    lm = load(run, device="cpu" if cluster else device)
     lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
     if trees_for and not lm.parses:
         raise InputError(f"{trees_for}, but {lm.why_no_trees}", remedy=f"leave {trees_for} out")
@@ -256,7 +258,7 @@ def evaluate_run(
     by_sentence = partial(
         evaluate_sentences, lm, skipped=skipped, notes=notes, protocols=protocols, on_sentence=on_sentence
     )
-    with computing(analyse, lm, run=str(run), processes=processes) as compute:
+    with computing(analyse, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
         by_sentence = partial(by_sentence, compute=compute)
         return [_evaluate_input(config, by_sentence, in_a_row, one, skipped) for one in inputs]
 

@@ -19,9 +19,11 @@ from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
+from treelm.inference.processes import Compute, here
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
+    from treelm.models.scores import SentenceScore
 
 TIE = 1e-6  # nats: the probabilities of a pair are called equal if they are as near as that, relatively
 BLIMP_GROUPS = ("UID", "linguistics_term", "field")
@@ -176,8 +178,12 @@ def score_pairs(
     batch_size: int = 16,
     notes: Sequence[str] = (),
     on_sentence: Callable[[], None] = lambda: None,
+    compute: Compute[SentenceScore] | None = None,
 ) -> MinimalPairResult:
-    """Score both sentences of every pair, each with its end; the same sentence is scored once."""
+    """Score both sentences of every pair, each with its end; the same sentence is scored once.
+
+    ``compute`` (see ``computing``) scores in other processes instead of ``lm``.
+    """
     if not pairs:
         raise InputError("no pairs", remedy="give a file with at least one pair")
     texts = {text: pair.where for pair in reversed(pairs) for text in (pair.good, pair.bad)}
@@ -185,7 +191,7 @@ def score_pairs(
     log_probs: dict[str, float] = {}
     unknown: set[str] = set()
     is_lower_bound = False
-    for sentence, score in in_batches(sentences, lm.score, batch_size=batch_size):
+    for sentence, score in in_batches(sentences, compute or here(lm.score), batch_size=batch_size):
         assert score is not None
         assert sentence.text is not None
         log_probs[sentence.text] = float(score.log_probs.sum())

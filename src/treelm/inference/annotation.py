@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from treelm.corpora.processes import Processes, answer_tasks
+from treelm.corpora.mapping import mapping
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, only_text, open_bytes
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
-from treelm.inference.processes import compute_each, thread_environment
+from treelm.inference.processes import compute_each, path_everywhere
 from treelm.inference.tree_parsers import ParserSettings, Words, open_parser, parser_version
 from treelm.models.persistence.files import hold_folder
 from treelm.trees.brackets import format_tree
@@ -29,8 +28,10 @@ UNPARSED = "UNPARSED"
 """Label of the flat trees that stand for sentences which the parser could not parse."""
 BLOCK = 64
 """Sentences that are parsed by one process in one go, and promised to the journal together."""
-_QUEUED_BLOCKS = 2  # for each process; bounds the memory
-_COMMAND = "from treelm.inference.annotation import serve; serve()"
+_WORKER = {
+    "what": "a process that parses",
+    "remedy": "free memory, or lower the number of processes; the same command goes on from here",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +101,7 @@ def annotate(
     settings: AnnotationSettings,
     *,
     processes: int = 1,
+    cluster: str = "",
     batch_size: int = 16,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_error: Callable[[str], None] = lambda message: None,
@@ -108,10 +110,10 @@ def annotate(
     """Parse a file (``-``: standard input) into ``target``, one tree a line in input order; ``.gz`` is packed.
 
     Work in progress stands in ``TARGET.annotating``; the same call goes on from there after any interruption, with any
-    number of processes, and the result is the same bytes. Memory does not grow with the input. When all is done,
-    ``on_error`` is told every sentence that was not parsed, with its place, and ``on_done`` is called before the target
-    is there. Raises ``InputError`` for a target that exists, for
-    other settings or another input than it was begun with, and as ``settings.on_error`` says.
+    number of processes, here or on a ``cluster`` (see ``mapping``), and the result is the same bytes. Memory does not
+    grow with the input. When all is done, ``on_error`` is told every sentence that was not parsed, with its place, and
+    ``on_done`` is called before the target is there. Raises ``InputError`` for a target that exists, for other settings
+    or another input than it was begun with, and as ``settings.on_error`` says.
     """
     folder = target.with_name(f"{target.name}.annotating")
     _check_target(target)
@@ -126,7 +128,7 @@ def annotate(
         journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
         try:
             if not target.exists():  # else it was killed while finishing
-                _work(source, journal, settings, processes, batch_size, on_progress)
+                _work(source, journal, settings, processes, cluster, batch_size, on_progress)
         except BaseException:
             journal.leave()
             raise
@@ -162,15 +164,26 @@ def _work(
     journal: Journal,
     settings: AnnotationSettings,
     processes: int,
+    cluster: str,
     batch_size: int,
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Everything from where the journal is to the end of the input."""
     journal.go_on()
-    with _parsing(processes) as submit, open_bytes(source) as stream:
+    parser = settings.parser
+    if cluster:
+        parser = replace(parser, name=path_everywhere(parser.name), version=parser_version(parser.name))
+    waiting: deque[Block] = deque()
+
+    def tasks(blocks: Iterator[Block]) -> Iterator[Task]:
+        for block in blocks:
+            waiting.append(block)
+            yield Task(parser, [item.words for item in block.items if item.error is None], batch_size)
+
+    with mapping(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
         blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=str(journal.folder))
-        most_waiting = 1 if processes == 1 else 1 + _QUEUED_BLOCKS * processes
-        for block, answers in _in_order(blocks, submit, settings.parser, batch_size, most_waiting):
+        for answers in computed(parse_task, tasks(blocks)):
+            block = waiting.popleft()
             lines, errors = _settle(block.items, answers, settings.on_error)
             before = journal.progress
             done = replace(
@@ -238,33 +251,6 @@ def _words(sentence: Sentence, settings: AnnotationSettings) -> tuple[str, ...]:
 # Parsing.
 
 
-@contextmanager
-def _parsing(processes: int) -> Iterator[Callable[[Task], Future[Answer]]]:
-    """Where tasks are done: here, or in that many processes until the block ends."""
-    if processes < 1:
-        raise InputError(f"processes = {processes}", remedy="give 1 or more")
-    if processes == 1:
-        yield _done_here
-        return
-    started = Processes(
-        processes,
-        command=_COMMAND,
-        what="a process that parses",
-        remedy="free memory, or lower the number of processes; the same command goes on from here",
-        environment=thread_environment(processes),
-    )
-    try:
-        yield started.submit
-    finally:
-        started.end()
-
-
-def _done_here(task: Task) -> Future[Answer]:
-    future: Future[Answer] = Future()
-    future.set_result(parse_task(task))
-    return future
-
-
 def parse_task(task: Task) -> Answer:
     """A line, or an error, for every sentence of a task; sentences of similar length are parsed together."""
     parser = open_parser(task.parser)
@@ -274,25 +260,6 @@ def parse_task(task: Task) -> Answer:
         numbers = order[start : start + task.batch_size]
         found.update(zip(numbers, compute_each(parser, [task.sentences[one] for one in numbers]), strict=True))
     return [found[number] for number in range(len(task.sentences))]
-
-
-def _in_order(
-    blocks: Iterable[Block],
-    submit: Callable[[Task], Future[Answer]],
-    parser: ParserSettings,
-    batch_size: int,
-    most_waiting: int,
-) -> Iterator[tuple[Block, Answer]]:
-    """Blocks with their answers, in input order; no more than so many are read ahead."""
-    waiting: deque[tuple[Block, Future[Answer]]] = deque()
-    for block in blocks:
-        sentences = [item.words for item in block.items if item.error is None]
-        waiting.append((block, submit(Task(parser, sentences, batch_size))))
-        if len(waiting) >= most_waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    for first, future in waiting:
-        yield first, future.result()
 
 
 def _settle(items: Sequence[Item], answers: Answer, policy: OnError) -> tuple[list[str], list[InputError]]:
@@ -317,11 +284,6 @@ def _instead(words: Sequence[str], policy: OnError) -> list[str]:
     if policy == "skip":
         return []
     return [format_tree(Tree(UNPARSED, words))] if policy == "flat" and words else [""]
-
-
-def serve() -> None:
-    """What another process does: parses tasks from standard input until it ends."""
-    answer_tasks(parse_task)
 
 
 def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> dict[str, Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import TypeVar
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.processes import Compute, Elsewhere, compute_each
+from treelm.inference.processes import Compute, Words
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,7 +32,7 @@ def in_batches(
 ) -> Iterator[tuple[Sentence, Result | None]]:
     """Pair every sentence with its result, in input order.
 
-    Up to ``window`` batches are read ahead (more, if more processes compute) and sorted by length, so that batch-mates
+    Up to ``window`` batches are read ahead (more, if other processes compute) and sorted by length, so that batch-mates
     are alike; the first results come after one batch, and then the number of batches read ahead doubles. An
     ``InputError`` about a batch is narrowed down to the sentences that cause it: with ``skipped`` these are collected
     and paired with None, without it the error is raised, naming the sentence. An error, also one of ``sentences``, is
@@ -41,71 +40,49 @@ def in_batches(
     """
     if batch_size < 1:
         raise InputError(f"batch_size = {batch_size}", remedy="give 1 or more")
-    waiting: deque[_Group[Result]] = deque()
-    num_ahead = 0  # groups that are computed elsewhere while the one before is waited for
-    if isinstance(compute, Elsewhere):
-        window, num_ahead = max(window, 2 * compute.num_processes), 1
-    unreadable: InputError | None = None
-    for group in _growing_groups(sentences, batch_size, window):
-        if isinstance(group, InputError):
-            unreadable = group
-            break
-        waiting.append(_begin(group, compute, batch_size))
-        if len(waiting) > num_ahead:
-            yield from _finish(waiting.popleft(), skipped)
-    for begun in waiting:
-        yield from _finish(begun, skipped)
-    if unreadable is not None:
-        raise unreadable
+    groups: deque[tuple[tuple[Sentence, ...], list[tuple[int, ...]]]] = deque()  # each with its batches, as indices
+    unreadable: list[InputError] = []
+
+    def batches() -> Iterator[Words]:
+        for group in _growing_groups(sentences, batch_size, window, unreadable):
+            order = sorted(range(len(group)), key=lambda i: len(group[i].words))
+            groups.append((group, list(batched(order, batch_size))))
+            yield from ([group[i].words for i in indices] for indices in groups[-1][1])
+
+    results = compute(batches())
+    for first in results:
+        group, cuts = groups.popleft()
+        found: dict[int, Result | InputError] = {}
+        for indices, batch in zip(cuts, chain([first], islice(results, len(cuts) - 1)), strict=True):
+            found.update(zip(indices, batch, strict=True))
+        yield from _named(group, found, skipped)
+    if unreadable:
+        raise unreadable[0]
 
 
 def _growing_groups(
-    sentences: Iterable[Sentence], batch_size: int, window: int
-) -> Iterator[tuple[Sentence, ...] | InputError]:
-    """Groups, and behind the last one the error of a sentence that cannot be read."""
+    sentences: Iterable[Sentence], batch_size: int, window: int, unreadable: list[InputError]
+) -> Iterator[tuple[Sentence, ...]]:
+    """Groups, the last one before a sentence that cannot be read; ``unreadable`` gets its error."""
     num_batches = 1
     group: list[Sentence] = []
-    error: InputError | None = None
     try:
         for sentence in sentences:
             group.append(sentence)
             if len(group) == batch_size * num_batches:
                 yield tuple(group)
                 group, num_batches = [], min(2 * num_batches, window)
-    except InputError as met:
-        error = met
+    except InputError as error:
+        unreadable.append(error)
     if group:
         yield tuple(group)
-    if error is not None:
-        yield error
 
 
-class _Group(NamedTuple, Generic[Result]):
-    """Sentences, the batches that they were cut into, and a function a batch that gives its results."""
-
-    sentences: tuple[Sentence, ...]
-    batches: list[tuple[int, ...]]
-    results: list[Callable[[], list[Result | InputError]]]
-
-
-def _begin(group: tuple[Sentence, ...], compute: Compute[Result], batch_size: int) -> _Group[Result]:
-    order = sorted(range(len(group)), key=lambda i: len(group[i].words))
-    batches = list(batched(order, batch_size))
-    results: list[Callable[[], list[Result | InputError]]] = []
-    for indices in batches:
-        words = [group[i].words for i in indices]
-        if isinstance(compute, Elsewhere):
-            results.append(compute.submit(words).result)
-        else:
-            results.append(partial(compute_each, compute, words))
-    return _Group(group, batches, results)
-
-
-def _finish(group: _Group[Result], skipped: list[InputError] | None) -> Iterator[tuple[Sentence, Result | None]]:
-    found: dict[int, Result | InputError] = {}
-    for indices, results in zip(group.batches, group.results, strict=True):
-        found.update(zip(indices, results(), strict=True))
-    for i, sentence in enumerate(group.sentences):
+def _named(
+    group: Sequence[Sentence], found: Mapping[int, Result | InputError], skipped: list[InputError] | None
+) -> Iterator[tuple[Sentence, Result | None]]:
+    """Sentences with their results, in order; errors are collected, or raised."""
+    for i, sentence in enumerate(group):
         result = found[i]
         if isinstance(result, InputError):
             _accept(result, sentence, skipped)

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.whole_files import file_hash, read_bytes
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.persistence.shipped import find_run
@@ -41,6 +41,19 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
         lm.to(place)
     lm.set_beam(**ADAPTIVE, threshold=THRESHOLD)
     return lm
+
+
+def weights_hash(run: str | Path) -> str:
+    """Return the hash of a run's weights, which tells this model from another one under the same name.
+
+    Raises ``InputError`` for a run that is not there.
+    """
+    from treelm.models.persistence.storage import WEIGHTS
+
+    weights = find_run(run) / WEIGHTS
+    if not weights.exists():
+        raise InputError("no trained model here", where=str(weights.parent), remedy="finish its training")
+    return file_hash(weights, remedy="check the run folder")
 
 
 def run_beam(run: str | Path) -> dict[str, int]:

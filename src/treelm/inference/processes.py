@@ -1,4 +1,4 @@
-"""One model in several processes: batches go out, results come back in order.
+"""One model in several processes, here or on a cluster: batches go out, results come back in order.
 
 Every process loads the run for itself. Results do not depend on batch-mates, so they are the same as in one process.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import lru_cache, partial
+from pathlib import Path
+from socket import gethostname
+from typing import Any, NamedTuple, TypeVar
 
-from treelm.corpora.processes import Processes, answer_tasks
+from treelm.corpora.mapping import mapping
 from treelm.errors import InputError
+from treelm.inference.loading import load, weights_hash
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.scores import SentenceScore
@@ -26,7 +27,7 @@ Words = Sequence[Sequence[str]]
 Job = Callable[[SyntacticLM, Words], Sequence[Result]]
 """What is to be done with sentences: a function of a module, so that another process finds it."""
 
-_COMMAND = "from treelm.inference.processes import serve; serve()"
+_WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
 _WORTH_STARTING = 20.0  # seconds of work that are left: to start processes takes a few
 
 
@@ -60,70 +61,56 @@ class Task(NamedTuple):
     """A job for some sentences, with what is needed to load the model."""
 
     run: str
+    identity: str  # the hash of its weights
     device: DeviceName
     settings: Mapping[str, Any]
     job: Job[Any]
     sentences: Words
 
 
-@dataclass(frozen=True)
-class Elsewhere(Generic[Result]):
-    """A computation that is done in other processes."""
-
-    processes: Processes
-    run: str
-    device: DeviceName
-    settings: Mapping[str, Any]
-    job: Job[Result]
-
-    @property
-    def num_processes(self) -> int:
-        """How many compute at once."""
-        return len(self.processes)
-
-    def submit(self, sentences: Words) -> Future[list[Result | InputError]]:
-        """What ``compute_each`` will give."""
-        return self.processes.submit(Task(self.run, self.device, self.settings, self.job, sentences))
+Compute = Callable[[Iterable[Words]], Iterator[list[Result | InputError]]]
+"""From batches to the results of each, in order, as ``compute_each`` gives them: here, or in other processes."""
 
 
-Compute = Callable[[Words], Sequence[Result]] | Elsewhere[Result]
-"""How results come from sentences: here, or in other processes."""
+def here(compute: Callable[[Words], Sequence[Result]]) -> Compute[Result]:
+    """Compute batches in this process, each when its results are asked for."""
+    return lambda batches: map(partial(compute_each, compute), batches)
 
 
 @contextmanager
-def computing(job: Job[Result], lm: SyntacticLM, *, run: str, processes: int = 1) -> Iterator[Compute[Result]]:
-    """How to do a job with a run's model: by ``lm`` itself, or in that many processes until the block ends.
+def computing(
+    job: Job[Result],
+    lm: SyntacticLM,
+    *,
+    run: str,
+    processes: int = 1,
+    cluster: str = "",
+    device: DeviceName | None = None,
+) -> Iterator[Compute[Result]]:
+    """Give how to do a job with a run's model: by ``lm`` itself, in other processes, or on a cluster (``mapping``).
 
-    Their models get the present ``changeable`` attributes of ``lm`` and its device. Raises ``InputError`` for less than
-    one process. Processes share the processor's cores, unless ``OMP_NUM_THREADS`` says how many each takes.
+    Their models get the present ``changeable`` attributes of ``lm`` and, without ``device``, its device. Raises
+    ``InputError`` for less than one process, and where a worker of the cluster finds another model, or none, under the
+    path of the run.
     """
-    if processes < 1:
-        raise InputError(f"processes = {processes}", remedy="give 1 or more")
-    if processes == 1:
-        yield partial(job, lm)
+    if processes == 1 and not cluster:
+        yield here(partial(job, lm))
         return
-    started = Processes(
-        processes,
-        command=_COMMAND,
-        what="a process that computes",
-        remedy="free memory, or lower the number of processes",
-        environment=thread_environment(processes),
-    )
-    try:
+    with mapping(processes, cluster, **_WORKER) as computed:
         settings = {name: getattr(lm, name) for name in lm.changeable}
-        yield Elsewhere(started, run, device_of(lm), settings, job)
-    finally:
-        started.end()
-
-
-def thread_environment(processes: int) -> dict[str, str]:
-    """Environment variables with which that many processes share the cores, unless the user has set them."""
-    threads = max(1, len(os.sched_getaffinity(0)) // processes)
-    return {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(threads)}
+        task = partial(Task, path_everywhere(run), weights_hash(run), device or device_of(lm), settings, job)
+        yield lambda batches: computed(_answer, map(task, batches))
 
 
 def in_groups(
-    job: Job[Result], lm: SyntacticLM, groups: Iterable[Words], *, run: str, processes: int = 0
+    job: Job[Result],
+    lm: SyntacticLM,
+    groups: Iterable[Words],
+    *,
+    run: str,
+    processes: int = 0,
+    cluster: str = "",
+    device: DeviceName | None = None,
 ) -> Iterator[Sequence[Result]]:
     """The results of each group of sentences, in order, by ``lm``, the model of ``run``, or by its like elsewhere.
 
@@ -134,17 +121,15 @@ def in_groups(
         raise InputError(f"processes = {processes}", remedy="give 1 or more, or 0 for one a core")
     waiting = list(groups)
     number = processes or len(os.sched_getaffinity(0))
-    if processes == 0 and number > 1 and waiting:
+    if processes == 0 and not cluster and number > 1 and waiting:
         begin, first = time.monotonic(), waiting.pop(0)
         yield job(lm, first)
         if (time.monotonic() - begin) * len(waiting) < _WORTH_STARTING:
             number = 1
-    with computing(job, lm, run=run, processes=max(1, min(number, len(waiting)))) as compute:
-        if not isinstance(compute, Elsewhere):
-            yield from map(compute, waiting)
-            return
-        for future in [compute.submit(group) for group in waiting]:
-            yield _without_errors(future.result())
+    number = processes or 1 if cluster else max(1, min(number, len(waiting)))
+    with computing(job, lm, run=run, processes=number, cluster=cluster, device=device) as compute:
+        for results in compute(waiting):
+            yield _without_errors(results)
 
 
 def _without_errors(found: Sequence[Result | InputError]) -> list[Result]:
@@ -154,23 +139,31 @@ def _without_errors(found: Sequence[Result | InputError]) -> list[Result]:
     return [one for one in found if not isinstance(one, InputError)]
 
 
-class _Server:
-    """Keeps the model from task to task."""
-
-    def __init__(self) -> None:
-        self._run: str | None = None
-        self._lm: SyntacticLM | None = None
-
-    def answer(self, task: Task) -> list[Any]:
-        from treelm.inference.loading import load
-
-        if self._lm is None or self._run != task.run:
-            self._run, self._lm = task.run, load(task.run, device=task.device)
-        for name, value in task.settings.items():
-            setattr(self._lm, name, value)
-        return compute_each(partial(task.job, self._lm), task.sentences)
+def path_everywhere(run: str) -> str:
+    """What a run is called wherever the working directory is; a model of the package keeps its name."""
+    return str(Path(run).resolve()) if Path(run).is_dir() else run
 
 
-def serve() -> None:
-    """What a process does: answers tasks from standard input until it ends."""
-    answer_tasks(_Server().answer)
+def require_same(run: str, identity: str, identify: Callable[[str], str]) -> None:
+    """Raise ``InputError`` unless what this machine has under the name of a run is what is meant."""
+    try:
+        found = identify(run)
+    except InputError as error:
+        remedy = "put it where every worker can read it, under the same path"
+        raise InputError(f"{error.found} on {gethostname()}", where=run, remedy=remedy) from error
+    if found != identity:
+        raise InputError(f"another model on {gethostname()}", where=run, remedy="put the same one there")
+
+
+@lru_cache(maxsize=1)
+def _model(run: str, identity: str, device: DeviceName) -> SyntacticLM:
+    require_same(run, identity, weights_hash)
+    return load(run, device=device)
+
+
+def _answer(task: Task) -> list[Any]:
+    """Do a job in another process, which keeps the model from task to task."""
+    lm = _model(task.run, task.identity, task.device)
+    for name, value in task.settings.items():
+        setattr(lm, name, value)
+    return compute_each(partial(task.job, lm), task.sentences)

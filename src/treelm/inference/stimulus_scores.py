@@ -18,7 +18,7 @@ from treelm.corpora.encoding import encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, score
+from treelm.inference.processes import Compute, here, score
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.surprisal import ScoredSentence, word_offsets
 from treelm.models.base import SyntacticLM
@@ -89,7 +89,7 @@ def score_stimuli(
             waiting.append(one)
             yield one.as_read
 
-    compute = compute or partial(score_with_entropies if entropies else score, lm)
+    compute = compute or here(partial(score_with_entropies if entropies else score, lm))
     for _, found in in_batches(as_read(), compute, batch_size=batch_size, skipped=skipped):
         one = waiting.popleft()
         if found is not None:

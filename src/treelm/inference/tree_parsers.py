@@ -9,13 +9,11 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from treelm.corpora.whole_files import file_hash
 from treelm.errors import InputError
-from treelm.inference.loading import load
+from treelm.inference.loading import load, weights_hash
+from treelm.inference.processes import require_same
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.devices import DeviceName
-from treelm.models.persistence.shipped import find_run
-from treelm.models.persistence.storage import WEIGHTS
 from treelm.trees.brackets import format_tree
 from treelm.trees.tree import Tree
 
@@ -37,11 +35,15 @@ class ParserSettings:
     """Arguments of ``set_beam`` for a run; without any, the adaptive beam."""
     device: DeviceName = "cpu"
     """Where a run computes."""
+    version: str = ""
+    """What ``parser_version`` must say wherever the parser is opened; empty: anything."""
 
 
 @lru_cache(maxsize=1)
 def open_parser(settings: ParserSettings) -> LineParser:
     """Load a parser, once a process. Raises ``InputError`` for one that is not there or has no trees."""
+    if settings.version:
+        require_same(settings.name, settings.version, parser_version)
     if settings.name in EXTERNAL:
         return EXTERNAL[settings.name]()
     return _Run(load(settings.name, device=settings.device), dict(settings.beam))
@@ -57,10 +59,7 @@ def parser_version(name: str) -> str:
             return version(name)
         except PackageNotFoundError:
             return "unknown"
-    weights = find_run(name) / WEIGHTS
-    if not weights.exists():
-        raise InputError("no trained model here", where=str(weights.parent), remedy="finish its training")
-    return file_hash(weights, remedy="check the run folder")
+    return weights_hash(name)
 
 
 class _Run:

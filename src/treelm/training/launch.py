@@ -1,6 +1,7 @@
-"""Starts the processes of a node, watches them, and ends with them: for where neither torchrun nor srun is used.
+"""Start the processes of a node, watch them, and end with them: for where neither torchrun nor srun is used.
 
-Also what a process does that has lost the one that started it.
+Torch's own launcher, as a library, would not keep what docs/exit-codes.md promises (docs/cluster.md says why), so this
+does the little that is left: no rendezvous, no restarts. Also what a process does that has lost its launcher.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from treelm.corpora.processes import end_with_pipe
 from treelm.errors import InputError
 from treelm.training.signals import EXIT_INTERRUPTED, restore_at_end, watched_signals
 
 EXIT_LOST, EXIT_AGAIN = 71, 75  # see outcomes.ProcessLost and outcomes.TrainingInterrupted
 _COMMAND = ("-m", "treelm")
-_PIPE = "TREELM_LAUNCHER_PIPE"
+_LAUNCHER = "TREELM_LAUNCHER"  # its process
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
 _PATIENCE = 10.0  # seconds that processes have to end by themselves when one of them has failed
 _BETWEEN_LOOKS = 0.5  # seconds
@@ -31,7 +31,7 @@ _BETWEEN_LOOKS = 0.5  # seconds
 
 def is_launched() -> bool:
     """Whether ``launch`` has started this process."""
-    return _PIPE in os.environ
+    return _LAUNCHER in os.environ
 
 
 def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
@@ -41,38 +41,31 @@ def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
     this is done on each of them, with ``NODE_RANK``, ``MASTER_ADDR`` and ``MASTER_PORT`` in the environment; raises
     ``InputError`` without them.
     """
-    read, write = os.pipe()  # its writing end is gone with this process, however that went
-    try:
-        environment = _environment(devices, nodes) | {_PIPE: str(read)}
-        children = [
-            subprocess.Popen(
-                [sys.executable, *_COMMAND, *arguments],
-                env={**os.environ, **environment, "LOCAL_RANK": str(number)},
-                pass_fds=(read,),
-                start_new_session=True,  # an interrupt from the keyboard reaches them through this process, once
-            )
-            for number in range(devices)
-        ]
-        with _forwarding(children) as signals:
-            codes = _watch(children)
-        return _outcome(codes, signals)
-    finally:
-        os.close(read)
-        os.close(write)
+    environment = {**os.environ, **_environment(devices, nodes), _LAUNCHER: str(os.getpid())}
+    children = [
+        subprocess.Popen(
+            [sys.executable, *_COMMAND, *arguments],
+            env={**environment, "LOCAL_RANK": str(number)},
+            start_new_session=True,  # an interrupt from the keyboard reaches them through this process, once
+        )
+        for number in range(devices)
+    ]
+    with _forwarding(children) as signals:
+        codes = _watch(children)
+    return _outcome(codes, signals)
 
 
 def end_with_launcher() -> None:
-    """In a process that was started by ``launch`` or torchrun: end when that is gone, so that none is left behind.
+    """In a process that was started by ``launch`` or torchrun: save and end when that is gone, so that none is left.
 
-    Torchrun is gone before its workers when it gets a signal that it does not know, such as SIGUSR1. They save.
+    Torchrun is gone before its workers when it gets a signal that it does not know, such as SIGUSR1.
     """
-    if is_launched():
-        end_with_pipe(int(os.environ[_PIPE]), EXIT_LOST)
-    elif _TORCHRUN in os.environ:
-        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    if is_launched() or _TORCHRUN in os.environ:
+        parent = int(os.environ.get(_LAUNCHER, os.getppid()))
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def _end_with_parent(parent: int) -> None:
+def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_BETWEEN_LOOKS)
     os.kill(os.getpid(), signal.SIGTERM)

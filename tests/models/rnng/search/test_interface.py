@@ -97,7 +97,7 @@ def test_results_come_in_input_order_whatever_the_batch_size() -> None:
 
 def test_no_words_and_impossible_words_are_user_errors() -> None:
     model = subword_model()
-    with pytest.raises(InputError, match="sentence 1 has no words"):
+    with pytest.raises(InputError, match="sentence 1 is without words"):
         model.score([["5"], []])
     with torch.no_grad():
         model.word_bias[5] = -np.inf
