@@ -208,7 +208,7 @@ def _print(comparison: Comparison, format: str) -> None:
     elif format == "table":
         from rich.console import Console
 
-        from treelm.figures.comparison import comparison_tables
+        from treelm.figures.tables import comparison_tables
 
         Console().print(comparison_tables(comparison))
     else:

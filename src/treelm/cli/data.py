@@ -85,7 +85,7 @@ def _statistics(options: Arguments) -> int:
 
     from treelm.corpora.catalog import corpus_entry, corpus_names
     from treelm.corpora.data_config import DataConfig, prepared_split
-    from treelm.figures.statistics import statistics_table
+    from treelm.figures.tables import statistics_table
 
     reading = DataConfig(
         format=options.format,

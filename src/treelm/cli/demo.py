@@ -203,9 +203,9 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     from rich.console import Console
 
     from treelm.cli.compare import write_files, write_page
-    from treelm.figures.comparison import comparison_tables
     from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import kept_sentences
+    from treelm.figures.tables import comparison_tables
 
     report = _folder(options) / "report.html"
     comparison = write_page(_compare(options, runs), report)

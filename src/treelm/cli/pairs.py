@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     from rich.console import Console
 
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
-    from treelm.figures.minimal_pairs import pair_table
+    from treelm.figures.tables import pair_table
 
     options = parse(Arguments, "pairs", arguments)
     pairs = list(read_pairs(Path(options.file), good=options.good, bad=options.bad, group_by=options.group_by))

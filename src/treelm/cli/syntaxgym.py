@@ -106,7 +106,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
 def _print(results: list[SuiteResult], references: list[Reference], title: str) -> None:
     from rich.console import Console
 
-    from treelm.figures.syntaxgym import circuit_table, suite_table
+    from treelm.figures.tables import circuit_table, suite_table
 
     console = Console()
     console.print(suite_table(results, references, title=title))

@@ -13,7 +13,7 @@ from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult, evaluate_suite, score_suites
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
 from treelm.evaluation.syntaxgym.tables import accuracies, as_json, read_surprisals, write_sentences
-from treelm.figures.syntaxgym import circuit_table
+from treelm.figures.tables import circuit_table
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:
