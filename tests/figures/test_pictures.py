@@ -9,14 +9,13 @@ import pytest
 
 from treelm.figures.distance_bars import DistanceBars
 from treelm.figures.memory_grid import memory_grid
-from treelm.figures.memory_grid_svg import as_svg
 from treelm.figures.span_attention import SpanAttentionFigure
 from treelm.trees.tree import Tree
 
 WORD, SHOWN = "a\x01<b>\x1b", "a\ufffd<b>\ufffd"
 DRAWINGS = {
     "bars": DistanceBars(symbols=(WORD, "c"), distances=(1.0, 0.5), begins_word=(True, True)).as_svg(),
-    "memory": as_svg(memory_grid(["<s>", WORD], (3, 2), 3)),
+    "memory": memory_grid(["<s>", WORD], (3, 2), 3).as_svg(),
     "attention": SpanAttentionFigure(
         symbols=("<s>", WORD, "<s>"), weights=np.eye(3, k=-1), reach=(0, 1, 2), derived=Tree("X", [WORD])
     ).as_svg(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from treelm.figures.distance_bars import distance_bars
 from treelm.figures.memory_grid import grid_of_sentence
-from treelm.figures.memory_grid_svg import as_svg
 from treelm.figures.span_attention import span_attention_of
 from treelm.models.base import SyntacticLM
 from treelm.models.palm.network import PaLM
@@ -21,4 +20,4 @@ def picture(lm: SyntacticLM, tree: Tree, gold: Tree | None = None) -> str:
         return span_attention_of(lm, tree.words(), gold).as_svg()
     if isinstance(lm, StreamLM):
         return distance_bars(lm, tree.words()).as_svg()
-    return as_svg(grid_of_sentence(lm, tree.words())) if isinstance(lm, SOM) else tree.to_svg()
+    return grid_of_sentence(lm, tree.words()).as_svg() if isinstance(lm, SOM) else tree.to_svg()

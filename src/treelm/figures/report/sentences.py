@@ -8,7 +8,6 @@ from treelm.evaluation.comparison.figures import Comparison
 from treelm.evaluation.comparison.sentences import Distances, SentenceAnalysis, SlotSpans, SpanWeights, WordBits
 from treelm.figures.distance_bars import DistanceBars
 from treelm.figures.memory_grid import MemoryGrid
-from treelm.figures.memory_grid_svg import as_svg
 from treelm.figures.report.charts import Series
 from treelm.figures.report.looks import key
 from treelm.figures.report.markup import Content, Markup, element, join
@@ -172,4 +171,4 @@ def _memory(shown: list[Shown]) -> Markup | None:
 
 def _slots(memory: SlotSpans) -> Markup:
     grid = MemoryGrid(words=memory.symbols, decisions=memory.decisions, spans=memory.spans)
-    return Markup(as_svg(grid, styled=False))
+    return Markup(grid.as_svg(styled=False))
