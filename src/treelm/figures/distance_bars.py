@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
+from treelm.figures.markup import escaped
 from treelm.models.streams import StreamLM
-from treelm.trees.xml_text import escaped
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 FONT_SIZE = 13

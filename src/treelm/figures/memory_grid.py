@@ -9,10 +9,10 @@ from unicodedata import east_asian_width
 import numpy as np
 
 from treelm.errors import InputError
+from treelm.figures.markup import escaped
 from treelm.models.som.incremental import SOMState
 from treelm.models.som.network import SOM
 from treelm.models.som.oracle import EMPTY, DynamicOracle
-from treelm.trees.xml_text import escaped
 
 BOUNDARY = "<s>"
 FONT_SIZE = 13

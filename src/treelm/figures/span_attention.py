@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
+from treelm.figures.markup import escaped
 from treelm.figures.terminal import draw_tree
 from treelm.models.palm.network import PaLM
 from treelm.trees.tree import Tree
-from treelm.trees.xml_text import escaped
 
 BOUNDARY = "<s>"
 CAPTION = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast, final
 
 from treelm.errors import InputError
-from treelm.trees.xml_text import xml_characters
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -171,6 +171,14 @@ class Tree:
 # Slot descriptors write past the guard in __setattr__, at half the cost of object.__setattr__.
 _set_label: Callable[[Tree, str], None] = Tree.__dict__["label"].__set__
 _set_children: Callable[[Tree, tuple[Tree | str, ...]], None] = Tree.__dict__["children"].__set__
+
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def xml_characters(text: str) -> str:
+    """The text with U+FFFD in the place of control characters and others that XML and HTML do not allow."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _as_nested_tuple(label: str, children: Sequence[object]) -> tuple[object, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.looks import colour_class, mark, text_width
-from treelm.figures.report.markup import Markup, element, join
 from treelm.figures.report.scales import Scale, mark_text, scale_over
 
 WIDE, NARROW = 560, 364

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unicodedata import east_asian_width
 
-from treelm.figures.report.markup import Markup, element
+from treelm.figures.markup import Markup, element
 
 NUM_COLOURS = 7
 _MARKS = (  # around (0, 0)

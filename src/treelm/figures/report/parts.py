@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from treelm.evaluation.comparison.figures import Comparison
+from treelm.figures.markup import Content, Markup, element, join
 from treelm.figures.report.looks import colour_class, swatch
-from treelm.figures.report.markup import Content, Markup, element, join
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.charts import Series
 from treelm.figures.report.looks import colour_class, mark, text_width
-from treelm.figures.report.markup import Markup, element, join
 from treelm.figures.report.scales import Scale, mark_text
 from treelm.trees.tree import Tree
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator
 from treelm.evaluation.comparison.figures import Comparison
 from treelm.evaluation.comparison.sentences import Distances, SentenceAnalysis, SlotSpans, SpanWeights, WordBits
 from treelm.figures.distance_bars import DistanceBars
+from treelm.figures.markup import Content, Markup, element, join
 from treelm.figures.memory_grid import MemoryGrid
 from treelm.figures.report.charts import Series
 from treelm.figures.report.looks import key
-from treelm.figures.report.markup import Content, Markup, element, join
 from treelm.figures.report.parts import Section, details, figure, looks_of, plain_table, run_name, scrolled
 from treelm.figures.report.sentence_charts import TreeColumns, draw_tree, drawing, surprisal_chart
 from treelm.figures.span_attention import span_grid

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from treelm.evaluation.comparison.figures import Comparison, PairFigures, RunFigures
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, circuits, overall_score, references
+from treelm.figures.markup import Markup, join
 from treelm.figures.report.charts import Axes, Dot, for_both_widths, scatter_chart
 from treelm.figures.report.looks import key
-from treelm.figures.report.markup import Markup, join
 from treelm.figures.report.parts import (
     Bar,
     Panel,

@@ -9,7 +9,7 @@ from treelm.evaluation.comparison.columns import Column
 from treelm.evaluation.comparison.figures import Comparison, RunFigures
 from treelm.evaluation.comparison.formats import LEGEND, shown_columns
 from treelm.evaluation.runs import GUM_NOTES
-from treelm.figures.report.markup import Content, Markup, element, join
+from treelm.figures.markup import Content, Markup, element, join
 from treelm.figures.report.parts import Section, looks_of, run_name, scrolled
 
 _TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {

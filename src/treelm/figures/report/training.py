@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 from treelm.evaluation.comparison.figures import Comparison, LossPoint, RunFigures
+from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.charts import Axes, Series, for_both_widths, line_chart
 from treelm.figures.report.looks import key
-from treelm.figures.report.markup import Markup, element, join
 from treelm.figures.report.parts import Section, details, figure, looks_of, plain_table, scrolled
 
 CAPTION = (
