@@ -11,14 +11,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.trees.tree import Tree, from_flat
+from treelm.trees.tree import Tree, from_flat, heights_of
 
 
 def distances_from_tree(tree: Tree) -> NDArray[np.int64]:
     """For each word, the height of the smallest constituent that holds it and the word before; 0 for the first word."""
-    heights: dict[int, int] = {}
-    for node in reversed(tree.constituents()):
-        heights[id(node)] = 1 + max(0 if isinstance(child, str) else heights[id(child)] for child in node.children)
+    heights = heights_of(tree)
     distances: list[int] = []
     todo: list[tuple[Tree | str, int]] = [(tree, 0)]
     while todo:

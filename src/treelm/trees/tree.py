@@ -87,10 +87,7 @@ class Tree:
     @property
     def height(self) -> int:
         """Number of constituents on the longest path from the top to a word; 1 for a constituent over words only."""
-        heights: dict[int, int] = {}
-        for node in reversed(self.constituents()):
-            heights[id(node)] = 1 + max(0 if isinstance(child, str) else heights[id(child)] for child in node.children)
-        return heights[id(self)]
+        return heights_of(self)[id(self)]
 
     def __eq__(self, other: object) -> bool:
         """Equal labels over equal children."""
@@ -199,6 +196,14 @@ def fold(tree: Tree, combine: Callable[[str, list[Node | str]], Node]) -> Node:
             done.append(combine(node.label, _take(done, len(node.children))))
     top = done.pop()
     return cast(Node, top)
+
+
+def heights_of(tree: Tree) -> dict[int, int]:
+    """The height of every constituent, by its ``id``."""
+    heights: dict[int, int] = {}
+    for node in reversed(tree.constituents()):
+        heights[id(node)] = 1 + max(0 if isinstance(child, str) else heights[id(child)] for child in node.children)
+    return heights
 
 
 def from_flat(flat: Sequence[str | tuple[str, int]]) -> Tree:
