@@ -41,7 +41,7 @@ from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
 from treelm.training.saved_state import read_state
 from treelm.trees.brackets import format_tree, parse_tree
-from treelm.trees.normal_form import unescape
+from treelm.trees.transforms import unescape
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _EMPTY = re.compile(r"\(\s*-NONE-\s+[^\s()]+\s*\)", re.ASCII)

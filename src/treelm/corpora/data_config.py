@@ -11,9 +11,9 @@ from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Progress
 from treelm.corpora.preparing import prepared
 from treelm.corpora.preprocessing import Preprocessing
-from treelm.corpora.readers import DependencyLabels, OnError, ReadOptions, Tags
+from treelm.corpora.readers import DependencyLabels, ReadOptions, Tags
 from treelm.corpora.streams import Format
-from treelm.errors import InputError
+from treelm.errors import InputError, OnError
 
 UnknownLabels = Literal["raise", "drop"]
 

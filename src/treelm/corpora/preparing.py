@@ -17,12 +17,12 @@ from typing import get_args
 from treelm.corpora.building import Builder
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.locations import CACHE_VARIABLE, cache_directory
-from treelm.corpora.readers import OnError, ReadOptions, no_sentences
+from treelm.corpora.readers import ReadOptions, no_sentences
 from treelm.corpora.storage import FileSink
 from treelm.corpora.streams import STDIN, Stretch, check_is_file, cut, name_of, numbered_lines, open_bytes
 from treelm.corpora.whole_files import file_hash
 from treelm.corpora.workers import BlockReaders, Task
-from treelm.errors import InputError
+from treelm.errors import InputError, OnError
 
 _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
 _ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer

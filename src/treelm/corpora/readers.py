@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Literal, get_args
 
@@ -21,14 +22,13 @@ from treelm.corpora.streams import (
     open_bytes,
 )
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.trees.bracket_reader import BracketedTree, BracketReader
 from treelm.trees.dependencies import iter_dependencies, to_constituency
-from treelm.trees.normal_form import Normalisation
+from treelm.trees.transforms import Normalisation
 
 Tags = Literal["present", "absent"]
 DependencyLabels = Literal["plain", "upos"]
-OnError = Literal["raise", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +85,7 @@ def read_sentences(
     ``skipped``, and no other sentence suffers. A file without sentences raises InputError, and so does, with
     ``is_guess``, one that is to be read as text and begins like trees.
     """
-    if on_error not in get_args(OnError):
-        raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
-    if on_error == "skip" and skipped is None:
-        raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
+    check_on_error(on_error, skipped)
     options = ReadOptions(
         format=format,
         tags=tags,
@@ -110,15 +107,10 @@ def _sentences(
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=None if skipped is None else damage)
-        for stretch in cut(only_text(lines, name=name) if is_guess and format == "text" else lines, format):
-            for item in parser.parse(stretch):
-                if isinstance(item, Sentence):
-                    found_any = True
-                    yield item
-                elif skipped is None:
-                    raise item
-                else:
-                    skipped.append(item)
+        stretches = cut(only_text(lines, name=name) if is_guess and format == "text" else lines, format)
+        for sentence in without_errors(chain.from_iterable(map(parser.parse, stretches)), skipped):
+            found_any = True
+            yield sentence
     if skipped is not None:
         skipped.extend(damage)
     if not found_any:
@@ -183,11 +175,10 @@ class StretchParser:
                 yield item
 
     def _conllu(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
-        errors: list[InputError] = []
-        lines = text.split("\n")
-        for found in iter_dependencies(
-            lines, source=self._name, first_line=stretch.line, on_error="skip", errors=errors
-        ):
+        for found in iter_dependencies(text.split("\n"), source=self._name, first_line=stretch.line):
+            if isinstance(found, InputError):
+                yield found
+                continue
             yield Sentence(
                 words=found.words,
                 tree=to_constituency(found, labels=self._options.dependency_labels),
@@ -197,7 +188,6 @@ class StretchParser:
                 source=self._name,
                 line=found.line,
             )
-        yield from errors
 
 
 def _preprocessed(items: Iterator[Sentence | InputError]) -> Iterator[Sentence | InputError]:

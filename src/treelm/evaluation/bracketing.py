@@ -14,7 +14,7 @@ from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import Bracketing
 from treelm.evaluation.bracketing_result import BracketingResult, SentenceRow, Status, Total
 from treelm.evaluation.parameters import COLLINS, Parameters
-from treelm.trees.normal_form import unescape
+from treelm.trees.transforms import unescape
 from treelm.trees.tree import Span
 
 PredictedTags = Literal["auto", "own", "gold"]

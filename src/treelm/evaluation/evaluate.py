@@ -16,7 +16,7 @@ from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import PLAIN, WSJ10, WSJ40, SpanProtocol, score_spans
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.trees.brackets import BracketedTree
-from treelm.trees.normal_form import strip_function
+from treelm.trees.transforms import strip_function
 
 if TYPE_CHECKING:
     from treelm.models.base import SentenceScore
