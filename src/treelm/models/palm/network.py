@@ -41,7 +41,7 @@ from treelm.models.palm.supervision import given_weights, gold_spans, with_span_
 from treelm.models.readings import Carried, Reading, WordFigure, to_host
 from treelm.models.scores import Losses, SentenceScore
 from treelm.models.streams import StreamLM
-from treelm.trees.span_parser import tree_from_span_scores
+from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
 
 _INITIAL_RANGE = 0.1
