@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.models.layers.lstm_sweep import Tree, plan_tree
+from treelm.models.layers.lstm_sweep import Predecessors, plan_tree
 from treelm.models.layers.transfer import plan_to_device
 from treelm.models.rnng import attention_sweep, compose_sweep
 from treelm.models.rnng.attention_graph import build_graph
@@ -43,7 +43,7 @@ class BatchPlan:
     given: Given
     num_reduce: int  # R, constituents that are composed
     vectors: Tensor  # (T,) the vector of the top item
-    tree: Tree  # the context right below every context
+    tree: Predecessors  # the context right below every context
     actions: Tensor  # (T,) what comes next
     valid: Tensor  # (T, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a word comes next
