@@ -22,8 +22,8 @@ import torch
 import tyro
 
 from treelm import load
-from treelm.corpora.preprocessing import Preprocessing
 from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Preprocessing
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.split_shares import random_shares, split_shares

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.bounds import Bounds
-from treelm.corpora.building import DTYPES, Block, Builder
+from treelm.corpora.building import DTYPES, Block, Bounds, Builder
 from treelm.corpora.replacing import naming
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array

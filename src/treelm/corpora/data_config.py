@@ -10,8 +10,8 @@ from treelm.corpora.catalog import Split, corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Progress
 from treelm.corpora.preparing import prepared
-from treelm.corpora.preprocessing import Preprocessing
 from treelm.corpora.readers import DependencyLabels, ReadOptions, Tags
+from treelm.corpora.sentence import Preprocessing
 from treelm.corpora.streams import Format
 from treelm.errors import InputError, OnError
 

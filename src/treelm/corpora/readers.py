@@ -8,8 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Literal, get_args
 
-from treelm.corpora.preprocessing import Preprocessing, preprocess_for_parsing
-from treelm.corpora.sentence import Sentence
+from treelm.corpora.sentence import Preprocessing, Sentence, preprocess_for_parsing
 from treelm.corpora.streams import (
     Format,
     Stretch,
