@@ -127,7 +127,7 @@ def test_damaged_gzip_is_refused_by_whoever_reads_a_file_whole(tmp_path: Path, p
 
 
 def test_gzip_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelm.corpora.streams._MOST_UNPACKED", 1000)
+    monkeypatch.setattr("treelm.corpora.inputs._MOST_UNPACKED", 1000)
     with pytest.raises(InputError, match="more than 512 MiB"):
         list(read_pairs(written(tmp_path, "bomb.gz", gzip.compress(b"a" * 1001))))
 

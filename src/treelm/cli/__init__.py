@@ -103,7 +103,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> int:
-    from treelm.corpora.replacing import naming
+    from treelm.corpora.outputs import naming
     from treelm.errors import InputError
 
     if hasattr(sys.stdout, "reconfigure"):

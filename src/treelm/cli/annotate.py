@@ -55,7 +55,8 @@ def main(arguments: list[str]) -> int:
     """Run the verb."""
     options = parse(Arguments, "data annotate", arguments)
     from treelm import __version__
-    from treelm.corpora.streams import STDIN, format_of
+    from treelm.corpora.inputs import STDIN
+    from treelm.corpora.lines import format_of
     from treelm.inference.annotation import AnnotationSettings, annotate, describe
     from treelm.inference.tree_parsers import ParserSettings
 

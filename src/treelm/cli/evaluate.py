@@ -231,7 +231,7 @@ def _tree_files(folder: Path, split: str) -> dict[str, Path]:
 
 
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
-    from treelm.corpora.replacing import naming
+    from treelm.corpora.outputs import naming
     from treelm.trees.brackets import format_tree
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note
+from treelm.corpora.lines import REST_LOST
+from treelm.corpora.outputs import create_beside, naming
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.replacing import create_beside, naming
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import REST_LOST
 from treelm.errors import InputError
 
 if TYPE_CHECKING:

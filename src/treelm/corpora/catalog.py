@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
@@ -11,12 +12,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import platformdirs
+
 from treelm.corpora.downloads import Download, Progress, fetch
-from treelm.corpora.locations import cache_directory, user_catalog
-from treelm.corpora.streams import SUFFIXES, Format
-from treelm.corpora.whole_files import require_regular
+from treelm.corpora.inputs import read_bytes
+from treelm.corpora.lines import SUFFIXES, Format
+from treelm.corpora.outputs import cache_directory
 from treelm.errors import InputError
 
+CATALOG_VARIABLE = "TREELM_CATALOG"
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 PACKAGED = "gum-open"
@@ -162,14 +166,20 @@ def _candidates(directory: Path, split: Split, suffix: str) -> list[Path]:
     return [directory / f"{stem}{packed}" for stem in stems for packed in ("", ".gz")]
 
 
+def user_catalog() -> Path:
+    """The file in which users name downloads: ``TREELM_CATALOG``, else ``catalog.toml`` among the user's settings."""
+    given = os.environ.get(CATALOG_VARIABLE)
+    return Path(given).expanduser() if given else Path(platformdirs.user_config_dir("treelm")) / "catalog.toml"
+
+
 def _user_entries() -> dict[str, Any]:
     path = user_catalog()
     if not path.exists():
         return {}
-    require_regular(path, remedy="give a file of TOML")
+    content = read_bytes(path, remedy="give a file of TOML")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
         raise InputError(f"not a catalogue ({error})", where=str(path), remedy="correct it; it is TOML") from error
 
 

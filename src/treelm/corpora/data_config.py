@@ -9,10 +9,10 @@ from typing import Literal, get_args
 from treelm.corpora.catalog import Split, corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Progress
+from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import DependencyLabels, ReadOptions, Tags
 from treelm.corpora.sentence import Preprocessing
-from treelm.corpora.streams import Format
 from treelm.errors import InputError, OnError
 
 UnknownLabels = Literal["raise", "drop"]

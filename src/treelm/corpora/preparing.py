@@ -16,11 +16,11 @@ from typing import get_args
 
 from treelm.corpora.building import Builder
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
-from treelm.corpora.locations import CACHE_VARIABLE, cache_directory
+from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes
+from treelm.corpora.lines import Stretch, cut, numbered_lines
+from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory
 from treelm.corpora.readers import ReadOptions, no_sentences
 from treelm.corpora.storage import FileSink
-from treelm.corpora.streams import STDIN, Stretch, check_is_file, cut, name_of, numbered_lines, open_bytes
-from treelm.corpora.whole_files import file_hash
 from treelm.corpora.workers import BlockReaders, Task
 from treelm.errors import InputError, OnError
 

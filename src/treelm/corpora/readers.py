@@ -8,18 +8,9 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Literal, get_args
 
+from treelm.corpora.inputs import decoded, name_of, open_bytes
+from treelm.corpora.lines import Format, Stretch, cut, format_of, numbered_lines, only_text
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess_for_parsing
-from treelm.corpora.streams import (
-    Format,
-    Stretch,
-    cut,
-    decoded,
-    format_of,
-    name_of,
-    numbered_lines,
-    only_text,
-    open_bytes,
-)
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.trees.bracket_reader import BracketedTree, BracketReader

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import DTypeLike, NDArray
 
-from treelm.corpora.replacing import naming
+from treelm.corpora.outputs import naming
 
 _HEADER_SIZE = 128  # what NumPy writes for one dimension of any length: it leaves room to grow
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from treelm.corpora.replacing import create_beside, naming
-from treelm.corpora.streams import open_bytes, read_whole
+from treelm.corpora.inputs import open_bytes, read_whole
+from treelm.corpora.outputs import replacing
 from treelm.errors import InputError
 
 PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}  # percent; of 10^8 characters 90M, 5M and 5M
@@ -34,15 +33,9 @@ def split_text8(file: Path, folder: Path) -> dict[str, int]:
     folder.mkdir(parents=True, exist_ok=True)
     counts = {}
     for name, (first, last) in PARTS.items():
-        path = folder / f"{name}.txt"
         part = text[len(text) * first // 100 : len(text) * last // 100]
-        partial, descriptor = create_beside(path)
-        try:
-            with naming(path), os.fdopen(descriptor, "wb") as out:
-                out.writelines(line + b"\n" for line in _lines(part))
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(folder / f"{name}.txt") as out:
+            out.writelines(line + b"\n" for line in _lines(part))
         counts[name] = len(part)
     return counts
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelm.corpora.character_vocabulary import CharacterVocabulary
-from treelm.corpora.replacing import create_beside, naming
+from treelm.corpora.inputs import read_json
+from treelm.corpora.outputs import replacing
 from treelm.corpora.vocabulary import FormCounts, Vocabulary, fingerprint_of
-from treelm.corpora.whole_files import require_regular
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError
 
@@ -107,13 +106,8 @@ def _read_subwords(content: dict[str, Any]) -> Vocabulary:
 
 def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
     """Write one JSON file with the content and its fingerprint, atomically."""
-    temporary, descriptor = create_beside(path)
-    try:
-        with naming(path), os.fdopen(descriptor, "wb") as file:
-            file.write(encode_vocabulary(vocabulary))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(encode_vocabulary(vocabulary))
 
 
 def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
@@ -130,14 +124,8 @@ def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
 def load_vocabulary(path: Path) -> Vocabulary:
     """Read what ``save_vocabulary`` wrote; raises InputError for a missing, truncated, changed or foreign file."""
     where, remedy = str(path), "restore the file from its run, or build the vocabulary again"
-    require_regular(path, remedy=remedy)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"no vocabulary ({error.strerror})", where=where, remedy=remedy) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError("vocabulary file is truncated or not JSON", where=where, remedy=remedy) from error
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    content = read_json(path, remedy=remedy)
+    if content.get("format") != _FORMAT:
         raise InputError("not a treelm vocabulary file", where=where, remedy=remedy)
     if content.get("format_version") != _FORMAT_VERSION:
         raise InputError(

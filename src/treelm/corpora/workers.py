@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import NamedTuple
 
 from treelm.corpora.building import Block
+from treelm.corpora.lines import Format, Stretch
 from treelm.corpora.processes import Processes, answer_tasks
 from treelm.corpora.readers import ReadOptions, StretchParser
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import Format, Stretch
 from treelm.errors import InputError
 
 _QUEUED_BLOCKS = 2  # for each process; bounds the memory

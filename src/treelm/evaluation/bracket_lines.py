@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from treelm.corpora.streams import is_gzip, whole_text
+from treelm.corpora.inputs import is_gzip, whole_text
 from treelm.errors import InputError
 from treelm.trees.brackets import UNKNOWN_TAG
 from treelm.trees.tree import Span, Tree

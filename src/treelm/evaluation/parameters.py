@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.inputs import read_bytes
 from treelm.errors import InputError
 
 

@@ -12,9 +12,9 @@ from typing import Literal
 
 from treelm.corpora.catalog import Split
 from treelm.corpora.data_config import DataConfig, locate_split
+from treelm.corpora.lines import Format
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import Format
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import Bracketing, bracketing_of
 from treelm.evaluation.evaluate import evaluate_parses, evaluate_scores

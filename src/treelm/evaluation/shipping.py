@@ -13,13 +13,14 @@ import torch
 
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.examples import example_sentences
+from treelm.corpora.inputs import read_json
 from treelm.corpora.tokens import words_of
 from treelm.evaluation.model_card import Training, model_card
 from treelm.evaluation.runs import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import SyntacticLM
 from treelm.models.estimated import EstimatedLM
-from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.files import encode_json, write_atomically
 from treelm.models.narrow import FloatType
 from treelm.models.storage import load_model, save_model
 from treelm.training.metrics import FILE_NAME as METRICS

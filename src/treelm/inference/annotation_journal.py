@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from treelm.corpora.replacing import naming
-from treelm.corpora.whole_files import require_regular
+from treelm.corpora.inputs import read_json, require_regular
+from treelm.corpora.outputs import naming
 from treelm.errors import InputError
-from treelm.models.files import encode_json, flush_directory, read_json, write_atomically
+from treelm.models.files import encode_json, flush_directory, write_atomically
 from treelm.models.sealed import sealed_line, unsealed_line
 
 

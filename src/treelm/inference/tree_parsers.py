@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from treelm.corpora.whole_files import file_hash
+from treelm.corpora.inputs import file_hash
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM

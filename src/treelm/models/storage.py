@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from treelm import __version__
+from treelm.corpora.inputs import read_json
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
@@ -22,7 +23,7 @@ from treelm.models import config_class, system_class
 from treelm.models.allocation import no_larger_than
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.files import encode_json, write_atomically
 from treelm.models.narrow import KEY, FloatType, narrow, widen
 from treelm.models.sealed import json_hash
 from treelm.models.shipped import find_run

@@ -19,9 +19,9 @@ from typing import Any
 
 from torch import Tensor
 
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.inputs import read_bytes, read_json
 from treelm.errors import InputError, OutOfMemory
-from treelm.models.files import encode_json, flush_directory, read_json, write_durably
+from treelm.models.files import encode_json, flush_directory, write_durably
 from treelm.models.sealed import json_hash
 from treelm.models.tensors import encode_tensors, read_tensors
 

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.replacing import naming
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.inputs import read_bytes
+from treelm.corpora.outputs import naming
 from treelm.errors import InputError
 
 FILE_NAME = "metrics.jsonl"

@@ -9,13 +9,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+from treelm.corpora.inputs import read_json
 from treelm.errors import InputError
 from treelm.evaluation.comparison.sentences import SentenceAnalysis
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.references import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.files import encode_json, write_atomically
 
 FILE_NAME = "comparison.json"
 FORMAT_VERSION = 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from treelm.corpora.inputs import read_json
 from treelm.errors import InputError
-from treelm.models.files import encode_json, read_json, write_atomically
+from treelm.models.files import encode_json, write_atomically
 from treelm.models.sealed import json_hash, sealed, unsealed
 
 FOLDER = "measured"

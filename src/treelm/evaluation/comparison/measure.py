@@ -15,10 +15,10 @@ import torch
 
 from treelm import __version__
 from treelm.corpora.data_config import locate_split
+from treelm.corpora.inputs import file_hash
+from treelm.corpora.lines import Format
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import Format
 from treelm.corpora.tokens import Tokenisation
-from treelm.corpora.whole_files import file_hash
 from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import (
     FORMAT_VERSION,

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.streams import whole_text
-from treelm.corpora.tables import read_rows
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.inputs import read_rows, read_text
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.references import Reference, circuit_accuracies, overall_score
 from treelm.evaluation.syntaxgym.regions import ScoredToken
@@ -29,7 +27,7 @@ def read_surprisals(path: Path) -> TokensOf:
 
     TSV or CSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
     """
-    text = whole_text(read_bytes(path, remedy="check the path", may_be_pipe=True), name=str(path))
+    text = read_text(path)
     names, rows = read_rows(text, str(path))
     missing = [name for name in NEEDED if name not in names]
     if missing:

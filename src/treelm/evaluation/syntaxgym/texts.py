@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treelm.corpora.locations import cache_directory
+from treelm.corpora.outputs import cache_directory
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.inference.batching import batched
