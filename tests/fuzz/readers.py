@@ -21,10 +21,9 @@ from tests.fuzz.harness import Reader
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.catalog import corpus_entry, corpus_names
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.preparing import prepare
+from treelm.corpora.preparing import prepare, split_text8
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.text8 import split_text8
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import read_bracketings

@@ -18,10 +18,9 @@ from tests.legacy.make import HERE as RUNS
 from treelm.corpora.catalog import corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Download
-from treelm.corpora.preparing import prepare
+from treelm.corpora.preparing import prepare, split_text8
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.storage import map_array
-from treelm.corpora.text8 import split_text8
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import read_bracketings
@@ -136,7 +135,7 @@ def test_parts_of_text8_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def fail(text: bytes) -> list[bytes]:
         raise OSError("no space")
 
-    monkeypatch.setattr("treelm.corpora.text8._lines", fail)
+    monkeypatch.setattr("treelm.corpora.preparing._lines", fail)
     with pytest.raises(OSError, match="no space"):
         split_text8(written(tmp_path, "text8", b"a b c d"), tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())

@@ -23,20 +23,21 @@ DependencyLabels = Literal["plain", "upos"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How to read a file."""
+    """How to read files."""
 
     format: Format | Literal["auto"] = "auto"
-    """What the file holds; by default its name tells."""
+    """What the files hold; by default their names tell."""
     tags: Tags = "present"
-    """Whether brackets hold a part-of-speech tag over each word."""
+    """Whether bracket files hold a part-of-speech tag over each word."""
     strip_functions: bool = True
     """Cut function tags off labels: NP-SBJ is read as NP."""
     dependency_labels: DependencyLabels = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     empty_lines: bool = False
-    """Take a blank line of plain text for a sentence without words; else it is left out."""
+    """Take blank lines of plain text for sentences without words, as WikiText's counts do; else they are left out."""
     preprocess: Preprocessing = "none"
-    """``prpn``: words as in experiments on unsupervised parsing: lower case, digits as N, no punctuation."""
+    """``prpn``: words as in experiments on unsupervised parsing: lower case, digits as N, no punctuation or currency
+    signs (by their tags). Its vocabulary has min_count = 3."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""

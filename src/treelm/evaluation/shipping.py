@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from treelm.corpora.data_config import DataConfig
-from treelm.corpora.examples import example_sentences
+from treelm.corpora.data_config import DataConfig, example_sentences
 from treelm.corpora.inputs import read_json
 from treelm.corpora.tokens import words_of
 from treelm.evaluation.model_card import Training, model_card

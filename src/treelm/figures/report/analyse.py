@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from treelm.corpora.examples import example_sentences
+from treelm.corpora.data_config import example_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import Comparison, RunFigures
