@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeVar
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 OnError = Literal["raise", "skip"]
 """Raise the first error of a file, or leave out what is bad and keep its errors in a list."""
 
@@ -53,7 +53,7 @@ def check_on_error(on_error: str, skipped: list[InputError] | None) -> None:
         raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
 
 
-def without_errors(items: Iterable[Item | InputError], skipped: list[InputError] | None) -> Iterator[Item]:
+def without_errors(items: Iterable[_Item | InputError], skipped: list[InputError] | None) -> Iterator[_Item]:
     """The items of a reader; errors among them are appended to ``skipped``, or raised where that is None."""
     for item in items:
         if not isinstance(item, InputError):

@@ -36,7 +36,12 @@ SUB_VERBS = {"data annotate": "annotate"}
 is_program = False
 """Whether this process does nothing but run one verb (and is not a caller's own)."""
 _was_interrupted = False
+EXIT_OK = 0
 EXIT_BAD_INPUT = 2
+EXIT_SKIPPED = 3
+"""Some sentences were left out by ``--on-error skip``; the rest is complete."""
+EXIT_STOPPED = 75
+"""Training was asked to stop, and can be resumed."""
 EXIT_INTERRUPTED = 130
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import InputFile, InputOptions, RunFolder, read_input
+from treelm.cli.options import InputFile, InputOptions, RunFolder, read_input
 from treelm.errors import InputError
 
 
@@ -26,7 +26,6 @@ class Arguments(InputOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     file: InputFile = ""
     """Sentences to check with; without a file, some of the packaged gum-open."""
     num_sentences: int = 3

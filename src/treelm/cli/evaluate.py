@@ -11,6 +11,7 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, report_skipped
+from treelm.cli.options import FileFormat, ModelOptions, RunFolder, SpanProtocol, given_widths
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ MOST_COLUMNS = 3  # splits or files that are shown with all their figures, each 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
+class Arguments(ModelOptions):
     """Perplexity and F1 of a run, beside trivial baselines; or EVALB scores of one bracket file against another.
 
     Example: treelm evaluate runs/demo --split test
@@ -34,25 +35,18 @@ class Arguments:
     Example: treelm evaluate --gold gold.ptb --predicted parsed.ptb --params COLLINS.prm
     """
 
-    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")] = ""
-    """Folder of a trained model."""
+    run: RunFolder = ""
     split: tuple[Literal["train", "dev", "test"], ...] = ()
     """Splits of the run's own corpus; without it and --data, what the recipe's [evaluation] names."""
     data: tuple[str, ...] = ()
     """Treebank files instead of the run's own corpus."""
-    action_beam: int | None = None
-    """Hypotheses kept between actions; without it, as in the recipe (so also the next four)."""
-    word_beam: int | None = None
-    """Hypotheses kept between words."""
-    fast_track: int | None = None
-    """Best SHIFTs that enter the word beam past the action beam."""
     tree_builder: Literal["unbiased", "biased"] | None = None
     """How trees are built from distances; without it, as in the recipe."""
     preprocess: Literal["none", "prpn"] | None = None
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None
     """Only so many sentences of each split, the first ones."""
-    format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    format: FileFormat = "auto"
     """What the files of --data hold. auto: by their names."""
     stream: Flag = False
     """Also the perplexity of the whole text in a row, the state carried over sentences: the field's figure for LMs.
@@ -72,12 +66,10 @@ class Arguments:
     """How sharply the cache prefers similar states."""
     cache_window: int | None = None
     """Latest states that the cache holds."""
-    protocol: tuple[Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ()
+    protocol: tuple[SpanProtocol, ...] = ()
     """Protocols of unlabelled F1, each beside trivial trees; without it, those that are usual for the system."""
     processes: int = 1
     """Processes that share the sentences; change no figure. A stream is read by one."""
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Where it computes. auto: on a GPU if there is one."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out, report them at the end, exit with code 3."""
     summary: str = ""
@@ -160,9 +152,9 @@ def _evaluate_run(options: Arguments) -> int:
 
 
 def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
-    searched = ("action_beam", "word_beam", "fast_track", "max_sentences", "tree_builder")
-    names = (*searched, "stream_rows", "cache_weight", "cache_theta", "cache_window")
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) is not None}
+    names = ("max_sentences", "tree_builder", "stream_rows", "cache_weight", "cache_theta", "cache_window")
+    given: dict[str, Any] = given_widths(options)
+    given |= {name: value for name in names if (value := getattr(options, name)) is not None}
     given["stream"] = _stream(options, recipe.evaluation.stream)
     if options.split:
         given["splits"] = options.split

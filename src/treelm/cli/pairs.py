@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import InputFile, RunFolder
-from treelm.cli.scoring import PairOptions, ScoringOptions, load_for_scoring, progress_bar
+from treelm.cli.files import progress_bar
+from treelm.cli.options import InputFile, PairOptions, RunFolder, ScoringOptions, load_for_scoring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,6 @@ class Arguments(ScoringOptions, PairOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     file: InputFile
     """The pairs."""
 

@@ -8,17 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import (
-    InputFile,
-    InputOptions,
-    ModelOptions,
-    RunFolder,
-    check_not_input,
-    load_with_beam,
-    open_output,
-    read_input,
-    report_skipped,
-)
+from treelm.cli.files import check_not_input, open_output, report_skipped
+from treelm.cli.options import InputFile, InputOptions, ModelOptions, RunFolder, load_with_beam, read_input
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +29,6 @@ class Arguments(ModelOptions, InputOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     file: InputFile = "-"
     """Text, brackets or CoNLL-U; - is standard input."""
     output: str = "-"

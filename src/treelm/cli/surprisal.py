@@ -9,18 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import (
-    InputFile,
-    InputOptions,
-    ModelOptions,
-    RunFolder,
-    check_not_input,
-    load_adaptive,
-    open_output,
-    read_input,
-    report_skipped,
-    write_metadata,
-)
+from treelm.cli.files import check_not_input, open_output, report_skipped, write_metadata
+from treelm.cli.options import InputFile, InputOptions, ModelOptions, RunFolder, load_adaptive, read_input
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +36,6 @@ class Arguments(ModelOptions, InputOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     file: InputFile = "-"
     """Text, brackets, CoNLL-U, words or a table; - is standard input."""
     output: str = "-"

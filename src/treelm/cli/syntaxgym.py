@@ -6,13 +6,11 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import load_with_beam
-from treelm.cli.scoring import ScoringOptions, in_words, progress_bar
+from treelm.cli.files import progress_bar
+from treelm.cli.options import RunFolder, ScoringOptions, in_words, load_with_beam
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,8 +29,7 @@ class Arguments(ScoringOptions):
     Example: treelm syntaxgym --surprisals other-program.tsv
     """
 
-    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")] = ""
-    """Folder of a trained model."""
+    run: RunFolder = ""
     suites: tuple[str, ...] = ()
     """Names of packaged suites, or JSON files; without it, all 34."""
     surprisals: str = ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import abc
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +16,8 @@ from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
 from treelm.errors import InputError
 
 _DEFAULT = BatchesConfig()
-Cut = TypeVar("Cut")
-Batch = TypeVar("Batch")
+_Cut = TypeVar("_Cut")
+_Batch = TypeVar("_Batch")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +62,7 @@ def check_positive(**sizes: int | None) -> None:
             raise InputError(f"{name} = {value}", remedy="give 1 or more")
 
 
-class EpochBatches(ABC, Generic[Cut, Batch]):
+class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
     """Batches epoch by epoch, at a position that can be saved and restored.
 
     Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
@@ -72,17 +72,17 @@ class EpochBatches(ABC, Generic[Cut, Batch]):
     def __init__(self) -> None:
         self._epoch = 0
         self._position = 0
-        self._planned: tuple[int, Sequence[Cut]] | None = None
+        self._planned: tuple[int, Sequence[_Cut]] | None = None
 
-    @abstractmethod
-    def _cut_epoch(self) -> Sequence[Cut]:
+    @abc.abstractmethod
+    def _cut_epoch(self) -> Sequence[_Cut]:
         """The current epoch, cut into batches."""
 
-    @abstractmethod
-    def _batch(self, cut: Cut) -> Batch:
+    @abc.abstractmethod
+    def _batch(self, cut: _Cut) -> _Batch:
         """The batch of a cut."""
 
-    @abstractmethod
+    @abc.abstractmethod
     def _settings(self) -> dict[str, Any]:
         """The data and settings that the cuts follow from, as JSON values."""
 
@@ -100,7 +100,7 @@ class EpochBatches(ABC, Generic[Cut, Batch]):
         """Number of batches in the current epoch."""
         return len(self._plan())
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[_Batch]:
         """The rest of the current epoch."""
         while self._position < len(self):
             self._position += 1
@@ -124,7 +124,7 @@ class EpochBatches(ABC, Generic[Cut, Batch]):
         if position > len(self):
             raise InputError(f"batch {position} of {len(self)}", remedy="use an undamaged checkpoint")
 
-    def _plan(self) -> Sequence[Cut]:
+    def _plan(self) -> Sequence[_Cut]:
         """The cuts of the current epoch, made once."""
         if self._planned is None or self._planned[0] != self._epoch:
             self._planned = (self._epoch, self._cut_epoch())

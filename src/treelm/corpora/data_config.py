@@ -19,7 +19,7 @@ from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError
 
 UnknownLabels = Literal["raise", "drop"]
-OF_CORPORA: dict[str, Sequence[str]] = {
+_EXAMPLES: dict[str, Sequence[str]] = {
     "gum-open": (
         "The museum was built in the city in 1986 .",
         "I think that the people of this country want to know .",
@@ -27,7 +27,7 @@ OF_CORPORA: dict[str, Sequence[str]] = {
     )
 }
 """Chosen sentences, of words that a vocabulary of the corpus has."""
-NUMBER = 3
+_NUM_EXAMPLES = 3
 _FEWEST_WORDS, _MOST_WORDS = 6, 15  # as many as a drawing has room for
 _LOOKED_AT = 1000
 
@@ -111,13 +111,15 @@ def prepared_split(
 
 
 def example_sentences(data: DataConfig) -> list[Sentence]:
-    """Those of ``OF_CORPORA``, else the first dev sentences (or test, or train) that fit a drawing, with their trees.
+    """Chosen sentences of a packaged corpus, else the first dev sentences (or test, or train) that fit a drawing.
+
+    The latter have their trees.
 
     Where all are longer, they are cut and have no trees. Raises ``InputError`` if the data cannot be read any more;
     nothing is downloaded for examples.
     """
-    if data.corpus in OF_CORPORA:
-        texts = OF_CORPORA[data.corpus]
+    if data.corpus in _EXAMPLES:
+        texts = _EXAMPLES[data.corpus]
         return [
             Sentence(words=words_of(text), identifier=str(number), source="examples", line=number)
             for number, text in enumerate(texts, 1)
@@ -130,7 +132,7 @@ def example_sentences(data: DataConfig) -> list[Sentence]:
     read = read_sentences(path, **vars(data.read_options(format)), on_error="skip", skipped=[])
     found = [one for one in islice(read, _LOOKED_AT) if one.words]
     fitting = [one for one in found if _FEWEST_WORDS <= len(one.words) <= _MOST_WORDS]
-    return [_cut(one) for one in (fitting or found)[:NUMBER]]
+    return [_cut(one) for one in (fitting or found)[:_NUM_EXAMPLES]]
 
 
 def _cut(sentence: Sentence) -> Sentence:
