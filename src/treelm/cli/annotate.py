@@ -54,7 +54,7 @@ class Arguments(ModelOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "data annotate", arguments)
     from treelm import __version__
     from treelm.corpora.inputs import STDIN

@@ -39,7 +39,7 @@ class Arguments(InputOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "audit", arguments)
     from treelm.evaluation.audit import audit
     from treelm.evaluation.audit_training import audit_training

@@ -61,14 +61,14 @@ class Arguments(ModelOptions, PairOptions):
     """Folder to write comparison.json, .md, .csv and .tex into."""
     report: str = ""
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
-    this verb draws it again without models."""
+    this subcommand draws it again without models."""
     sentences: str = ""
     """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report. Without it, those
     of the comparison that was given, else three of the first run's dev data."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "compare", arguments)
     from treelm.evaluation.comparison.compare import compare
     from treelm.models.shipped import check_given

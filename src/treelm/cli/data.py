@@ -52,7 +52,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     if arguments[:1] == ["annotate"]:
         from treelm.cli import annotate
 

@@ -70,13 +70,13 @@ class Arguments:
     again: bool = False
     """Throw the old runs away and train anew."""
     measure_only: bool = False
-    """Train and measure, and show nothing: `treelm compare` then has the figures at hand."""
+    """Train and measure, and show nothing: `treelm compare` then has the metrics at hand."""
     open_report: bool = False
     """Open the report in a browser at the end, if there is a screen."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "demo", arguments)
     runs = _runs(options)
     if options.again:
@@ -151,7 +151,7 @@ def _one_by_one(options: Arguments, runs: dict[str, Path]) -> dict[str, int]:
 
 
 def _side_by_side(options: Arguments, runs: dict[str, Path], jobs: int) -> dict[str, int]:
-    """A process for each system, which runs this verb for it alone."""
+    """A process for each system, which runs this subcommand for it alone."""
     shared = ["--out", str(_folder(options)), "--jobs", "1", "--measure-only", "--syntaxgym", *_suites(options)]
     shared += ["--quick"] if options.quick else []
     shared += ["--set", *options.set] if options.set else []
@@ -163,7 +163,7 @@ def _side_by_side(options: Arguments, runs: dict[str, Path], jobs: int) -> dict[
 
 
 def _train(options: Arguments, recipe: str, run: Path) -> int:
-    """Train, or go on with a demo that was stopped, through the verb that users will use next."""
+    """Train, or go on with a demo that was stopped, through the subcommand that users will use next."""
     from treelm.cli.train import main as train
     from treelm.training.recipe import load_recipe
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Stream = Literal["no", "beside", "only"]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 """A switch whose opposite, if it has one, is a switch of its own: the recipe decides where neither is given."""
-MOST_COLUMNS = 3  # splits or files that are shown with all their figures, each in a column; more get a row each
+MOST_COLUMNS = 3  # splits or files that are shown with all their metrics, each in a column; more get a row each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +49,14 @@ class Arguments(ModelOptions):
     format: FileFormat = "auto"
     """What the files of --data hold. auto: by their names."""
     stream: Flag = False
-    """Also the perplexity of the whole text in a row, the state carried over sentences: the field's figure for LMs.
+    """Also the perplexity of the whole text in a row, the state carried over sentences: what papers on LMs report.
     Without this and the next three, as in the recipe."""
     stream_only: Flag = False
     """Nothing but that."""
     no_stream: Flag = False
-    """Only the figures of sentences and trees."""
+    """Only the metrics of sentences and trees."""
     no_stream_only: Flag = False
-    """The figures of sentences and trees too; --protocol, --trees and --tree-builder imply it."""
+    """The metrics of sentences and trees too; --protocol, --trees and --tree-builder imply it."""
     stream_rows: int | None = None
     """Rows in which the stream is read, each from the zero state; without it, as in the recipe (the cache's too), and
     one row for a text that is too short for them."""
@@ -73,7 +73,7 @@ class Arguments(ModelOptions):
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out, report them at the end, exit with code 3."""
     summary: str = ""
-    """File to write the main figures into, one row for each split or file: .tsv or .json by its name."""
+    """File to write the main metrics into, one row for each split or file: .tsv or .json by its name."""
     trees: str = ""
     """Folder to write gold and predicted trees into, as SPLIT.gold.ptb and SPLIT.predicted.ptb."""
     gold: str = ""
@@ -85,11 +85,11 @@ class Arguments(ModelOptions):
     sentences: bool = False
     """With --gold: print a row for every sentence too."""
     json: bool = False
-    """Write the figures as JSON, unrounded."""
+    """Write the metrics as JSON, unrounded."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "evaluate", arguments)
     if bool(options.gold) != bool(options.predicted) or bool(options.run) == bool(options.gold):
         raise InputError("cannot tell what to evaluate", remedy="give RUN, or --gold FILE --predicted FILE")
@@ -169,7 +169,7 @@ def _asks_for_trees(options: Arguments) -> list[str]:
 
 
 def _stream(options: Arguments, usual: Stream) -> Stream:
-    """Whether the stream is judged: what was asked for, else as in the recipe."""
+    """Whether the stream is evaluated: what was asked for, else as in the recipe."""
     if options.no_stream:
         return "no"
     if options.stream_only:
@@ -194,7 +194,7 @@ def _check_choices(options: Arguments) -> None:
 
 
 def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
-    """Refuse what would change no figure: options of streams where none is read."""
+    """Refuse what would change no metric: options of streams where none is read."""
     if recipe.evaluation.stream != "no":
         return
     for name in ("stream_rows", "cache_weight", "cache_theta", "cache_window"):
@@ -207,7 +207,7 @@ def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
 
 
 def _check_outputs(recipe: Recipe, options: Arguments) -> None:
-    """Refuse to write over what is to be judged."""
+    """Refuse to write over what is to be evaluated."""
     trees = [
         path
         for name in (options.data or recipe.evaluation.splits if options.trees else ())

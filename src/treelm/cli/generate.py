@@ -34,7 +34,7 @@ class Arguments(ModelOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "generate", arguments)
     from treelm.inference.generation import Drawing, generate
     from treelm.trees.brackets import format_tree

@@ -15,7 +15,7 @@ from treelm.cli.arguments import parse
 class Arguments:
     """Trained models that come with the package. Their names can stand wherever a run folder can.
 
-    Without NAME: name, system and size of each, as TSV. With NAME: its card, with data, licence, recipe and figures.
+    Without NAME: name, system and size of each, as TSV. With NAME: its card, with data, licence, recipe and metrics.
 
     Example: treelm models
     Example: treelm models rnng-gum-open
@@ -26,7 +26,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "models", arguments)
     from treelm.models.shipped import FOLDER, shipped_folder, shipped_names
 

@@ -58,9 +58,9 @@ class ScoringOptions(ModelOptions):
     tokenisation: Literal["treebank", "blanks"] = "treebank"
     """treebank: cut off punctuation and clitics (n't, 's), as treebanks do. blanks: cut at blanks only."""
     batch_size: int = 16
-    """Sentences computed together; changes no figure."""
+    """Sentences computed together; changes no result."""
     json: bool = False
-    """Write the figures as JSON, unrounded."""
+    """Write the metrics as JSON, unrounded."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ class Arguments(ScoringOptions, PairOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     from rich.console import Console
 
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs

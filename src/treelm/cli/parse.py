@@ -46,7 +46,7 @@ class Arguments(ModelOptions, InputOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     return write_trees(parse(Arguments, "parse", arguments))
 
 
@@ -82,7 +82,7 @@ def _draw(path: str, lm: SyntacticLM, tree: Tree, gold: Tree | None) -> None:
 
     try:
         drawing = picture(lm, tree, gold)
-    except InputError as error:  # the trees of a file are worth more than the figure of its first one
+    except InputError as error:  # the trees of a file are worth more than the picture of its first one
         note(f"left out {path}: {error}")
         return
     write_atomically(Path(path), drawing.encode())

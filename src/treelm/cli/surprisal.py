@@ -69,13 +69,13 @@ class Arguments(ModelOptions, InputOptions):
     separator: Literal["auto", "tab", "comma"] = "auto"
     """Between cells. auto: a comma if --output ends in .csv, a tab if it ends in .tsv or .txt, or is a stream."""
     batch_size: int = 16
-    """Sentences computed together; changes no figure."""
+    """Sentences computed together; changes no result."""
     processes: int = 1
     """Processes that share the sentences; changes no figure. With --context document, one reads them all."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     return write_table(parse(Arguments, "surprisal", arguments))
 
 

@@ -49,7 +49,7 @@ class Arguments(ScoringOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     from treelm.evaluation.syntaxgym.references import find_references, references
     from treelm.evaluation.syntaxgym.suites import load_suites
     from treelm.evaluation.syntaxgym.tables import as_json, write_sentences

@@ -49,7 +49,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "train", arguments)
     _check(options)
     from treelm.training.launch import end_with_launcher, launch

@@ -113,10 +113,8 @@ def prepared_split(
 def example_sentences(data: DataConfig) -> list[Sentence]:
     """Chosen sentences of a packaged corpus, else the first dev sentences (or test, or train) that fit a drawing.
 
-    The latter have their trees.
-
-    Where all are longer, they are cut and have no trees. Raises ``InputError`` if the data cannot be read any more;
-    nothing is downloaded for examples.
+    The latter have their trees; where all are longer, they are cut and have none. Raises ``InputError`` if the data
+    cannot be read any more; nothing is downloaded for examples.
     """
     if data.corpus in _EXAMPLES:
         texts = _EXAMPLES[data.corpus]
