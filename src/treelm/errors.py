@@ -3,7 +3,7 @@
 import errno
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 _Item = TypeVar("_Item")
 OnError = Literal["raise", "skip"]
@@ -45,10 +45,16 @@ class OutOfMemory(InputError):
         return OutOfMemory, (self.where,)
 
 
+def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
+    """Raise ``InputError`` for a value that is none of the choices."""
+    choices = tuple(choices)
+    if value not in choices:
+        raise InputError(f"{name} = {value!r}", remedy=f"choose one of {', '.join(map(str, choices))}")
+
+
 def check_on_error(on_error: str, skipped: list[InputError] | None) -> None:
     """Raise ``InputError`` for another choice than raise or skip, and ``ValueError`` for skip without a list."""
-    if on_error not in ("raise", "skip"):
-        raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
+    check_choice("on_error", on_error, get_args(OnError))
     if on_error == "skip" and skipped is None:
         raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
 

@@ -46,7 +46,7 @@ EXIT_INTERRUPTED = 130
 
 
 def usage() -> str:
-    """What ``treelm --help`` prints."""
+    """The text that ``treelm --help`` prints."""
     width = max(map(len, SUBCOMMANDS))
     subcommands = "\n".join(f"  {subcommand:<{width}}  {what}" for subcommand, what in SUBCOMMANDS.items())
     return (

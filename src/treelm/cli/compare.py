@@ -131,7 +131,7 @@ def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
 
 
 def settings_of(options: Arguments) -> Settings:
-    """What the options say is to be measured."""
+    """The settings of measuring that the options name."""
     from treelm.evaluation.comparison.measure import Settings
 
     return Settings(

@@ -218,7 +218,7 @@ def _check_outputs(recipe: Recipe, options: Arguments) -> None:
 
 
 def _tree_files(folder: Path, split: str) -> dict[str, Path]:
-    """Where the trees of a split or file go."""
+    """The files that the trees of a split or file are written into."""
     return {kind: folder / f"{Path(split).name}.{kind}.ptb" for kind in ("gold", "predicted")}
 
 

@@ -26,7 +26,7 @@ SpanProtocol = Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"]
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions:
-    """How the input is read."""
+    """Options of reading the input."""
 
     format: FileFormat = "auto"
     """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
@@ -38,7 +38,7 @@ class InputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """How a run is loaded. Systems that score without a search have no widths."""
+    """Options of loading a run. Systems that score without a search have no widths."""
 
     action_beam: int | None = None
     """Hypotheses kept between actions; without it (so also the next two) as in the run's recipe under [evaluation],
@@ -53,7 +53,7 @@ class ModelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringOptions(ModelOptions):
-    """How sentences are scored."""
+    """Options of scoring sentences."""
 
     tokenisation: Literal["treebank", "blanks"] = "treebank"
     """treebank: cut off punctuation and clitics (n't, 's), as treebanks do. blanks: cut at blanks only."""
@@ -65,7 +65,7 @@ class ScoringOptions(ModelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PairOptions:
-    """How files of minimal pairs are read."""
+    """Options of reading files of minimal pairs."""
 
     good: str = ""
     """Of pairs: column of the grammatical sentences; without it, that of BLiMP or of Marvin & Linzen."""

@@ -152,7 +152,7 @@ def _read(arguments: Arguments, skipped: list[InputError]) -> tuple[tuple[str, .
 
 
 def _wider(beam: Mapping[str, float | None]) -> str:
-    """What to do about words that have not converged."""
+    """Advice about words that have not converged."""
     if beam["threshold"] is None:
         return "leave out the widths for an adaptive beam"
     return f"--threshold {beam['threshold'] + 1:g} takes longer and settles more of them"
@@ -170,7 +170,7 @@ def _separator(arguments: Arguments) -> str:
 def metadata(
     arguments: Arguments, system: str, beam: Mapping[str, float | None], totals: dict[str, object], num_skipped: int
 ) -> dict[str, object]:
-    """What a reader of the table should know about how it was made."""
+    """Metadata of the table: how it was made, for its readers."""
     from treelm import __version__
 
     return {

@@ -1,4 +1,4 @@
-"""Batches: what a model computes on."""
+"""Batches, which models compute on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SentenceBatch:
 
 
 class Encoded(Protocol):
-    """What batches are cut from: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
+    """The source of batches: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
@@ -198,7 +198,7 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
         return batches[self._rank : len(batches) - len(batches) % self._world : self._world]
 
     def _stops(self, order: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where a batch that begins at a place stops: it takes as many sentences as size, budgets and group allow."""
+        """The stop of a batch that begins at a place: it takes as many sentences as size, budgets and group allow."""
         place = np.arange(len(order))
         stops = np.minimum(place + self._batch_size, np.searchsorted(groups, groups, side="right"))
         for name, lengths in (("max_actions", self._encoded.num_actions), ("max_tokens", self._encoded.num_tokens)):

@@ -92,7 +92,7 @@ def corpus_entry(name: str) -> CorpusEntry:
 
 
 def show(name: str) -> str:
-    """What is in a corpus, who made it, and under which licence, as text for people."""
+    """The content, makers and licence of a corpus, as text for people."""
     entry = corpus_entry(name)
     lines = [entry.name, f"  {entry.description}" if entry.description else None, f"  licence: {entry.licence}"]
     lines += [f"  {split}: {_list_files(formats)}" for split, formats in entry.splits.items()]
@@ -160,7 +160,7 @@ def _find_splits(directory: Path) -> dict[Split, Mapping[Format, Path | Download
 
 
 def _candidates(directory: Path, split: Split, suffix: str) -> list[Path]:
-    """What the file of a split may be called: ``dev.txt``, ``valid.txt``, ``ptb.valid.txt``, ``wiki.valid.tokens``."""
+    """The paths that a split may have: ``dev.txt``, ``valid.txt``, ``ptb.valid.txt``, ``wiki.valid.tokens``, or .gz."""
     names = (split, "valid") if split == "dev" else (split,)
     stems = [f"{prefix}{name}{suffix}" for prefix in _PREFIXES for name in names]
     return [directory / f"{stem}{packed}" for stem in stems for packed in ("", ".gz")]

@@ -147,7 +147,7 @@ class PreparedCorpus:
         return Strings(self.arrays["identifiers"], self.arrays["identifier_offsets"])
 
     def form_counts(self) -> FormCounts:
-        """How often every form occurs: what a vocabulary is built from."""
+        """The counts of all forms, from which a vocabulary is built."""
         return FormCounts(
             forms=self.forms.to_list(), counts=self.arrays["counts"], initial_counts=self.arrays["initial_counts"]
         )

@@ -16,7 +16,7 @@ from treelm.corpora.preparing import prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError, OnError
+from treelm.errors import InputError, OnError, check_choice
 
 UnknownLabels = Literal["raise", "drop"]
 _EXAMPLES: dict[str, Sequence[str]] = {
@@ -46,7 +46,7 @@ class _Sources:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(ReadOptions, _Sources):
-    """Where sentences come from, a corpus by name (or directory) or files by path, and how they are read.
+    """The source of sentences, a corpus by name (or directory) or files by path, and the options of reading them.
 
     A corpus may offer the same sentences in several formats.
     """
@@ -66,13 +66,12 @@ class DataConfig(ReadOptions, _Sources):
             raise InputError(
                 f"data.corpus = {self.corpus!r} beside data.{given[0]}", remedy="give a corpus or files, not both"
             )
-        if self.on_error not in get_args(OnError):
-            raise InputError(f"data.on_error = {self.on_error!r}", remedy="choose raise or skip")
+        check_choice("data.on_error", self.on_error, get_args(OnError))
         if self.max_sentences is not None and self.max_sentences < 1:
             raise InputError(f"data.max_sentences = {self.max_sentences}", remedy="give 1 or more, or leave it out")
 
     def read_options(self, format: Format | Literal["auto"]) -> ReadOptions:
-        """How to read files of this format."""
+        """The options of reading files of this format."""
         options = {one.name: getattr(self, one.name) for one in fields(ReadOptions)}
         return ReadOptions(**{**options, "format": format})
 

@@ -50,7 +50,7 @@ def check_is_file(path: str) -> None:
 
 
 def name_of(source: str | Path | IO[bytes]) -> str:
-    """What messages call a source."""
+    """The name of a source in messages."""
     if isinstance(source, str | Path):
         return "<stdin>" if str(source) == STDIN else str(source)
     return str(getattr(source, "name", "<stream>"))

@@ -28,7 +28,7 @@ SUFFIXES: dict[str, Format] = {
     ".tokens": "text",
 }
 REST_LOST = "gzip data is truncated or damaged: what follows is lost"
-"""What the error of a damaged file finds: of any number of sentences, not of one."""
+"""The finding of the error of a damaged file, which is about any number of sentences, not one."""
 _SHORT_LINE = 1 << 26  # bytes; a line beyond it is a binary file or a mistake
 _MAX_LINES_OF_FIRST_TREE = 10_000
 _MAX_LINES_OF_COMMENTS = 1000
@@ -168,7 +168,7 @@ class _BracketCutter:
             yield from self._cut_again()
 
     def finish(self) -> Iterator[Stretch]:
-        """What is left at the end of the file."""
+        """Give the stretches that are left at the end of the file."""
         if self.held and self.free_layout is None:
             yield from self._cut_again()
         if self.held:

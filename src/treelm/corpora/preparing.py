@@ -23,10 +23,10 @@ from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, replacing
 from treelm.corpora.readers import ReadOptions, no_sentences
 from treelm.corpora.storage import FileSink
 from treelm.corpora.workers import BlockReaders, Task
-from treelm.errors import InputError, OnError
+from treelm.errors import InputError, OnError, check_choice
 
 TEXT8_PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}
-"""Where the parts of text8 begin and end, in percent; of 10^8 characters 90M, 5M and 5M."""
+"""Begin and end of the parts of text8 in percent: of 10^8 characters 90M, 5M and 5M."""
 _WORDS_A_LINE = 1000
 _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
 _ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer
@@ -71,8 +71,7 @@ def _prepare(
         raise InputError("the directory exists", where=str(directory), remedy="remove it or choose another one")
     if not sources:
         raise InputError("a corpus of no files", remedy="give at least one file")
-    if on_error not in get_args(OnError):
-        raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
+    check_choice("on_error", on_error, get_args(OnError))
     directory.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))

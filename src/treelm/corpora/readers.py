@@ -12,7 +12,7 @@ from treelm.corpora.inputs import decoded, name_of, open_bytes
 from treelm.corpora.lines import Format, Stretch, cut, format_of, numbered_lines, only_text
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess_for_parsing
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError, OnError, check_on_error, without_errors
+from treelm.errors import InputError, OnError, check_choice, check_on_error, without_errors
 from treelm.trees.bracket_reader import BracketedTree, BracketReader
 from treelm.trees.dependencies import iter_dependencies, to_constituency
 from treelm.trees.transforms import Normalisation
@@ -23,7 +23,7 @@ DependencyLabels = Literal["plain", "upos"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How to read files."""
+    """Options of reading files."""
 
     format: Format | Literal["auto"] = "auto"
     """What the files hold; by default their names tell."""
@@ -41,15 +41,10 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
-        formats = ("auto", *get_args(Format))
-        for name, value, choices in (
-            ("format", self.format, formats),
-            ("tags", self.tags, get_args(Tags)),
-            ("dependency_labels", self.dependency_labels, get_args(DependencyLabels)),
-            ("preprocess", self.preprocess, get_args(Preprocessing)),
-        ):
-            if value not in choices:
-                raise InputError(f"{name} = {value!r}", remedy=f"choose one of {', '.join(choices)}")
+        check_choice("format", self.format, ("auto", *get_args(Format)))
+        check_choice("tags", self.tags, get_args(Tags))
+        check_choice("dependency_labels", self.dependency_labels, get_args(DependencyLabels))
+        check_choice("preprocess", self.preprocess, get_args(Preprocessing))
 
     def format_for(self, path: str) -> Format:
         """The format to read a file in."""

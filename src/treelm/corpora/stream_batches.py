@@ -56,7 +56,7 @@ class StreamBatch:
 
 
 class EncodedText(Protocol):
-    """What a stream is made from; ``EncodedCorpus`` is one."""
+    """The source of a stream; ``EncodedCorpus`` is one."""
 
     @property
     def vocabulary(self) -> Vocabulary:

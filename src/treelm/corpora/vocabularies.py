@@ -1,4 +1,4 @@
-"""Which vocabulary a recipe asks for, and its file."""
+"""The vocabulary that a recipe asks for, and its file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treelm.corpora.inputs import read_json
 from treelm.corpora.outputs import replacing
 from treelm.corpora.vocabulary import FormCounts, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 
 Kind = Literal["word", "character", "subword"]
 SubwordModel = Literal["unigram", "bpe"]
@@ -25,7 +25,7 @@ _LEAST_SUBWORDS = 258  # 256 bytes, the end of a word, and SentencePiece's own u
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
-    """Which symbols a model reads and predicts; built from the training data alone."""
+    """The tokens that a model reads and predicts; built from the training data alone."""
 
     kind: Kind = "word"
     """Whole words, characters, or subwords by SentencePiece."""
@@ -40,13 +40,9 @@ class VocabularyConfig:
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
-        for field, value, choices in (
-            ("kind", self.kind, get_args(Kind)),
-            ("unknown", self.unknown, get_args(Unknown)),
-            ("subword_model", self.subword_model, get_args(SubwordModel)),
-        ):
-            if value not in choices:
-                raise InputError(f"vocabulary.{field} = {value!r}", remedy=f"choose one of {', '.join(choices)}")
+        check_choice("vocabulary.kind", self.kind, get_args(Kind))
+        check_choice("vocabulary.unknown", self.unknown, get_args(Unknown))
+        check_choice("vocabulary.subword_model", self.subword_model, get_args(SubwordModel))
         if self.min_count < 1:
             raise InputError(f"vocabulary.min_count = {self.min_count}", remedy="give 1 or more")
         if self.max_size is not None and self.max_size < 1:

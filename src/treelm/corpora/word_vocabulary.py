@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary, strings_of
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 
 Unknown = Literal["single", "berkeley"]
 SINGLE = "<unk>"
@@ -38,8 +38,7 @@ class WordVocabulary(Vocabulary):
 
     def __init__(self, forms: Iterable[str], *, unknown: Unknown = "single", classes: Iterable[str] = ()) -> None:
         """Keep known forms in the order of their ids; ``classes`` beside the plain one, for ``unknown="berkeley"``."""
-        if unknown not in get_args(Unknown):
-            raise InputError(f"unknown = {unknown!r}", remedy=f"choose one of {', '.join(get_args(Unknown))}")
+        check_choice("unknown", unknown, get_args(Unknown))
         self.unknown: Unknown = unknown
         plain = SINGLE if unknown == "single" else PLAIN
         self._unknowns = (plain, *classes)

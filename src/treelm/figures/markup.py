@@ -17,7 +17,7 @@ class Markup(str):
 
 
 Content = str | Markup
-"""What stands in an element: markup as it is, any other text escaped."""
+"""Content of an element: markup as it is, any other text escaped."""
 
 
 def element(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:

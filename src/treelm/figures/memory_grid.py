@@ -33,7 +33,7 @@ LEGEND = "green: the slot theta, where the word attaches; yellow: the word itsel
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryGrid:
-    """What each slot's candidate covers after every word: positions ``start <= i < end``, of which 0 is ``<s>``."""
+    """The words that each slot covers after every word read: positions ``start <= i < end``, of which 0 is ``<s>``."""
 
     words: tuple[str, ...]  # with the boundary
     decisions: tuple[int, ...]  # theta

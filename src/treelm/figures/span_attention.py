@@ -1,4 +1,4 @@
-"""What PaLM attends to in a sentence: a grid of spans, next to the tree that follows and the gold tree."""
+"""The attention of PaLM over the spans of a sentence: a grid, next to the tree that follows and the gold tree."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 
 def _scale(x: float, y: float, *, has_outside: bool) -> list[str]:
-    """What shades mean: a cell for each of some weights, and what cannot be attended to."""
+    """Explain the shades: a cell for each of some weights, and one that cannot be attended to."""
     parts = [_text(x, y + 15, "weight 0", "note")]
     begin = x + 8.5 * _CHARACTER
     parts += [_cell(begin + _CELL * index, y, weight) for index, weight in enumerate(_SCALE)]

@@ -191,7 +191,7 @@ class BracketReader:
             self._stack[-1][1].append(node)
 
     def _tagged_word(self, tag: str, children: list[Tree | str], number: int) -> Tree | str | None:
-        """What stands in the tree for a tag over a word; None when it is dropped."""
+        """The node of the tree that a tag over a word becomes; None when it is dropped."""
         bare_words = [child for child in children if type(child) is _BareWord]
         self._num_bare_words -= len(bare_words)
         if len(children) > 1:

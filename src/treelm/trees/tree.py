@@ -161,7 +161,7 @@ class Tree:
         return str(svgling.draw_tree(nested).get_svg().tostring())
 
     def _repr_svg_(self) -> str | None:
-        """What a notebook shows; None, so that it falls back on text, when the tree is too tall for a drawing."""
+        """The picture for a notebook; None, so that it shows text, when the tree is too tall for a drawing."""
         return self.to_svg() if self.height <= MAX_SVG_HEIGHT else None
 
 

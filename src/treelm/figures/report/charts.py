@@ -201,7 +201,7 @@ class Scale:
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
-        """Where a value stands."""
+        """The place of a value."""
         low, high, value = (math.log(one) if self.logarithmic else one for one in (self.low, self.high, value))
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 

@@ -41,7 +41,7 @@ _TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
     "sizes and speed": "Sizes and speed",
 }
 SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}")
-"""What stands beside every F1 and points to the note on its gold trees."""
+"""Signs beside every F1 that point to the note on its gold trees."""
 
 
 def table_section(comparison: Comparison) -> Section:

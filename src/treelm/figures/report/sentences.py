@@ -85,7 +85,7 @@ def _surprisals(shown: list[Shown], given: Collection[str]) -> Markup | None:
 
 
 def _condition(by_words: list[str], by_trees: list[str]) -> str:
-    """What the surprisals of a chart are conditional on."""
+    """Begin a caption by saying what the surprisals of a chart are conditional on."""
     lines = "in bits, a line for each system. "
     with_trees = (
         "the words before it and the constituents that end there in the file's tree, which has seen what follows"
@@ -253,7 +253,7 @@ def draw_tree(tree: Tree, columns: TreeColumns, title: str, gold: Tree | None = 
 
 
 def _middles(tree: Tree, columns: TreeColumns) -> dict[int, float]:
-    """Where each constituent's label stands: over the middle between its first and last child."""
+    """The place of each constituent's label, over the middle between its first and last child."""
     nodes, spans = tree.constituents(), tree.spans()
     middles: dict[int, float] = {}
     for node, (_, start, end) in zip(reversed(nodes), reversed(spans), strict=True):
