@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, report_skipped
+from treelm.cli.files import check_not_input, open_output, report_skipped
 from treelm.cli.options import FileFormat, ModelOptions, RunFolder, SpanProtocol, given_widths
 from treelm.errors import InputError
 
@@ -223,7 +223,6 @@ def _tree_files(folder: Path, split: str) -> dict[str, Path]:
 
 
 def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
-    from treelm.corpora.outputs import naming
     from treelm.trees.brackets import format_tree
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -234,6 +233,6 @@ def _write_trees(folder: Path, judgements: list[Judgement]) -> None:
         for kind, trees in (("gold", gold), ("predicted", predicted)):
             if not trees:  # the notes say why
                 continue
-            with naming(paths[kind]):
-                paths[kind].write_text("\n".join(trees) + "\n", encoding="utf-8")
+            with open_output(str(paths[kind])) as out:
+                out.write("\n".join(trees) + "\n")
             note(f"wrote {paths[kind]}")
