@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Final
 
@@ -38,6 +39,14 @@ def element(name: str, /, *content: Content, **attributes: str | float | None) -
 def join(*content: Content) -> Markup:
     """Pieces one after the other, texts escaped."""
     return Markup("".join(piece if isinstance(piece, Markup) else escaped(piece) for piece in content))
+
+
+def svg_file(width: float, height: float, title: str, parts: Iterable[str], class_: str | None = None) -> str:
+    """A picture as the content of a file, without outside resources."""
+    size = f'width="{width:.0f}" height="{height:.0f}"'
+    named = "" if class_ is None else f' class="{class_}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" {size}{named} role="img">'
+    return "\n".join([head, f"<title>{escaped(title)}</title>", *parts, "</svg>"]) + "\n"
 
 
 def escaped(text: str) -> Markup:

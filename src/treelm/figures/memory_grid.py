@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 import numpy as np
 
 from treelm.errors import InputError
-from treelm.figures.markup import escaped
+from treelm.figures.markup import escaped, svg_file
 from treelm.models.som.incremental import SOMState
 from treelm.models.som.network import SOM
 from treelm.models.som.oracle import EMPTY, DynamicOracle
@@ -131,14 +131,10 @@ class _Picture:
         if styled:
             self._text(width / 2, self._middle(rows), LEGEND, "theta")
         height = self._middle(rows if styled else rows - 1) + _ROW / 2 + _MARGIN
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         background = '<rect class="background" width="100%" height="100%"/>'
-        body = "\n".join([*((f"<style>{_STYLE}</style>", background) if styled else ()), *self.parts])
-        head += f'height="{height:.0f}" class="memory" role="img">'
-        return f"{head}\n<title>{escaped(self._title())}</title>\n{body}\n</svg>\n"
-
-    def _title(self) -> str:
-        return "memory after each word of: " + " ".join(self.grid.words[1:])
+        parts = [*((f"<style>{_STYLE}</style>", background) if styled else ()), *self.parts]
+        title = "memory after each word of: " + " ".join(self.grid.words[1:])
+        return svg_file(width, height, title, parts, "memory")
 
     def _column(self, position: int, x: float, width: float) -> None:
         theta, spans = self.grid.decisions[position], self.grid.spans[position]

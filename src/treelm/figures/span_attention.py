@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
-from treelm.figures.markup import escaped
+from treelm.figures.markup import escaped, svg_file
 from treelm.figures.terminal import draw_tree
 from treelm.models.palm.network import PaLM
 from treelm.trees.tree import Tree
@@ -77,12 +77,9 @@ class SpanAttentionFigure:
         """
         explained, left, bottom = self._explained_grid()
         trees, width, height = self._trees(left)
-        size = f"{max(left, width):.0f}", f"{max(bottom, height):.0f}"
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {" ".join(size)}" width="{size[0]}" '
-        title = escaped("attention over spans of: " + " ".join(self.symbols[1:-1]))
-        back = '<rect class="back" width="100%" height="100%"/>'
-        body = "\n".join([f"<style>{_STYLE}</style>", back, *explained, *trees])
-        return f'{head}height="{size[1]}" role="img">\n<title>{title}</title>\n{body}\n</svg>\n'
+        parts = [f"<style>{_STYLE}</style>", '<rect class="back" width="100%" height="100%"/>', *explained, *trees]
+        title = "attention over spans of: " + " ".join(self.symbols[1:-1])
+        return svg_file(max(left, width), max(bottom, height), title, parts)
 
     def _explained_grid(self) -> tuple[list[str], float, float]:
         """Caption, grid with the names of its axes, and scale; where they end to the right and below."""
