@@ -15,12 +15,12 @@ import torch
 import treelm
 from tests.fuzz import seeds
 from tests.legacy.make import HERE as RUNS
+from treelm.corpora.arrays import map_array
 from treelm.corpora.catalog import corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Download
 from treelm.corpora.preparing import prepare, split_text8
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.storage import map_array
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.bracket_lines import read_bracketings

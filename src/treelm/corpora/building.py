@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.arrays import Sink, Strings, offsets_of
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.storage import Sink, Strings, offsets_of
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, to_actions, top_down_to_in_order
 from treelm.trees.tree import Tree

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.storage import offsets_of
+from treelm.corpora.arrays import offsets_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary, strings_of
 from treelm.errors import InputError
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.arrays import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.building import DTYPES, Block, Bounds, Builder
 from treelm.corpora.inputs import read_json
 from treelm.corpora.outputs import naming
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.vocabulary import FormCounts
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.trees.transitions import FIRST_NT, Order, from_actions

@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from treelm.corpora.arrays import FileSink
 from treelm.corpora.building import Builder
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
 from treelm.corpora.lines import Stretch, cut, numbered_lines
 from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, replacing
 from treelm.corpora.readers import ReadOptions, no_sentences
-from treelm.corpora.storage import FileSink
 from treelm.corpora.workers import BlockReaders, Task
 from treelm.errors import InputError, OnError, check_choice
 

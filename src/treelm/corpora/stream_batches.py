@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.arrays import gather_indices, offsets_of
 from treelm.corpora.batches import EpochBatches, SentenceBatch, check_positive
-from treelm.corpora.storage import gather_indices, offsets_of
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, SHIFT, partners

@@ -14,7 +14,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
-from treelm.corpora.storage import offsets_of
+from treelm.corpora.arrays import offsets_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary
 from treelm.errors import InputError
 

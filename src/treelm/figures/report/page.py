@@ -12,8 +12,8 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained
 from treelm.evaluation.comparison.figures import Comparison
 from treelm.figures.markup import Markup, element
-from treelm.figures.report.metrics import table_section, training_section
 from treelm.figures.report.parts import Section
+from treelm.figures.report.results import table_section, training_section
 from treelm.figures.report.sentences import sentence_sections
 from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
 from treelm.models.files import write_atomically
