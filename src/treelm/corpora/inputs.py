@@ -18,7 +18,7 @@ import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -37,14 +37,9 @@ _DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has 
 
 def check_is_file(path: str) -> None:
     """Raise InputError for a path that leads to no file: a folder, links in a circle, no path at all."""
-    try:
+    is_folder = False
+    with _explained(path), suppress(FileNotFoundError):  # told where it is opened
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
-    except FileNotFoundError:  # told where it is opened
-        return
-    except OSError as error:
-        raise unreadable(error, path) from error
-    except ValueError as error:  # a NUL character
-        raise _no_path(error, path) from error
     if is_folder:
         raise InputError("a folder", where=path, remedy="give a file")
 
@@ -66,23 +61,28 @@ def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
             raise InputError("standard input is closed", where=name_of(source), remedy="open it, or give a file")
         yield _unpacked(sys.stdin.buffer)
     else:
-        try:
+        with _explained(str(source)):
             stream = Path(source).open("rb")  # noqa: SIM115 (closed below)
-        except OSError as error:
-            raise unreadable(error, str(source)) from error
-        except ValueError as error:  # a NUL character
-            raise _no_path(error, str(source)) from error
         with stream:
             yield _unpacked(stream)
 
 
-def unreadable(error: OSError, name: str) -> InputError:
+def unreadable(error: OSError, name: str, remedy: str = _CHECK) -> InputError:
     """The error of a file that the system does not read."""
-    return InputError(f"cannot read it ({error.strerror or error})", where=name, remedy=_CHECK)
+    is_missing = isinstance(error, FileNotFoundError)
+    found = "no such file" if is_missing else f"cannot be read ({error.strerror or error})"
+    return InputError(found, where=name, remedy=remedy)
 
 
-def _no_path(error: ValueError, name: str) -> InputError:
-    return InputError(f"not a path ({error})", where=repr(name), remedy=_CHECK)
+@contextmanager
+def _explained(name: str, remedy: str = _CHECK) -> Iterator[None]:
+    """Turn an error of the system into an ``InputError``."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(error, name, remedy) from error
+    except ValueError as error:  # a NUL character
+        raise InputError(f"not a path ({error})", where=repr(name), remedy=remedy) from error
 
 
 def _unpacked(stream: IO[bytes]) -> IO[bytes]:
@@ -164,7 +164,7 @@ def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False) -> bytes:
     """A file's content, or ``InputError`` with the remedy when it cannot be read, or is a pipe and may not be one."""
     if not may_be_pipe:
         require_regular(path, remedy=remedy)
-    with _explained(path, remedy):
+    with _explained(str(path), remedy):
         return path.read_bytes()
 
 
@@ -192,21 +192,8 @@ def read_json(path: Path, *, remedy: str) -> dict[str, Any]:
 
 def file_hash(path: Path, *, remedy: str) -> str:
     """SHA-256 of a file's content, which may be larger than memory, or ``InputError`` when it cannot be read."""
-    with _explained(path, remedy), path.open("rb") as file:
+    with _explained(str(path), remedy), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def _explained(path: Path, remedy: str) -> Iterator[None]:
-    """Turn an error of the system into an ``InputError``."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), remedy=remedy) from None
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", where=str(path), remedy=remedy) from None
-    except ValueError as error:  # a NUL character
-        raise InputError(f"not a path ({error})", where=repr(str(path)), remedy=remedy) from None
 
 
 def require_regular(path: Path, *, remedy: str) -> None:
