@@ -108,14 +108,14 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(task)
 
 
-def _lines(what: str, total: int | None, seconds: float = SECONDS_BETWEEN_NOTES) -> Callable[[], None]:
-    """A note every so many seconds, so that short work says nothing."""
+def _lines(what: str, total: int | None) -> Callable[[], None]:
+    """A note every ``SECONDS_BETWEEN_NOTES``, so that short work says nothing."""
     done, last = 0, time.monotonic()
 
     def advance() -> None:
         nonlocal done, last
         done += 1
-        if time.monotonic() - last >= seconds:
+        if time.monotonic() - last >= SECONDS_BETWEEN_NOTES:
             last = time.monotonic()
             note(f"{what}: {done} sentences" if total is None else f"{what}: {done} of {total} sentences")
 
