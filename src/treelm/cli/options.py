@@ -109,13 +109,6 @@ def load_adaptive(
     return lm, {**beam, "threshold": threshold}
 
 
-def load_for_scoring(run: str, options: ScoringOptions) -> tuple[SyntacticLM, str]:
-    """The model of a run with its beam, and both in words."""
-    lm, beam = load_with_beam(run, options)
-    lm.require_words()
-    return lm, in_words(lm, beam)
-
-
 def in_words(lm: SyntacticLM, beam: dict[str, int]) -> str:
     """Such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
     from treelm.models.base import SyntacticLM as Interface

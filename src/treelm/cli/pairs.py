@@ -8,7 +8,7 @@ from pathlib import Path
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import progress_bar
-from treelm.cli.options import InputFile, PairOptions, RunFolder, ScoringOptions, load_for_scoring
+from treelm.cli.options import InputFile, PairOptions, RunFolder, ScoringOptions, in_words, load_with_beam
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +37,15 @@ def main(arguments: list[str]) -> int:
     pairs = list(read_pairs(Path(options.file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
-    lm, name = load_for_scoring(options.run, options)
+    lm, beam = load_with_beam(options.run, options)
+    lm.require_words()
     with progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)})) as advance:
         result = score_pairs(
             lm,
             pairs,
             tokenisation=options.tokenisation,
             batch_size=options.batch_size,
-            notes=(name,),
+            notes=(in_words(lm, beam),),
             on_sentence=advance,
         )
     if options.json:
