@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from treelm import __version__
-from treelm.corpora.data_config import prepared_split
-from treelm.corpora.examples import example_sentences
+from treelm.corpora.data_config import example_sentences, prepared_split
 from treelm.evaluation.report import EvaluationResult
 from treelm.models.base import SyntacticLM
 from treelm.training.recipe import Recipe

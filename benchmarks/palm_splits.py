@@ -23,8 +23,8 @@ import tyro
 from split_shares import random_shares, split_shares
 
 from treelm import load
-from treelm.corpora.preprocessing import Preprocessing
 from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Preprocessing
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models.palm.config import PaLMConfig

@@ -12,13 +12,13 @@ from typing import Any
 from lightning_fabric import Fabric
 from model_card import Training, model_card
 
-from treelm.corpora.data_config import DataConfig
-from treelm.corpora.examples import example_sentences
+from treelm.corpora.data_config import DataConfig, example_sentences
+from treelm.corpora.inputs import read_json
 from treelm.corpora.tokens import words_of
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import EstimatedLM, SyntacticLM
-from treelm.models.persistence.files import encode_json, read_json, write_atomically
+from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.persistence.tensors import FloatType
 from treelm.training.config import TrainingConfig

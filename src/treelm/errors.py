@@ -2,6 +2,12 @@
 
 import errno
 import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeVar, get_args
+
+_Item = TypeVar("_Item")
+OnError = Literal["raise", "skip"]
+"""Raise the first error of a file, or leave out what is bad and keep its errors in a list."""
 
 _MOST_FOUND, _MOST = 500, 2000  # characters of a message's parts: a file can hold a word of any length
 _BEYOND_ASCII = re.compile("[^ -~]")
@@ -37,6 +43,31 @@ class OutOfMemory(InputError):
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes."""
         return OutOfMemory, (self.where,)
+
+
+def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
+    """Raise ``InputError`` for a value that is none of the choices."""
+    choices = tuple(choices)
+    if value not in choices:
+        raise InputError(f"{name} = {value!r}", remedy=f"choose one of {', '.join(map(str, choices))}")
+
+
+def check_on_error(on_error: str, skipped: list[InputError] | None) -> None:
+    """Raise ``InputError`` for another choice than raise or skip, and ``ValueError`` for skip without a list."""
+    check_choice("on_error", on_error, get_args(OnError))
+    if on_error == "skip" and skipped is None:
+        raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
+
+
+def without_errors(items: Iterable[_Item | InputError], skipped: list[InputError] | None) -> Iterator[_Item]:
+    """The items of a reader; errors among them are appended to ``skipped``, or raised where that is None."""
+    for item in items:
+        if not isinstance(item, InputError):
+            yield item
+        elif skipped is None:
+            raise item
+        else:
+            skipped.append(item)
 
 
 _NO_MEMORY = (

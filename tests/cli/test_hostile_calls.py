@@ -88,7 +88,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 REFUSED = {
-    "a folder in place of text": ("treelm parse {rnng} dir --format text", "dir: cannot read it (Is a directory)"),
+    "a folder in place of text": ("treelm parse {rnng} dir --format text", "dir: cannot be read (Is a directory)"),
     "a folder in place of a recipe": ("treelm train dir --out run", "dir: cannot be read (Is a directory)"),
     "a folder in place of weights": ("treelm parse weights-dir in.txt", "model.safetensors"),
     "a folder in place of gold trees": ("treelm evaluate --gold dir --predicted train.ptb", "Is a directory"),

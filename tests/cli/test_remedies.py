@@ -9,12 +9,12 @@ from pathlib import Path
 
 import treelm
 from tests.surface.collect import flags
-from treelm.cli import SUB_VERBS, VERBS
+from treelm.cli import NESTED, SUBCOMMANDS
 
 SOURCE = Path(treelm.__file__).parent
 OPTION = re.compile(r"(?<![\w`-])--[a-z][a-z-]*[a-z]")
 VERB = re.compile(
-    rf"(?:treelm|\.\.\.) ({'|'.join([*SUB_VERBS, *VERBS])})\b"
+    rf"(?:treelm|\.\.\.) ({'|'.join([*NESTED, *SUBCOMMANDS])})\b"
 )  # ...: a value, such as the program's name
 OF_ALL = {"--help", "--version"}
 OF_OTHERS = {
@@ -49,7 +49,10 @@ def texts_of(path: Path) -> Iterator[tuple[int, str, bool]]:
 def test_every_option_that_a_text_names_is_one_of_the_verb_that_it_is_about() -> None:
     options = options_of_verbs()
     anywhere = set().union(*options.values())
-    verb_of_module = {**{f"cli/{verb}.py": verb for verb in VERBS}, **{f"cli/{m}.py": v for v, m in SUB_VERBS.items()}}
+    verb_of_module = {
+        **{f"cli/{verb}.py": verb for verb in SUBCOMMANDS},
+        **{f"cli/{m}.py": v for v, m in NESTED.items()},
+    }
     wrong = []
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE).as_posix()

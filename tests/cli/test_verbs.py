@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from tests.legacy.make import HERE, RUNS
-from treelm.cli import VERBS
+from treelm.cli import SUBCOMMANDS
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.inference.loading import load
 from treelm.inference.surprisal import COLUMNS
@@ -25,7 +25,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", SUBCOMMANDS)
 def test_every_verb_has_help_with_an_example(treelm: Treelm, verb: str) -> None:
     outcome = treelm(verb, "--help")
     assert outcome.code == 0

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.corpora.helpers import TREES, corpus
-from treelm.corpora.bounds import measure_bounds
-from treelm.corpora.storage import offsets_of
+from treelm.corpora.arrays import offsets_of
+from treelm.corpora.building import measure_bounds
 from treelm.trees.transitions import Order, to_actions
 from treelm.trees.tree import Tree
 

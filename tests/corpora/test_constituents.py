@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tests.corpora.helpers import GUM_OPEN, sentence, text_corpus
 from tests.models.rnng.worlds import Symbols
 from tests.trees.strategies import trees
-from treelm.corpora.constituents import non_trivial_spans
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.stream_batches import BPTTBatches
+from treelm.corpora.stream_batches import BPTTBatches, non_trivial_spans
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.trees.tree import Tree, from_flat

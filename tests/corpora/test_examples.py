@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treelm.corpora.data_config import DataConfig
-from treelm.corpora.examples import example_sentences
+from treelm.corpora.data_config import DataConfig, example_sentences
 from treelm.errors import InputError
 
 

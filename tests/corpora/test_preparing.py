@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from tests.corpora.helpers import GUM_OPEN, TREES, corpus, gum_open, sentence, text_corpus
 from treelm.corpora import preparing
+from treelm.corpora.arrays import FileSink, hash_array
 from treelm.corpora.building import Block, Builder
 from treelm.corpora.corpus import PreparedCorpus, built, merge_labels
 from treelm.corpora.preparing import prepare, prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.storage import FileSink, hash_array
 from treelm.errors import InputError
 from treelm.trees.tree import Tree
 

@@ -11,9 +11,9 @@ from treelm.cli import run
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.preparing import split_text8
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.stream_batches import TokenStream
-from treelm.corpora.text8 import split_text8
 from treelm.errors import InputError
 
 

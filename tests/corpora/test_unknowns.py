@@ -1,6 +1,6 @@
 import pytest
 
-from treelm.corpora.unknowns import back_off, surface_class
+from treelm.corpora.word_vocabulary import back_off, surface_class
 
 
 @pytest.mark.parametrize(

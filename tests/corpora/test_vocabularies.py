@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.subword_vocabulary import SubwordVocabulary
-from treelm.corpora.unknowns import surface_class
 from treelm.corpora.vocabularies import (
     VocabularyConfig,
     build_vocabulary,
@@ -20,7 +19,7 @@ from treelm.corpora.vocabularies import (
     vocabulary_from_json,
 )
 from treelm.corpora.vocabulary import FormCounts, Vocabulary
-from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.corpora.word_vocabulary import WordVocabulary, surface_class
 from treelm.errors import InputError
 
 SENTENCES = [

@@ -10,7 +10,6 @@ import pytest
 from tests.models.som import worlds
 from treelm.errors import InputError
 from treelm.figures.memory_grid import MemoryGrid, grid_of_sentence
-from treelm.figures.memory_grid_svg import as_svg
 from treelm.figures.pictures import picture
 from treelm.models.som.incremental import slot_spans
 
@@ -49,7 +48,7 @@ def test_words_of_several_symbols_are_columns_of_symbols() -> None:
 
 def test_the_picture_has_every_slot_decision_and_word_and_needs_nothing_from_outside() -> None:
     grid = MemoryGrid.of(slot_spans(["<s>", "a<b", "&", "c", "d"], (3, 2, 2, 1, 1), 3))
-    svg = as_svg(grid)
+    svg = grid.as_svg()
     root = ElementTree.fromstring(svg)
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
     for expected in ("slot 2", "slot 1", "slot 0", "<s>", "a<b", "&", "c", "d", "<s> a<b", "& c"):

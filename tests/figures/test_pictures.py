@@ -9,7 +9,6 @@ import pytest
 
 from treelm.figures.distance_bars import DistanceBars
 from treelm.figures.memory_grid import MemoryGrid
-from treelm.figures.memory_grid_svg import as_svg
 from treelm.figures.span_attention import SpanAttentionFigure
 from treelm.models.som.incremental import slot_spans
 from treelm.trees.tree import Tree
@@ -17,7 +16,7 @@ from treelm.trees.tree import Tree
 WORD, SHOWN = "a\x01<b>\x1b", "a\ufffd<b>\ufffd"
 DRAWINGS = {
     "bars": DistanceBars(symbols=(WORD, "c"), distances=(1.0, 0.5), begins_word=(True, True)).as_svg(),
-    "memory": as_svg(MemoryGrid.of(slot_spans(["<s>", WORD], (3, 2), 3))),
+    "memory": MemoryGrid.of(slot_spans(["<s>", WORD], (3, 2), 3)).as_svg(),
     "attention": SpanAttentionFigure(
         symbols=("<s>", WORD, "<s>"), weights=np.eye(3, k=-1), reach=(0, 1, 2), derived=Tree("X", [WORD])
     ).as_svg(),

@@ -21,10 +21,9 @@ from tests.fuzz.harness import Reader
 from tests.legacy.make import HERE as RUNS
 from treelm.corpora.catalog import corpus_entry, corpus_names
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.preparing import prepare
+from treelm.corpora.preparing import prepare, split_text8
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.text8 import split_text8
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_bracketings, read_parameters
@@ -40,7 +39,7 @@ from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
 from treelm.training.state import read_state
 from treelm.trees.brackets import format_tree, parse_tree
-from treelm.trees.normal_form import unescape
+from treelm.trees.transforms import unescape
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _EMPTY = re.compile(r"\(\s*-NONE-\s+[^\s()]+\s*\)", re.ASCII)

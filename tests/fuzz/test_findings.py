@@ -15,13 +15,12 @@ import torch
 import treelm
 from tests.fuzz import seeds
 from tests.legacy.make import HERE as RUNS
+from treelm.corpora.arrays import map_array
 from treelm.corpora.catalog import corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Download
-from treelm.corpora.preparing import prepare
+from treelm.corpora.preparing import prepare, split_text8
 from treelm.corpora.readers import read_sentences
-from treelm.corpora.storage import map_array
-from treelm.corpora.text8 import split_text8
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_bracketings, read_parameters
@@ -126,7 +125,7 @@ def test_damaged_gzip_is_refused_by_whoever_reads_a_file_whole(tmp_path: Path, p
 
 
 def test_gzip_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treelm.corpora.streams._MOST_UNPACKED", 1000)
+    monkeypatch.setattr("treelm.corpora.inputs._MOST_UNPACKED", 1000)
     with pytest.raises(InputError, match="more than 512 MiB"):
         list(read_pairs(written(tmp_path, "bomb.gz", gzip.compress(b"a" * 1001))))
 
@@ -135,7 +134,7 @@ def test_parts_of_text8_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def fail(text: bytes) -> list[bytes]:
         raise OSError("no space")
 
-    monkeypatch.setattr("treelm.corpora.text8._lines", fail)
+    monkeypatch.setattr("treelm.corpora.preparing._lines", fail)
     with pytest.raises(OSError, match="no space"):
         split_text8(written(tmp_path, "text8", b"a b c d"), tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())

@@ -63,13 +63,13 @@ MODULES = (
 
 
 def flags() -> Iterator[str]:
-    """Every verb and sub-verb, and its arguments with type and default, from what the parsers are made of."""
-    from treelm.cli import SUB_VERBS, VERBS
+    """Every subcommand, and its arguments with type and default, from what the parsers are made of."""
+    from treelm.cli import NESTED, SUBCOMMANDS
 
-    modules = {**{verb: verb.replace("-", "_") for verb in VERBS}, **SUB_VERBS}
+    modules = {**{verb: verb.replace("-", "_") for verb in SUBCOMMANDS}, **NESTED}
     unnamed = set(_modules_with_arguments()) - set(modules.values())
-    assert not unnamed, f"no verb of VERBS or SUB_VERBS in treelm.cli: {unnamed}"
-    for verb in sorted(modules, key=lambda verb: list(VERBS).index(verb.split()[0])):
+    assert not unnamed, f"no subcommand of SUBCOMMANDS or NESTED in treelm.cli: {unnamed}"
+    for verb in sorted(modules, key=lambda verb: list(SUBCOMMANDS).index(verb.split()[0])):
         yield verb
         for arguments in _arguments_of(import_module(f"treelm.cli.{modules[verb]}")):
             yield from sorted(_flags_of(verb, arguments))
@@ -224,7 +224,7 @@ def _keys_of_runs(folder: Path) -> Iterator[str]:
 
 
 def _call(folder: Path, verb: str, *arguments: str) -> str:
-    """What a verb prints; names of runs and of files in the folder become paths."""
+    """What a subcommand prints; names of runs and of files in the folder become paths."""
     from treelm.cli import run
 
     places = [

@@ -255,7 +255,7 @@ def test_parse_tree_wants_exactly_one_tree() -> None:
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(InputError, match="tags='none'"):
         read(S, tags="none")
-    with pytest.raises(InputError, match="on_error='ignore'"):
+    with pytest.raises(InputError, match="on_error = 'ignore'"):
         read(S, on_error="ignore")
     with pytest.raises(ValueError, match="list for the errors"):
         read(S, on_error="skip")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.errors import InputError
+from treelm.errors import InputError, without_errors
 from treelm.trees.dependencies import DependencySentence, iter_dependencies, projectivise, to_constituency
 
 from .conftest import read_lines
@@ -17,8 +17,8 @@ def rows(*heads: int | str) -> str:
     return "".join(row(i, head) for i, head in enumerate(heads, 1)) + "\n"
 
 
-def read(text: str, **options: object) -> list[DependencySentence]:
-    return list(iter_dependencies(text.splitlines(keepends=True), source="file.conllu", **options))
+def read(text: str, skipped: list[InputError] | None = None) -> list[DependencySentence]:
+    return list(without_errors(iter_dependencies(text.splitlines(keepends=True), source="file.conllu"), skipped))
 
 
 def tree_of(*heads: int) -> str:
@@ -163,7 +163,7 @@ def test_a_bad_sentence_is_named_by_file_and_line_with_a_remedy(bad: str, messag
 @pytest.mark.parametrize(("bad", "message"), BAD)
 def test_a_bad_sentence_does_not_lose_the_others(bad: str, message: str) -> None:
     errors: list[InputError] = []
-    found = read(rows(2, 0) + bad + "\n" + rows(0), on_error="skip", errors=errors)
+    found = read(rows(2, 0) + bad + "\n" + rows(0), errors)
     assert [sentence.heads for sentence in found] == [(2, 0), (0,)]
     assert [str(error).startswith(message) for error in errors] == [True]
 
@@ -178,7 +178,7 @@ def test_5000_words_need_no_recursion(heads: list[int]) -> None:
     ("split", "num_sentences", "num_crossing"), [("train", 3624, 128), ("dev", 474, 27), ("test", 460, 16)]
 )
 def test_the_treebank_becomes_constituency_trees(split: str, num_sentences: int, num_crossing: int) -> None:
-    sentences = list(iter_dependencies(read_lines(f"{split}.conllu.gz")))
+    sentences = list(without_errors(iter_dependencies(read_lines(f"{split}.conllu.gz")), None))
     assert len(sentences) == num_sentences
     assert sum(projectivise(sentence.heads)[1] > 0 for sentence in sentences) == num_crossing
     for sentence in sentences:
@@ -190,7 +190,7 @@ def test_the_treebank_becomes_constituency_trees(split: str, num_sentences: int,
     [("en_ewt-dev", 2001, 25147, 31), ("en_pronouns-test", 285, 1705, 0), ("en_pud-test", 1000, 21180, 47)],
 )
 def test_other_treebanks_are_read_whole(name: str, num_sentences: int, num_words: int, num_crossing: int) -> None:
-    sentences = list(iter_dependencies(shared_lines(f"ud-ood/{name}.conllu.gz")))
+    sentences = list(without_errors(iter_dependencies(shared_lines(f"ud-ood/{name}.conllu.gz")), None))
     assert len(sentences) == num_sentences
     assert sum(len(to_constituency(sentence).words()) for sentence in sentences) == num_words
     assert sum(projectivise(sentence.heads)[1] > 0 for sentence in sentences) == num_crossing

@@ -1,4 +1,4 @@
-"""The command line. ``treelm VERB --help`` explains a verb; nothing heavy is imported before a verb needs it."""
+"""The command line. ``treelm SUBCOMMAND --help`` explains one; nothing heavy is imported before it is needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from treelm.errors import InputError
 
-VERBS = {
+SUBCOMMANDS = {
     "demo": "train small systems on the packaged treebank and compare them in a table and a page",
     "data": "list, show, count and prepare corpora; parse raw text (data annotate)",
     "models": "list the trained models that come with the package, or show the card of one",
@@ -31,29 +31,34 @@ VERBS = {
     "doctor": "show what treelm finds on this machine (versions, processor, memory, cache) and what would bite",
 }
 
-SUB_VERBS = {"data annotate": "annotate"}
-"""What has options of its own behind a verb, and its module."""
+NESTED = {"data annotate": "annotate"}
+"""Subcommands of subcommands, and their modules."""
 
 is_program = False
-"""Whether this process does nothing but run one verb (and is not a caller's own)."""
+"""Whether this process does nothing but run one subcommand (and is not a caller's own)."""
 _was_interrupted = False
+EXIT_OK = 0
 EXIT_BAD_INPUT = 2
+EXIT_SKIPPED = 3
+"""Some sentences were left out by ``--on-error skip``; the rest is complete."""
+EXIT_STOPPED = 75
+"""Training was asked to stop, and can be resumed."""
 EXIT_INTERRUPTED = 130
 
 
 def usage() -> str:
-    """What ``treelm --help`` prints."""
-    width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb:<{width}}  {what}" for verb, what in VERBS.items())
+    """The text that ``treelm --help`` prints."""
+    width = max(map(len, SUBCOMMANDS))
+    subcommands = "\n".join(f"  {subcommand:<{width}}  {what}" for subcommand, what in SUBCOMMANDS.items())
     return (
-        "usage: treelm VERB [options]\n\n"
+        "usage: treelm SUBCOMMAND [options]\n\n"
         "Language models that know about syntax: train, parse, predict and compare.\n\n"
-        f"verbs:\n{verbs}\n\n"
+        f"subcommands:\n{subcommands}\n\n"
         "examples:\n"
         "  treelm demo --out runs/demo\n"
         "  echo 'The dog barks .' | treelm surprisal runs/demo -\n"
         f"{_shipped_example()}\n"
-        "treelm VERB --help explains a verb.\n"
+        "treelm SUBCOMMAND --help explains a subcommand.\n"
         "exit codes: 0 done; 1 an audit failed; 2 bad input (one line says what, where, and what to do); 3 done, but\n"
         "  --on-error skip left sentences out; 65 training stopped at a number that is not finite; 70 a fault of\n"
         "  treelm itself (its traceback is in a file); 71 one of several training processes died; 75 stopped by a\n"
@@ -91,7 +96,7 @@ def _note_interrupts() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one verb and return the exit code."""
+    """Run one subcommand and return the exit code."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage(), end="")
         return 0
@@ -100,25 +105,25 @@ def run(arguments: list[str]) -> int:
 
         print(f"treelm {__version__}")
         return 0
-    return _run_verb(arguments[0], arguments[1:])
+    return _run_subcommand(arguments[0], arguments[1:])
 
 
-def _run_verb(verb: str, arguments: list[str]) -> int:
-    from treelm.corpora.replacing import naming
+def _run_subcommand(subcommand: str, arguments: list[str]) -> int:
+    from treelm.corpora.outputs import naming
     from treelm.errors import InputError
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a sign that the terminal lacks, a name that is no UTF-8
     try:
-        if verb not in VERBS:
-            raise InputError(f"no verb {verb!r}", remedy=f"choose from: {', '.join(VERBS)}")
-        code = int(import_module(f"treelm.cli.{verb}").main(arguments) or 0)
+        if subcommand not in SUBCOMMANDS:
+            raise InputError(f"no subcommand {subcommand!r}", remedy=f"choose from: {', '.join(SUBCOMMANDS)}")
+        code = int(import_module(f"treelm.cli.{subcommand}").main(arguments) or 0)
         if sys.stdout is not None:
             with naming("standard output"):
                 sys.stdout.flush()  # here, where a full disk or a closed pipe still gets an answer
         return code
     except InputError as error:
-        print(f"treelm {verb}: {error}", file=sys.stderr)
+        print(f"treelm {subcommand}: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except BrokenPipeError:
         # The reader of our output has gone (`treelm ... | head`): not an error, and nothing is left to say.
@@ -126,27 +131,27 @@ def _run_verb(verb: str, arguments: list[str]) -> int:
         return 0
     except OSError as error:
         _drop_output()
-        print(f"treelm {verb}: {_describe(error)}", file=sys.stderr)
+        print(f"treelm {subcommand}: {_describe(error)}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except SystemExit:
         raise
     except BaseException as error:  # what libraries written in Rust raise is no Exception
         if isinstance(error, KeyboardInterrupt) or _was_interrupted:
-            print(f"treelm {verb}: interrupted", file=sys.stderr)
+            print(f"treelm {subcommand}: interrupted", file=sys.stderr)
             return EXIT_INTERRUPTED
-        return _fail(verb, arguments, error)
+        return _fail(subcommand, arguments, error)
 
 
-def _fail(verb: str, arguments: list[str], error: BaseException) -> int:
+def _fail(subcommand: str, arguments: list[str], error: BaseException) -> int:
     """Say in one line what nobody foresaw, and keep the traceback in a file; the exit code."""
     from treelm.errors import OutOfMemory, is_out_of_memory
 
     if is_out_of_memory(error):
-        print(f"treelm {verb}: {OutOfMemory()}", file=sys.stderr)
+        print(f"treelm {subcommand}: {OutOfMemory()}", file=sys.stderr)
         return EXIT_BAD_INPUT
     from treelm.failures import EXIT_FAILED, explain
 
-    print(f"treelm {verb}: {explain(error, verb, arguments)}", file=sys.stderr)
+    print(f"treelm {subcommand}: {explain(error, subcommand, arguments)}", file=sys.stderr)
     return EXIT_FAILED
 
 

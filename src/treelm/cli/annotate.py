@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import EXIT_OK, EXIT_SKIPPED, InputFile, ModelOptions, WorkerOptions, given_widths, write_metadata
+from treelm.cli.files import write_metadata
+from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, given_widths
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class Arguments(ModelOptions, WorkerOptions):
     """A run folder or a model of the package that parses; or benepar or stanza, which are installed apart."""
     out: str
     """Bracket file to make, such as silver.ptb; .gz is packed."""
-    format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    format: FileFormat = "auto"
     """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
     tokenise: bool = False
     """Cut text into words as treebanks do; else at blanks."""
@@ -50,10 +52,11 @@ class Arguments(ModelOptions, WorkerOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "data annotate", arguments)
     from treelm import __version__
-    from treelm.corpora.streams import STDIN, format_of
+    from treelm.corpora.inputs import STDIN
+    from treelm.corpora.lines import format_of
     from treelm.inference.annotation import AnnotationSettings, annotate, describe
     from treelm.inference.tree_parsers import ParserSettings
 

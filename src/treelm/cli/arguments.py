@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from treelm.corpora.replacing import suppress_hangup
+from treelm.corpora.outputs import suppress_hangup
 from treelm.errors import InputError
 
 Arguments = TypeVar("Arguments")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import InputFile, InputOptions, RunFolder, read_input
+from treelm.cli.options import InputFile, InputOptions, RunFolder, read_input
 from treelm.errors import InputError
 
 
@@ -26,7 +26,6 @@ class Arguments(InputOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     file: InputFile = ""
     """Sentences to check with; without a file, some of the packaged gum-open."""
     num_sentences: int = 3
@@ -40,7 +39,7 @@ class Arguments(InputOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "audit", arguments)
     from treelm.evaluation.audit import audit
     from treelm.evaluation.audit_training import audit_training

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,21 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input
-from treelm.cli.scoring import PairOptions
+from treelm.cli.files import check_not_input, progress_bar
+from treelm.cli.options import FileFormat, ModelOptions, PairOptions, SpanProtocol
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.evaluation.comparison.figures import Comparison
     from treelm.evaluation.comparison.measure import Settings
 
-SECONDS_BETWEEN_LINES = 30.0  # of progress, where there is no terminal
 FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(PairOptions):
-    """Several runs in one table: sizes, perplexity, F1, tests of syntax, speed; every figure measured the same way.
+class Arguments(ModelOptions, PairOptions):
+    """Several runs in one table: sizes, perplexity, F1, tests of syntax, speed; every metric measured the same way.
 
     What takes long is kept (in --out, or in each run folder), so that a comparison that was interrupted goes on.
 
@@ -45,11 +43,11 @@ class Arguments(PairOptions):
     """Split of each run's own corpus."""
     data: str = ""
     """A treebank file instead, the same for all."""
-    data_format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    data_format: FileFormat = "auto"
     """What the file of --data holds. auto: by its name."""
     max_sentences: int | None = None
     """Only the first sentences; without it, as in each run's recipe (so also the beam)."""
-    protocol: tuple[Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ("plain",)
+    protocol: tuple[SpanProtocol, ...] = ("plain",)
     """Protocols of unlabelled F1."""
     syntaxgym: tuple[str, ...] = ("none",)
     """Test suites of SyntaxGym: all, none, or names and files."""
@@ -57,28 +55,20 @@ class Arguments(PairOptions):
     """Files of minimal pairs, such as BLiMP's. --good, --bad and --group-by hold for all of them."""
     tokenisation: Literal["treebank", "blanks"] = "treebank"
     """How suites and pairs are cut into words."""
-    action_beam: int | None = None
-    """Hypotheses kept between actions, by systems that search."""
-    word_beam: int | None = None
-    """Hypotheses kept between words."""
-    fast_track: int | None = None
-    """Best SHIFTs that enter the word beam past the action beam."""
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Where models compute. auto: on a GPU if there is one."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """What to print."""
     out: str = ""
     """Folder to write comparison.json, .md, .csv and .tex into."""
     report: str = ""
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
-    this verb draws it again without models."""
+    this subcommand draws it again without models."""
     sentences: str = ""
     """Text, brackets or CoNLL-U: what every system makes of these sentences is shown in the report. Without it, those
     of the comparison that was given, else three of the first run's dev data."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "compare", arguments)
     from treelm.evaluation.comparison.compare import compare
     from treelm.models.persistence.shipped import check_given
@@ -133,27 +123,15 @@ def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Compa
 
 @contextmanager
 def show_progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar on standard error if that is a terminal, else a line now and then; and a line when it is done."""
-    from treelm.cli.scoring import progress_bar
-
-    begin = said = perf_counter()
-    count = 0
-
-    def advance() -> None:
-        nonlocal said, count
-        count += 1
-        move()
-        if not sys.stderr.isatty() and perf_counter() - said > SECONDS_BETWEEN_LINES:
-            said = perf_counter()
-            note(f"{what}: {count} {f'of {total} ' if total else ''}sentences")
-
-    with progress_bar(what, total) as move:
+    """A progress bar, and a line when it is done."""
+    begin = perf_counter()
+    with progress_bar(what, total) as advance:
         yield advance
     note(f"{what}: done in {perf_counter() - begin:.0f} s")
 
 
 def settings_of(options: Arguments) -> Settings:
-    """What the options say is to be measured."""
+    """The settings of measuring that the options name."""
     from treelm.evaluation.comparison.measure import Settings
 
     return Settings(
@@ -208,7 +186,7 @@ def _print(comparison: Comparison, format: str) -> None:
     elif format == "table":
         from rich.console import Console
 
-        from treelm.figures.comparison import comparison_tables
+        from treelm.figures.tables import comparison_tables
 
         Console().print(comparison_tables(comparison))
     else:

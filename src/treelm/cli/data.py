@@ -52,7 +52,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     if arguments[:1] == ["annotate"]:
         from treelm.cli import annotate
 
@@ -85,7 +85,7 @@ def _statistics(options: Arguments) -> int:
 
     from treelm.corpora.catalog import corpus_entry, corpus_names
     from treelm.corpora.data_config import DataConfig, prepared_split
-    from treelm.figures.statistics import statistics_table
+    from treelm.figures.tables import statistics_table
 
     reading = DataConfig(
         format=options.format,
@@ -122,11 +122,11 @@ def _prepare(options: Arguments) -> int:
 
 
 def _text8(options: Arguments) -> int:
-    from treelm.corpora.text8 import PARTS, split_text8
+    from treelm.corpora.preparing import TEXT8_PARTS, split_text8
 
     if not options.out or len(options.names) != 1:
         raise InputError("no folder for the parts", remedy="give treelm data text8 FILE --out FOLDER")
-    check_not_input([Path(options.out) / f"{part}.txt" for part in PARTS], options.names)
+    check_not_input([Path(options.out) / f"{part}.txt" for part in TEXT8_PARTS], options.names)
     for name, number in split_text8(Path(options.names[0]), Path(options.out)).items():
         note(f"{number:,} characters in {Path(options.out) / f'{name}.txt'}")
     return 0

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import webbrowser
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
+from time import perf_counter
 from typing import TYPE_CHECKING
 
+from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import how_called, note, parse
 from treelm.errors import InputError
+from treelm.training.signals import watched_signals
 
 if TYPE_CHECKING:
     from treelm.evaluation.comparison.figures import Comparison
@@ -32,7 +40,6 @@ RECIPES = (
 )
 """A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes
 first, so that no processor waits at the end."""
-EXIT_STOPPED = 75  # as of training that was asked to stop
 QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are judged
 QUICK_CIRCUIT = "Agreement"  # that is scored fastest
 
@@ -63,13 +70,13 @@ class Arguments:
     again: bool = False
     """Throw the old runs away and train anew."""
     measure_only: bool = False
-    """Train and measure, and show nothing: `treelm compare` then has the figures at hand."""
+    """Train and measure, and show nothing: `treelm compare` then has the metrics at hand."""
     open_report: bool = False
     """Open the report in a browser at the end, if there is a screen."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "demo", arguments)
     runs = _runs(options)
     if options.again:
@@ -144,9 +151,7 @@ def _one_by_one(options: Arguments, runs: dict[str, Path]) -> dict[str, int]:
 
 
 def _side_by_side(options: Arguments, runs: dict[str, Path], jobs: int) -> dict[str, int]:
-    """A process for each system, which runs this verb for it alone."""
-    from treelm.cli.side_by_side import run_side_by_side
-
+    """A process for each system, which runs this subcommand for it alone."""
     shared = ["--out", str(_folder(options)), "--jobs", "1", "--measure-only", "--syntaxgym", *_suites(options)]
     shared += ["--quick"] if options.quick else []
     shared += ["--set", *options.set] if options.set else []
@@ -158,7 +163,7 @@ def _side_by_side(options: Arguments, runs: dict[str, Path], jobs: int) -> dict[
 
 
 def _train(options: Arguments, recipe: str, run: Path) -> int:
-    """Train, or go on with a demo that was stopped, through the verb that users will use next."""
+    """Train, or go on with a demo that was stopped, through the subcommand that users will use next."""
     from treelm.cli.train import main as train
     from treelm.training.recipe import load_recipe
 
@@ -203,9 +208,9 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     from rich.console import Console
 
     from treelm.cli.compare import write_files, write_page
-    from treelm.figures.comparison import comparison_tables
     from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import kept_sentences
+    from treelm.figures.tables import comparison_tables
 
     report = _folder(options) / "report.html"
     comparison = write_page(_compare(options, runs), report)
@@ -223,3 +228,78 @@ def _show(options: Arguments, runs: list[Path]) -> None:
 def _has_screen() -> bool:
     """Whether a browser would have a window; in a bare terminal, one would take the terminal."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def run_side_by_side(commands: Mapping[str, Sequence[str]], *, jobs: int) -> dict[str, int]:
+    """Run ``treelm`` with each name's arguments, ``jobs`` at a time, begun in order; exit codes by name.
+
+    Each process computes with one thread: small models gain little from more. Lines on their standard error are
+    printed on ours behind the name; their standard output is dropped. Ctrl-C and SIGTERM ask all of them to stop, which
+    training does after saving, and nothing more is begun.
+    """
+    processes = _Processes()
+    with _on_signals(processes.stop), ThreadPoolExecutor(jobs) as pool:
+        codes = pool.map(processes.run, commands, commands.values())
+        return dict(zip(commands, codes, strict=True))
+
+
+class _Processes:
+    """Those that run now, so that they can be asked to stop."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._stopping = False
+
+    def run(self, name: str, arguments: Sequence[str]) -> int:
+        """Run one to its end, unless a stop was asked for before it began."""
+        with self._lock:
+            if self._stopping:
+                return EXIT_STOPPED
+            process = _begin(arguments)
+            self._running.add(process)
+        begin = perf_counter()
+        assert process.stderr is not None
+        with process:
+            for line in process.stderr:
+                note(f"[{name}] {line.rstrip()}")
+        code = process.returncode
+        with self._lock:
+            self._running.discard(process)
+        if self._stopping:
+            return EXIT_STOPPED
+        note(f"[{name}] {'done' if code == 0 else f'exit code {code}'} after {perf_counter() - begin:.0f} s")
+        return code
+
+    def stop(self) -> None:
+        """Ask all to stop, and begin no more; a second call ends those that are still there."""
+        with self._lock:
+            send = subprocess.Popen.kill if self._stopping else subprocess.Popen.terminate
+            self._stopping = True
+            for process in self._running:
+                send(process)
+
+
+def _begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "treelm", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,  # Ctrl-C reaches it through us alone, once
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
+@contextmanager
+def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` at the signals that training listens to within the block."""
+    before = {number: signal.signal(number, lambda *_: stop()) for number in watched_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

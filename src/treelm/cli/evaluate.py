@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import WorkerOptions, check_not_input, report_skipped
+from treelm.cli.files import check_not_input, open_output, report_skipped
+from treelm.cli.options import FileFormat, ModelOptions, RunFolder, SpanProtocol, WorkerOptions, given_widths
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 Stream = Literal["no", "beside", "only"]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 """A switch whose opposite, if it has one, is a switch of its own: the recipe decides where neither is given."""
-MOST_COLUMNS = 3  # splits or files that are shown with all their figures, each in a column; more get a row each
+MOST_COLUMNS = 3  # splits or files that are shown with all their metrics, each in a column; more get a row each
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(WorkerOptions):
+class Arguments(ModelOptions, WorkerOptions):
     """Perplexity and F1 of a run, beside trivial baselines; or EVALB scores of one bracket file against another.
 
     Example: treelm evaluate runs/demo --split test
@@ -34,35 +35,28 @@ class Arguments(WorkerOptions):
     Example: treelm evaluate --gold gold.ptb --predicted parsed.ptb --params COLLINS.prm
     """
 
-    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")] = ""
-    """Folder of a trained model."""
+    run: RunFolder = ""
     split: tuple[Literal["train", "dev", "test"], ...] = ()
     """Splits of the run's own corpus; without it and --data, what the recipe's [evaluation] names."""
     data: tuple[str, ...] = ()
     """Treebank files instead of the run's own corpus."""
-    action_beam: int | None = None
-    """Hypotheses kept between actions; without it, as in the recipe (so also the next four)."""
-    word_beam: int | None = None
-    """Hypotheses kept between words."""
-    fast_track: int | None = None
-    """Best SHIFTs that enter the word beam past the action beam."""
     tree_builder: Literal["unbiased", "biased"] | None = None
     """How trees are built from distances; without it, as in the recipe."""
     preprocess: Literal["none", "prpn"] | None = None
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None
     """Only so many sentences of each split, the first ones."""
-    format: Literal["auto", "text", "brackets", "conllu"] = "auto"
+    format: FileFormat = "auto"
     """What the files of --data hold. auto: by their names."""
     stream: Flag = False
-    """Also the perplexity of the whole text in a row, the state carried over sentences: the field's figure for LMs.
+    """Also the perplexity of the whole text in a row, the state carried over sentences: what papers on LMs report.
     Without this and the next three, as in the recipe."""
     stream_only: Flag = False
     """Nothing but that."""
     no_stream: Flag = False
-    """Only the figures of sentences and trees."""
+    """Only the metrics of sentences and trees."""
     no_stream_only: Flag = False
-    """The figures of sentences and trees too; --protocol, --trees and --tree-builder imply it."""
+    """The metrics of sentences and trees too; --protocol, --trees and --tree-builder imply it."""
     stream_rows: int | None = None
     """Rows in which the stream is read, each from the zero state; without it, as in the recipe (the cache's too), and
     one row for a text that is too short for them."""
@@ -72,14 +66,12 @@ class Arguments(WorkerOptions):
     """How sharply the cache prefers similar states."""
     cache_window: int | None = None
     """Latest states that the cache holds."""
-    protocol: tuple[Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"], ...] = ()
+    protocol: tuple[SpanProtocol, ...] = ()
     """Protocols of unlabelled F1, each beside trivial trees; without it, those that are usual for the system."""
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Where it computes. auto: on a GPU if there is one."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out, report them at the end, exit with code 3."""
     summary: str = ""
-    """File to write the main figures into, one row for each split or file: .tsv or .json by its name."""
+    """File to write the main metrics into, one row for each split or file: .tsv or .json by its name."""
     trees: str = ""
     """Folder to write gold and predicted trees into, as SPLIT.gold.ptb and SPLIT.predicted.ptb."""
     gold: str = ""
@@ -91,11 +83,11 @@ class Arguments(WorkerOptions):
     sentences: bool = False
     """With --gold: print a row for every sentence too."""
     json: bool = False
-    """Write the figures as JSON, unrounded."""
+    """Write the metrics as JSON, unrounded."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "evaluate", arguments)
     if bool(options.gold) != bool(options.predicted) or bool(options.run) == bool(options.gold):
         raise InputError("cannot tell what to evaluate", remedy="give RUN, or --gold FILE --predicted FILE")
@@ -161,9 +153,9 @@ def _evaluate_run(options: Arguments) -> int:
 
 
 def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
-    searched = ("action_beam", "word_beam", "fast_track", "max_sentences", "tree_builder")
-    names = (*searched, "stream_rows", "cache_weight", "cache_theta", "cache_window")
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(options, name)) is not None}
+    names = ("max_sentences", "tree_builder", "stream_rows", "cache_weight", "cache_theta", "cache_window")
+    given: dict[str, Any] = given_widths(options)
+    given |= {name: value for name in names if (value := getattr(options, name)) is not None}
     given["stream"] = _stream(options, recipe.evaluation.stream)
     if options.split:
         given["splits"] = options.split
@@ -178,7 +170,7 @@ def _asks_for_trees(options: Arguments) -> list[str]:
 
 
 def _stream(options: Arguments, usual: Stream) -> Stream:
-    """Whether the stream is judged: what was asked for, else as in the recipe."""
+    """Whether the stream is evaluated: what was asked for, else as in the recipe."""
     if options.no_stream:
         return "no"
     if options.stream_only:
@@ -203,7 +195,7 @@ def _check_choices(options: Arguments) -> None:
 
 
 def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
-    """Refuse what would change no figure: options of streams where none is read."""
+    """Refuse what would change no metric: options of streams where none is read."""
     if recipe.evaluation.stream != "no":
         return
     for name in ("stream_rows", "cache_weight", "cache_theta", "cache_window"):
@@ -216,7 +208,7 @@ def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
 
 
 def _check_outputs(recipe: Recipe, options: Arguments) -> None:
-    """Refuse to write over what is to be judged."""
+    """Refuse to write over what is to be evaluated."""
     trees = [
         path
         for name in (options.data or recipe.evaluation.splits if options.trees else ())
@@ -227,12 +219,11 @@ def _check_outputs(recipe: Recipe, options: Arguments) -> None:
 
 
 def _tree_files(folder: Path, split: str) -> dict[str, Path]:
-    """Where the trees of a split or file go."""
+    """The files that the trees of a split or file are written into."""
     return {kind: folder / f"{Path(split).name}.{kind}.ptb" for kind in ("gold", "predicted")}
 
 
 def _write_trees(folder: Path, judgements: list[Evaluation]) -> None:
-    from treelm.corpora.replacing import naming
     from treelm.trees.brackets import format_tree
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -243,6 +234,6 @@ def _write_trees(folder: Path, judgements: list[Evaluation]) -> None:
         for kind, trees in (("gold", gold), ("predicted", predicted)):
             if not trees:  # the notes say why
                 continue
-            with naming(paths[kind]):
-                paths[kind].write_text("\n".join(trees) + "\n", encoding="utf-8")
+            with open_output(str(paths[kind])) as out:
+                out.write("\n".join(trees) + "\n")
             note(f"wrote {paths[kind]}")

@@ -1,131 +1,24 @@
-"""Input and output of the verbs that read a file and write a file: streams, bad sentences, metadata."""
+"""Output of the subcommands: files that are complete or not there, metadata, progress, and what was left out."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, Any
 
-import tyro
-
+from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note
-from treelm.corpora.readers import read_sentences
-from treelm.corpora.replacing import create_beside, naming
-from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import REST_LOST
+from treelm.corpora.lines import REST_LOST
+from treelm.corpora.outputs import naming, replacing
 from treelm.errors import InputError
 
-if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM
-    from treelm.models.layers.devices import DeviceName
-
-EXIT_OK = 0
-EXIT_SKIPPED = 3
-"""Some sentences were left out by ``--on-error skip``; the rest is complete."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputOptions:
-    """How the input is read."""
-
-    format: Literal["auto", "text", "brackets", "conllu"] = "auto"
-    """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
-    tags: Literal["present", "absent"] = "present"
-    """Whether brackets hold a part-of-speech tag over each word."""
-    on_error: Literal["raise", "skip"] = "raise"
-    """raise: stop at the first bad sentence. skip: leave it out, report all at the end, exit with code 3."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """How a run is loaded. Systems that score without a search have no widths."""
-
-    action_beam: int | None = None
-    """Hypotheses kept between actions; without it (so also the next two) as in the run's recipe under [evaluation],
-    and in treelm surprisal as --threshold says."""
-    word_beam: int | None = None
-    """Hypotheses kept between words."""
-    fast_track: int | None = None
-    """Best SHIFTs that enter the word beam past the action beam."""
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Where it computes. auto: on a GPU if there is one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """Who computes."""
-
-    processes: int = 1
-    """Processes of this machine that share the work; changes no result."""
-    cluster: str = ""
-    """Instead of processes: the workers of a Dask cluster. The address of its scheduler (tcp://HOST:PORT), or its
-    scheduler file. Workers read the run under the same path as here (docs/cluster.md)."""
-
-
-def device_here(options: ModelOptions) -> DeviceName:
-    """Return where this process computes: with a cluster, --device says where its workers do."""
-    return "cpu" if isinstance(options, WorkerOptions) and options.cluster else options.device
-
-
-def workers(options: Any) -> dict[str, Any]:
-    """Return what ``computing`` is told of a verb's ``ModelOptions`` and ``WorkerOptions``, and of its run."""
-    return {name: getattr(options, name) for name in ("run", "processes", "cluster", "device")}
-
-
-def given_widths(options: ModelOptions) -> dict[str, int]:
-    """The widths of the search that were given, a legal 0 too."""
-    widths = {name: getattr(options, name) for name in ("action_beam", "word_beam", "fast_track")}
-    return {name: width for name, width in widths.items() if width is not None}
-
-
-def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, int]]:
-    """The model of a run, and the beam that it searches with from now on."""
-    from treelm.inference.loading import load, run_beam
-
-    lm, beam = load(run, device=device_here(options)), run_beam(run) | given_widths(options)
-    lm.set_beam(**beam)
-    return lm, beam
-
-
-def load_adaptive(
-    run: str, options: ModelOptions, threshold: float | None
-) -> tuple[SyntacticLM, dict[str, float | None]]:
-    """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold."""
-    from treelm.inference.loading import ADAPTIVE, THRESHOLD, load, run_beam
-
-    if threshold is not None and not 1 <= threshold < math.inf:
-        raise InputError(f"threshold = {threshold}", remedy="give a number of nats from 1 on, such as 12")
-    lm = load(run, device=device_here(options))
-    given = given_widths(options)
-    if threshold is None and not given:
-        threshold = THRESHOLD
-    beam = {**(run_beam(run) if threshold is None else ADAPTIVE), **given}
-    lm.set_beam(**beam, threshold=threshold)
-    return lm, {**beam, "threshold": threshold}
-
-
-def read_input(
-    path: str, options: InputOptions, skipped: list[InputError], *, empty_lines: bool = False
-) -> Iterator[Sentence]:
-    """The sentences of a file or of standard input; bad ones go to ``skipped`` if the options say so."""
-    is_guess = path == "-" and options.format == "auto"
-    format: Any = "text" if is_guess else options.format
-    return read_sentences(
-        path,
-        format=format,
-        tags=options.tags,
-        empty_lines=empty_lines,
-        is_guess=is_guess,
-        on_error=options.on_error,
-        skipped=skipped if options.on_error == "skip" else None,
-    )
+SECONDS_BETWEEN_NOTES = 30.0  # of progress, where there is no terminal
 
 
 @contextmanager
@@ -151,17 +44,9 @@ def open_output(path: str) -> Iterator[IO[str]]:
         with naming(path), target.open("w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
-    partial, descriptor = create_beside(target)
-    try:
-        # Only the name of a file can hold what UTF-8 cannot write.
-        with (
-            naming(path),
-            os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream,
-        ):
-            yield stream
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    # Only the name of a file can hold what UTF-8 cannot write.
+    with replacing(target, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+        yield stream
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
@@ -207,6 +92,31 @@ def report_skipped(skipped: Iterable[InputError]) -> int:
     return EXIT_SKIPPED if errors else EXIT_OK
 
 
-RUN_HELP = "Folder of a trained model, or the name of one that comes with the package (treelm models)."
-RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
-InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]
+@contextmanager
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, or a line now and then if it is no terminal; gives what to call after each sentence."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(what, total)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)
+
+
+def _lines(what: str, total: int | None) -> Callable[[], None]:
+    """A note every ``SECONDS_BETWEEN_NOTES``, so that short work says nothing."""
+    done, last = 0, time.monotonic()
+
+    def advance() -> None:
+        nonlocal done, last
+        done += 1
+        if time.monotonic() - last >= SECONDS_BETWEEN_NOTES:
+            last = time.monotonic()
+            note(f"{what}: {done} sentences" if total is None else f"{what}: {done} of {total} sentences")
+
+    return advance

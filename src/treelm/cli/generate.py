@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import ModelOptions, RunFolder, load_with_beam, open_output
+from treelm.cli.files import open_output
+from treelm.cli.options import ModelOptions, RunFolder, load_with_beam
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,6 @@ class Arguments(ModelOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     num_sentences: int = 10
     """How many."""
     seed: int = 1
@@ -34,7 +34,7 @@ class Arguments(ModelOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "generate", arguments)
     from treelm.inference.generation import Drawing, generate
     from treelm.trees.brackets import format_tree

@@ -15,7 +15,7 @@ from treelm.cli.arguments import parse
 class Arguments:
     """Trained models that come with the package. Their names can stand wherever a run folder can.
 
-    Without NAME: name, system and size of each, as TSV. With NAME: its card, with data, licence, recipe and figures.
+    Without NAME: name, system and size of each, as TSV. With NAME: its card, with data, licence, recipe and metrics.
 
     Example: treelm models
     Example: treelm models rnng-gum-open
@@ -26,7 +26,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "models", arguments)
     from treelm.models.persistence.shipped import FOLDER, shipped_folder, shipped_names
 
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
 def _row(folder: Path) -> tuple[str, str, str]:
     """Name, system, and size of all its files."""
-    from treelm.models.persistence.files import read_json
+    from treelm.corpora.inputs import read_json
     from treelm.models.persistence.shipped import CONFIG
 
     system = read_json(folder / CONFIG, remedy="install the package again")["system"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import InputFile, RunFolder, workers
-from treelm.cli.scoring import PairOptions, ScoringOptions, load_for_scoring, progress_bar
+from treelm.cli.files import progress_bar
+from treelm.cli.options import InputFile, PairOptions, RunFolder, ScoringOptions, in_words, load_with_beam, workers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,24 +22,24 @@ class Arguments(ScoringOptions, PairOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     file: InputFile
     """The pairs."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     from rich.console import Console
 
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
-    from treelm.figures.minimal_pairs import pair_table
+    from treelm.figures.tables import pair_table
     from treelm.inference.processes import computing, score
 
     options = parse(Arguments, "pairs", arguments)
     pairs = list(read_pairs(Path(options.file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
-    lm, name = load_for_scoring(options.run, options)
+    lm, beam = load_with_beam(options.run, options)
+    lm.require_words()
     bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
     with computing(score, lm, **workers(options)) as compute, bar as advance:
         result = score_pairs(
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
             pairs,
             tokenisation=options.tokenisation,
             batch_size=options.batch_size,
-            notes=(name,),
+            notes=(in_words(lm, beam),),
             on_sentence=advance,
             compute=compute,
         )

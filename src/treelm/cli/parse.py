@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import (
+from treelm.cli.files import check_not_input, open_output, report_skipped
+from treelm.cli.options import (
     InputFile,
     InputOptions,
     ModelOptions,
     RunFolder,
     WorkerOptions,
-    check_not_input,
     load_with_beam,
-    open_output,
     read_input,
-    report_skipped,
     workers,
 )
 from treelm.errors import InputError
@@ -40,7 +38,6 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     file: InputFile = "-"
     """Text, brackets or CoNLL-U; - is standard input."""
     output: str = "-"
@@ -56,7 +53,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     return write_trees(parse(Arguments, "parse", arguments))
 
 
@@ -92,7 +89,7 @@ def _draw(path: str, lm: SyntacticLM, tree: Tree, gold: Tree | None) -> None:
 
     try:
         drawing = picture(lm, tree, gold)
-    except InputError as error:  # the trees of a file are worth more than the figure of its first one
+    except InputError as error:  # the trees of a file are worth more than the picture of its first one
         note(f"left out {path}: {error}")
         return
     write_atomically(Path(path), drawing.encode())

@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import (
+from treelm.cli.files import check_not_input, open_output, report_skipped, write_metadata
+from treelm.cli.options import (
     InputFile,
     InputOptions,
     ModelOptions,
     RunFolder,
     WorkerOptions,
-    check_not_input,
     load_adaptive,
-    open_output,
     read_input,
-    report_skipped,
     workers,
-    write_metadata,
 )
 from treelm.errors import InputError
 
@@ -48,7 +45,6 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     """
 
     run: RunFolder
-    """Folder of a trained model."""
     file: InputFile = "-"
     """Text, brackets, CoNLL-U, words or a table; - is standard input."""
     output: str = "-"
@@ -82,11 +78,11 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     separator: Literal["auto", "tab", "comma"] = "auto"
     """Between cells. auto: a comma if --output ends in .csv, a tab if it ends in .tsv or .txt, or is a stream."""
     batch_size: int = 16
-    """Sentences computed together; changes no figure."""
+    """Sentences computed together; changes no result."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     return write_table(parse(Arguments, "surprisal", arguments))
 
 
@@ -163,7 +159,7 @@ def _read(arguments: Arguments, skipped: list[InputError]) -> tuple[tuple[str, .
 
 
 def _wider(beam: Mapping[str, float | None]) -> str:
-    """What to do about words that have not converged."""
+    """Advice about words that have not converged."""
     if beam["threshold"] is None:
         return "leave out the widths for an adaptive beam"
     return f"--threshold {beam['threshold'] + 1:g} takes longer and settles more of them"
@@ -181,7 +177,7 @@ def _separator(arguments: Arguments) -> str:
 def metadata(
     arguments: Arguments, system: str, beam: Mapping[str, float | None], totals: dict[str, object], num_skipped: int
 ) -> dict[str, object]:
-    """What a reader of the table should know about how it was made."""
+    """Metadata of the table: how it was made, for its readers."""
     from treelm import __version__
 
     return {

@@ -6,13 +6,11 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import load_with_beam, workers
-from treelm.cli.scoring import ScoringOptions, in_words, progress_bar
+from treelm.cli.files import progress_bar
+from treelm.cli.options import RunFolder, ScoringOptions, in_words, load_with_beam, workers
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,8 +29,7 @@ class Arguments(ScoringOptions):
     Example: treelm syntaxgym --surprisals other-program.tsv
     """
 
-    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")] = ""
-    """Folder of a trained model."""
+    run: RunFolder = ""
     suites: tuple[str, ...] = ()
     """Names of packaged suites, or JSON files; without it, all 34."""
     surprisals: str = ""
@@ -52,7 +49,7 @@ class Arguments(ScoringOptions):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     from treelm.evaluation.syntaxgym.results import as_json, find_references, references
     from treelm.evaluation.syntaxgym.scoring import write_sentences
     from treelm.evaluation.syntaxgym.suites import load_suites
@@ -105,7 +102,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
 def _print(results: list[SuiteResult], references: list[Reference], title: str) -> None:
     from rich.console import Console
 
-    from treelm.figures.syntaxgym import circuit_table, suite_table
+    from treelm.figures.tables import circuit_table, suite_table
 
     console = Console()
     console.print(suite_table(results, references, title=title))

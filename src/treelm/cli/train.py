@@ -16,8 +16,6 @@ from treelm.training.signals import quit_on_signals
 if TYPE_CHECKING:
     from treelm.training.recipe import Recipe
 
-EXIT_BAD_INPUT, EXIT_AGAIN = 2, 75
-
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
@@ -51,7 +49,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "train", arguments)
     _check(options)
     from treelm.training.launch import end_with_launcher, launch
@@ -59,7 +57,7 @@ def main(arguments: list[str]) -> int:
     from treelm.training.run import is_estimated
 
     end_with_launcher()
-    with quit_on_signals(EXIT_AGAIN, to_the_end=cli.is_program):
+    with quit_on_signals(cli.EXIT_STOPPED, to_the_end=cli.is_program):
         try:
             run, recipe, resume = _what_to_train(options)
             if options.resume_if_present and is_estimated(run, recipe):
@@ -72,7 +70,7 @@ def main(arguments: list[str]) -> int:
         except (InputError, OSError):
             if is_first_process():
                 raise
-            return EXIT_BAD_INPUT  # the first process has the same error, and says so
+            return cli.EXIT_BAD_INPUT  # the first process has the same error, and says so
 
 
 def _what_to_train(options: Arguments) -> tuple[str, Recipe, bool]:

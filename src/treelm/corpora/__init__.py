@@ -1,1 +1,1 @@
-"""Where sentences come from: readers, vocabularies, prepared corpora, batches."""
+"""Sentences: readers, vocabularies, prepared corpora, batches."""

@@ -1,12 +1,13 @@
-"""Batches: what a model computes on."""
+"""Batches, which models compute on."""
 
 from __future__ import annotations
 
+import abc
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
 from treelm.errors import InputError
 
 _DEFAULT = BatchesConfig()
+_Cut = TypeVar("_Cut")
+_Batch = TypeVar("_Batch")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +45,7 @@ class SentenceBatch:
 
 
 class Encoded(Protocol):
-    """What batches are cut from: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
+    """The source of batches: ``EncodedCorpus``, or anything that knows its lengths and makes batches."""
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
@@ -56,14 +59,87 @@ class Encoded(Protocol):
         """These sentences, in this order."""
 
 
-class SentenceBatches:
+def check_positive(**sizes: int | None) -> None:
+    """Raise ``InputError`` for a size below 1; None is no limit."""
+    for name, value in sizes.items():
+        if value is not None and value < 1:
+            raise InputError(f"{name} = {value}", remedy="give 1 or more")
+
+
+class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
+    """Batches epoch by epoch, at a position that can be saved and restored.
+
+    Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
+    last batch that was handed out, and ``restore`` goes there.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = 0
+        self._position = 0
+        self._planned: tuple[int, Sequence[_Cut]] | None = None
+
+    @abc.abstractmethod
+    def _cut_epoch(self) -> Sequence[_Cut]:
+        """The current epoch, cut into batches."""
+
+    @abc.abstractmethod
+    def _batch(self, cut: _Cut) -> _Batch:
+        """The batch of a cut."""
+
+    @abc.abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """The data and settings that the cuts follow from, as JSON values."""
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch, from 0."""
+        return self._epoch
+
+    @property
+    def position(self) -> int:
+        """Batches of the current epoch that were handed out."""
+        return self._position
+
+    def __len__(self) -> int:
+        """Number of batches in the current epoch."""
+        return len(self._plan())
+
+    def __iter__(self) -> Iterator[_Batch]:
+        """The rest of the current epoch."""
+        while self._position < len(self):
+            self._position += 1
+            yield self._batch(self._plan()[self._position - 1])
+        self._epoch, self._position = self._epoch + 1, 0
+
+    def state(self) -> dict[str, Any]:
+        """The position and all that the order follows from, as JSON values."""
+        return {"epoch": self._epoch, "position": self._position, **self._settings()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go to a position; raises InputError if data or settings are others than those of the saved state."""
+        for name, own in self._settings().items():
+            if state.get(name) != own:
+                found = f"the data position was saved with other {name} ({state.get(name)!r}, now {own!r})"
+                raise InputError(found, remedy="resume with the data and settings of the run")
+        epoch, position = state.get("epoch"), state.get("position")
+        if not (isinstance(epoch, int) and isinstance(position, int) and epoch >= 0 and position >= 0):
+            raise InputError(f"data position {epoch!r}, {position!r}", remedy="use an undamaged checkpoint")
+        self._epoch, self._position = epoch, position
+        if position > len(self):
+            raise InputError(f"batch {position} of {len(self)}", remedy="use an undamaged checkpoint")
+
+    def _plan(self) -> Sequence[_Cut]:
+        """The cuts of the current epoch, made once."""
+        if self._planned is None or self._planned[0] != self._epoch:
+            self._planned = (self._epoch, self._cut_epoch())
+        return self._planned[1]
+
+
+class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
     """Batches of sentences of similar length, epoch by epoch; the order follows from the seed alone.
 
     Every epoch arranges the corpus in groups by the scheme of its ``BatchesConfig``, cuts each group into batches by
     size and budget, and shuffles the batches. A sentence beyond the budget is a batch by itself.
-
-    Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
-    last batch that was handed out, and ``restore`` goes there.
     """
 
     def __init__(
@@ -84,47 +160,22 @@ class SentenceBatches:
         Of ``world`` processes the one with this ``rank`` gets every ``world``-th batch, all the same number of them.
         """
         budgets = {"max_actions": max_actions, "max_tokens": max_tokens}
-        for name, value in {"batch_size": batch_size, **budgets}.items():
-            if value is not None and value < 1:
-                raise InputError(f"{name} = {value}", remedy="give 1 or more")
+        check_positive(batch_size=batch_size, **budgets)
         if not 0 <= rank < world:
             raise InputError(f"rank {rank} of {world}", remedy="give a rank from 0 to world - 1")
+        super().__init__()
         self._encoded = encoded
         self._config = config
         self._batch_size, self._budgets = batch_size, budgets
         self._seed, self._shuffle = seed, shuffle
         self._rank, self._world = rank, world
-        self._epoch = 0
-        self._position = 0
-        self._planned: tuple[int, list[NDArray[np.int64]]] | None = None
 
-    @property
-    def epoch(self) -> int:
-        """The current epoch, from 0."""
-        return self._epoch
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go to a position; raises InputError if data or settings are others than those of the saved state."""
+        super().restore({"scheme": "sort-in-groups", **state})  # once there was no other
 
-    @property
-    def position(self) -> int:
-        """Batches of the current epoch that were handed out."""
-        return self._position
-
-    def __len__(self) -> int:
-        """Number of batches in the current epoch, for this rank."""
-        return len(self._plan())
-
-    def __iter__(self) -> Iterator[SentenceBatch]:
-        """The rest of the current epoch."""
-        plan = self._plan()
-        while self._position < len(plan):
-            self._position += 1
-            yield self._encoded.batch(plan[self._position - 1])
-        self._epoch, self._position = self._epoch + 1, 0
-
-    def state(self) -> dict[str, Any]:
-        """The position and all that the order follows from, as JSON values."""
+    def _settings(self) -> dict[str, Any]:
         return {
-            "epoch": self._epoch,
-            "position": self._position,
             "seed": self._seed,
             "shuffle": self._shuffle,
             "world": self._world,
@@ -133,33 +184,13 @@ class SentenceBatches:
             "data": self._data_fingerprint,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go to a position; raises InputError if data or settings are others than those of the saved state."""
-        own = self.state()
-        state = {"scheme": "sort-in-groups", **state}  # once there was no other
-        for name in ("seed", "shuffle", "world", "scheme", "limits", "data"):
-            if state.get(name) != own[name]:
-                raise InputError(
-                    f"the data position was saved with other {name} ({state.get(name)!r}, now {own[name]!r})",
-                    remedy="resume with the data and settings of the run",
-                )
-        epoch, position = state.get("epoch"), state.get("position")
-        if not (isinstance(epoch, int) and isinstance(position, int) and epoch >= 0 and position >= 0):
-            raise InputError(f"data position {epoch!r}, {position!r}", remedy="use an undamaged checkpoint")
-        self._epoch, self._position = epoch, position
-        if position > len(self):
-            raise InputError(f"batch {position} of {len(self)}", remedy="use an undamaged checkpoint")
+    def _batch(self, cut: NDArray[np.int64]) -> SentenceBatch:
+        return self._encoded.batch(cut)
 
     @cached_property
     def _data_fingerprint(self) -> str:
         lengths = np.ascontiguousarray(self._encoded.num_actions, dtype="<i8")
         return hashlib.blake2b(lengths.tobytes(), digest_size=8).hexdigest()
-
-    def _plan(self) -> list[NDArray[np.int64]]:
-        """Sentences of every batch of the current epoch."""
-        if self._planned is None or self._planned[0] != self._epoch:
-            self._planned = (self._epoch, self._cut_epoch())
-        return self._planned[1]
 
     def _cut_epoch(self) -> list[NDArray[np.int64]]:
         generator = np.random.default_rng([self._seed, self._epoch]) if self._shuffle else None
@@ -171,7 +202,7 @@ class SentenceBatches:
         return batches[self._rank : len(batches) - len(batches) % self._world : self._world]
 
     def _stops(self, order: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where a batch that begins at a place stops: it takes as many sentences as size, budgets and group allow."""
+        """The stop of a batch that begins at a place: it takes as many sentences as size, budgets and group allow."""
         place = np.arange(len(order))
         stops = np.minimum(place + self._batch_size, np.searchsorted(groups, groups, side="right"))
         for name, lengths in (("max_actions", self._encoded.num_actions), ("max_tokens", self._encoded.num_tokens)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
@@ -11,12 +12,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import platformdirs
+
 from treelm.corpora.downloads import Download, Progress, fetch
-from treelm.corpora.locations import cache_directory, user_catalog
-from treelm.corpora.streams import SUFFIXES, Format
-from treelm.corpora.whole_files import require_regular
+from treelm.corpora.inputs import read_bytes
+from treelm.corpora.lines import SUFFIXES, Format
+from treelm.corpora.outputs import cache_directory
 from treelm.errors import InputError
 
+CATALOG_VARIABLE = "TREELM_CATALOG"
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 PACKAGED = "gum-open"
@@ -88,7 +92,7 @@ def corpus_entry(name: str) -> CorpusEntry:
 
 
 def show(name: str) -> str:
-    """What is in a corpus, who made it, and under which licence, as text for people."""
+    """The content, makers and licence of a corpus, as text for people."""
     entry = corpus_entry(name)
     lines = [entry.name, f"  {entry.description}" if entry.description else None, f"  licence: {entry.licence}"]
     lines += [f"  {split}: {_list_files(formats)}" for split, formats in entry.splits.items()]
@@ -156,20 +160,26 @@ def _find_splits(directory: Path) -> dict[Split, Mapping[Format, Path | Download
 
 
 def _candidates(directory: Path, split: Split, suffix: str) -> list[Path]:
-    """What the file of a split may be called: ``dev.txt``, ``valid.txt``, ``ptb.valid.txt``, ``wiki.valid.tokens``."""
+    """The paths that a split may have: ``dev.txt``, ``valid.txt``, ``ptb.valid.txt``, ``wiki.valid.tokens``, or .gz."""
     names = (split, "valid") if split == "dev" else (split,)
     stems = [f"{prefix}{name}{suffix}" for prefix in _PREFIXES for name in names]
     return [directory / f"{stem}{packed}" for stem in stems for packed in ("", ".gz")]
+
+
+def user_catalog() -> Path:
+    """The file in which users name downloads: ``TREELM_CATALOG``, else ``catalog.toml`` among the user's settings."""
+    given = os.environ.get(CATALOG_VARIABLE)
+    return Path(given).expanduser() if given else Path(platformdirs.user_config_dir("treelm")) / "catalog.toml"
 
 
 def _user_entries() -> dict[str, Any]:
     path = user_catalog()
     if not path.exists():
         return {}
-    require_regular(path, remedy="give a file of TOML")
+    content = read_bytes(path, remedy="give a file of TOML")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
         raise InputError(f"not a catalogue ({error})", where=str(path), remedy="correct it; it is TOML") from error
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.arrays import offsets_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary, strings_of
 from treelm.errors import InputError
 
@@ -49,7 +50,7 @@ class CharacterVocabulary(Vocabulary):
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
         """Characters and the end mark: ``dog`` is ``d``, ``o``, ``g``, ``</w>``."""
         lengths = np.fromiter((len(form) + 1 for form in forms), dtype=np.int64, count=len(forms))
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        offsets = offsets_of(lengths)
         # One blank a form keeps the place of its end mark.
         text = "".join(form + " " for form in forms)
         ids = self._look_up(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4"))

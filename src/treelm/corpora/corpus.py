@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.bounds import Bounds
-from treelm.corpora.building import DTYPES, Block, Builder
-from treelm.corpora.replacing import naming
+from treelm.corpora.arrays import FileSink, MemorySink, Strings, hash_array, map_array
+from treelm.corpora.building import DTYPES, Block, Bounds, Builder
+from treelm.corpora.inputs import read_json
+from treelm.corpora.outputs import naming
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.storage import FileSink, MemorySink, Strings, hash_array, map_array
 from treelm.corpora.vocabulary import FormCounts
-from treelm.corpora.whole_files import require_regular
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.trees.transitions import FIRST_NT, Order, from_actions
 
@@ -148,7 +147,7 @@ class PreparedCorpus:
         return Strings(self.arrays["identifiers"], self.arrays["identifier_offsets"])
 
     def form_counts(self) -> FormCounts:
-        """How often every form occurs: what a vocabulary is built from."""
+        """The counts of all forms, from which a vocabulary is built."""
         return FormCounts(
             forms=self.forms.to_list(), counts=self.arrays["counts"], initial_counts=self.arrays["initial_counts"]
         )
@@ -234,14 +233,8 @@ def _write_meta(corpus: PreparedCorpus, builder: Builder, directory: Path) -> No
 
 def _read_meta(directory: Path) -> dict[str, Any]:
     path = directory / META
-    require_regular(path, remedy=_REMEDY)
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"no prepared corpus ({error.strerror})", where=str(path), remedy="check the path") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError("truncated or damaged description", where=str(path), remedy=_REMEDY) from error
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+    meta = read_json(path, remedy="check the path, or prepare the corpus again")
+    if meta.get("format") != FORMAT:
         raise InputError("not a prepared corpus", where=str(path), remedy="check the path")
     if meta.get("format_version") != FORMAT_VERSION:
         found = f"prepared corpus of format {meta.get('format_version')!r}, known is {FORMAT_VERSION}"

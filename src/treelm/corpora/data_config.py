@@ -1,27 +1,39 @@
-"""Which data a recipe asks for, and the prepared splits."""
+"""The data that a recipe asks for, its prepared splits, and sentences to show a model on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
-from treelm.corpora.catalog import Split, corpus_entry
+from treelm.corpora.catalog import SPLITS, Split, corpus_entry
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Progress
+from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
-from treelm.corpora.preprocessing import Preprocessing
-from treelm.corpora.readers import DependencyLabels, OnError, ReadOptions, Tags
-from treelm.corpora.streams import Format
-from treelm.errors import InputError
+from treelm.corpora.readers import ReadOptions, read_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.tokens import words_of
+from treelm.errors import InputError, OnError, check_choice
 
 UnknownLabels = Literal["raise", "drop"]
+_EXAMPLES: dict[str, Sequence[str]] = {
+    "gum-open": (
+        "The museum was built in the city in 1986 .",
+        "I think that the people of this country want to know .",
+        "She said that it is one of the most important cities in the world .",
+    )
+}
+"""Chosen sentences, of words that a vocabulary of the corpus has."""
+_NUM_EXAMPLES = 3
+_FEWEST_WORDS, _MOST_WORDS = 6, 15  # as many as a drawing has room for
+_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Where sentences come from: a corpus by name (or directory), or files by path."""
-
+class _Sources:
     corpus: str | None = None
     """A name of the catalogue, such as gum-open, or a directory with train, dev and test files."""
     train: str | None = None
@@ -30,19 +42,15 @@ class DataConfig:
     """Path of the development data, instead of corpus."""
     test: str | None = None
     """Path of the test data, instead of corpus."""
-    format: Format | Literal["auto"] = "auto"
-    """What the files hold; by default their names tell. A corpus may offer the same sentences in several formats."""
-    tags: Tags = "present"
-    """Whether bracket files hold a part-of-speech tag over each word."""
-    strip_functions: bool = True
-    """Cut function tags off labels: NP-SBJ is read as NP."""
-    dependency_labels: DependencyLabels = "plain"
-    """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
-    empty_lines: bool = False
-    """Take blank lines of plain text for sentences without words, as WikiText's counts do; else they are left out."""
-    preprocess: Preprocessing = "none"
-    """``prpn``: words as in experiments on unsupervised parsing: lower case, digits as N, no punctuation or currency
-    signs (by their tags). Its vocabulary has min_count = 3."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(ReadOptions, _Sources):
+    """The source of sentences, a corpus by name (or directory) or files by path, and the options of reading them.
+
+    A corpus may offer the same sentences in several formats.
+    """
+
     on_error: OnError = "raise"
     """What to do with a sentence that cannot be read: stop, or leave it out and report it."""
     unknown_labels: UnknownLabels = "raise"
@@ -52,28 +60,20 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
-        paths = {"train": self.train, "dev": self.dev, "test": self.test}
-        given = [name for name, path in paths.items() if path is not None]
+        super().__post_init__()
+        given = [split for split in SPLITS if self._path(split) is not None]
         if self.corpus is not None and given:
             raise InputError(
                 f"data.corpus = {self.corpus!r} beside data.{given[0]}", remedy="give a corpus or files, not both"
             )
-        if self.on_error not in get_args(OnError):
-            raise InputError(f"data.on_error = {self.on_error!r}", remedy="choose raise or skip")
+        check_choice("data.on_error", self.on_error, get_args(OnError))
         if self.max_sentences is not None and self.max_sentences < 1:
             raise InputError(f"data.max_sentences = {self.max_sentences}", remedy="give 1 or more, or leave it out")
-        self.read_options(self.format)
 
     def read_options(self, format: Format | Literal["auto"]) -> ReadOptions:
-        """How to read files of this format."""
-        return ReadOptions(
-            format=format,
-            tags=self.tags,
-            strip_functions=self.strip_functions,
-            dependency_labels=self.dependency_labels,
-            empty_lines=self.empty_lines,
-            preprocess=self.preprocess,
-        )
+        """The options of reading files of this format."""
+        options = {one.name: getattr(self, one.name) for one in fields(ReadOptions)}
+        return ReadOptions(**{**options, "format": format})
 
     def has_split(self, split: Split) -> bool:
         """Whether there are data for a split."""
@@ -107,3 +107,32 @@ def prepared_split(
         max_sentences=config.max_sentences,
         workers=workers,
     )
+
+
+def example_sentences(data: DataConfig) -> list[Sentence]:
+    """Chosen sentences of a packaged corpus, else the first dev sentences (or test, or train) that fit a drawing.
+
+    The latter have their trees; where all are longer, they are cut and have none. Raises ``InputError`` if the data
+    cannot be read any more; nothing is downloaded for examples.
+    """
+    if data.corpus in _EXAMPLES:
+        texts = _EXAMPLES[data.corpus]
+        return [
+            Sentence(words=words_of(text), identifier=str(number), source="examples", line=number)
+            for number, text in enumerate(texts, 1)
+        ]
+    splits: tuple[Split, ...] = ("dev", "test", "train")
+    split = next((one for one in splits if data.has_split(one)), None)
+    if split is None:
+        raise InputError("no data to take examples from", remedy="give sentences")
+    path, format = locate_split(data, split, download=False)
+    read = read_sentences(path, **vars(data.read_options(format)), on_error="skip", skipped=[])
+    found = [one for one in islice(read, _LOOKED_AT) if one.words]
+    fitting = [one for one in found if _FEWEST_WORDS <= len(one.words) <= _MOST_WORDS]
+    return [_cut(one) for one in (fitting or found)[:_NUM_EXAMPLES]]
+
+
+def _cut(sentence: Sentence) -> Sentence:
+    if len(sentence.words) <= _MOST_WORDS:
+        return sentence
+    return replace(sentence, words=sentence.words[:_MOST_WORDS], tree=None, tags=None, text=None)

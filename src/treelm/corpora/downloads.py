@@ -100,7 +100,7 @@ def _alone_in(directory: Path) -> Iterator[None]:
 
 
 class _ResumingDownloader:
-    """What pooch calls to get a file: keeps what arrived and asks the server for the rest."""
+    """A downloader for pooch that keeps what arrived and asks the server for the rest."""
 
     def __init__(self, partial: Path, progress: Progress | None) -> None:
         self._partial = partial

@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.arrays import gather_indices, hash_array, map_array, offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.storage import gather_indices, hash_array, map_array, offsets_of
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, SHIFT

@@ -1,4 +1,4 @@
-"""Which sentences may share a batch: groups of similar length, and the order within them."""
+"""Groups of sentences of similar length, which may share a batch, and the order within them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treelm.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class BatchesConfig:
-    """How sentences of similar length come together in batches of whole sentences.
+    """Settings for putting sentences of similar length together in batches of whole sentences.
 
     Length is the number of actions, or of symbols where there are no trees.
     """
@@ -36,7 +36,7 @@ class BatchesConfig:
                 raise InputError(f"{name} = {value}", remedy="give 1 or more")
 
     def limits(self) -> dict[str, int | None]:
-        """What bounds a group, by name."""
+        """The settings that bound a group, by name."""
         limits: dict[str, int | None] = {"group_size": self.group_size}
         return limits if self.scheme == "sort-in-groups" else {**limits, "length_difference": self.length_difference}
 
@@ -60,7 +60,7 @@ def arrange(
 
 
 def starts_of_pieces(stops: NDArray[np.int64]) -> list[int]:
-    """Where pieces begin, one behind another, if a piece that begins at a place stops at ``stops`` of that place."""
+    """The begins of pieces, one behind another, where a piece that begins at a place ends at that place's ``stops``."""
     following = stops.tolist()
     starts: list[int] = []
     start = 0

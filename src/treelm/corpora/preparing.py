@@ -1,10 +1,11 @@
-"""Preparing a corpus: one streaming pass over its files, in parallel processes."""
+"""Preparing a corpus: one streaming pass over its files, in parallel processes; the parts of text8."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,17 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, get_args
 
+from treelm.corpora.arrays import FileSink
 from treelm.corpora.building import Block, Builder
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
-from treelm.corpora.locations import CACHE_VARIABLE, cache_directory
+from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
+from treelm.corpora.lines import Format, Stretch, cut, numbered_lines
 from treelm.corpora.mapping import Map, mapping
-from treelm.corpora.readers import OnError, ReadOptions, StretchParser, no_sentences
+from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, replacing
+from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.storage import FileSink
-from treelm.corpora.streams import STDIN, Format, Stretch, check_is_file, cut, name_of, numbered_lines, open_bytes
-from treelm.corpora.whole_files import file_hash
-from treelm.errors import InputError
+from treelm.errors import InputError, OnError, check_choice
 
+TEXT8_PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}
+"""Begin and end of the parts of text8 in percent: of 10^8 characters 90M, 5M and 5M."""
+_WORDS_A_LINE = 1000
 _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
 _ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer
 _GZIP_RATIO = 8
@@ -68,8 +72,7 @@ def _prepare(
         raise InputError("the directory exists", where=str(directory), remedy="remove it or choose another one")
     if not sources:
         raise InputError("a corpus of no files", remedy="give at least one file")
-    if on_error not in get_args(OnError):
-        raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
+    check_choice("on_error", on_error, get_args(OnError))
     directory.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
@@ -234,3 +237,36 @@ def _in_blocks(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:
             held, size = [], 0
     if held:
         yield held
+
+
+def split_text8(file: Path, folder: Path) -> dict[str, int]:
+    """Write ``train.txt``, ``dev.txt`` and ``test.txt`` with 90, 5 and 5 percent of the characters; returns how many.
+
+    text8 is 100 million characters of Wikipedia on one line, of the letters a to z and blanks (Mahoney 2006).
+    Lines are cut at blanks and mean nothing: train with ``sentence_ends = false``. A word on the border of two parts is
+    cut in two. With a character vocabulary, a word's end mark is the blank after it, so a part of n characters is n
+    symbols (one more where it begins within a word, one less where it begins with a blank). Raises ``InputError`` for
+    other characters than the 27 of text8.
+    """
+    with open_bytes(file) as stream:
+        text = read_whole(stream, name=str(file)).rstrip(b"\r\n")
+    strange = re.search(rb"[^a-z ]", text)
+    if strange is not None:
+        found = f"byte 0x{text[strange.start()]:02x} at {strange.start()}, where text8 has letters a to z and blanks"
+        raise InputError(found, where=str(file), remedy="give the unpacked file text8, or prepare other text as lines")
+    if not text:
+        raise InputError("empty", where=str(file), remedy="give the unpacked file text8")
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = {}
+    for name, (first, last) in TEXT8_PARTS.items():
+        part = text[len(text) * first // 100 : len(text) * last // 100]
+        with replacing(folder / f"{name}.txt") as out:
+            out.writelines(line + b"\n" for line in _lines(part))
+        counts[name] = len(part)
+    return counts
+
+
+def _lines(text: bytes) -> Iterator[bytes]:
+    words = text.split()
+    for start in range(0, len(words), _WORDS_A_LINE):
+        yield b" ".join(words[start : start + _WORDS_A_LINE])

@@ -4,61 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Literal, get_args
 
-from treelm.corpora.preprocessing import Preprocessing, preprocess_for_parsing
-from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import (
-    Format,
-    Stretch,
-    cut,
-    decoded,
-    format_of,
-    name_of,
-    numbered_lines,
-    only_text,
-    open_bytes,
-)
+from treelm.corpora.inputs import decoded, name_of, open_bytes
+from treelm.corpora.lines import Format, Stretch, cut, format_of, numbered_lines, only_text
+from treelm.corpora.sentence import Preprocessing, Sentence, preprocess_for_parsing
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, OnError, check_choice, check_on_error, without_errors
 from treelm.trees.bracket_reader import BracketedTree, BracketReader
 from treelm.trees.dependencies import iter_dependencies, to_constituency
-from treelm.trees.normal_form import Normalisation
+from treelm.trees.transforms import Normalisation
 
 Tags = Literal["present", "absent"]
 DependencyLabels = Literal["plain", "upos"]
-OnError = Literal["raise", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How to read a file."""
+    """Options of reading files."""
 
     format: Format | Literal["auto"] = "auto"
-    """What the file holds; by default its name tells."""
+    """What the files hold; by default their names tell."""
     tags: Tags = "present"
-    """Whether brackets hold a part-of-speech tag over each word."""
+    """Whether bracket files hold a part-of-speech tag over each word."""
     strip_functions: bool = True
     """Cut function tags off labels: NP-SBJ is read as NP."""
     dependency_labels: DependencyLabels = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     empty_lines: bool = False
-    """Take a blank line of plain text for a sentence without words; else it is left out."""
+    """Take blank lines of plain text for sentences without words, as WikiText's counts do; else they are left out."""
     preprocess: Preprocessing = "none"
-    """``prpn``: words as in experiments on unsupervised parsing: lower case, digits as N, no punctuation."""
+    """``prpn``: words as in experiments on unsupervised parsing: lower case, digits as N, no punctuation or currency
+    signs (by their tags). Its vocabulary has min_count = 3."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
-        formats = ("auto", *get_args(Format))
-        for name, value, choices in (
-            ("format", self.format, formats),
-            ("tags", self.tags, get_args(Tags)),
-            ("dependency_labels", self.dependency_labels, get_args(DependencyLabels)),
-            ("preprocess", self.preprocess, get_args(Preprocessing)),
-        ):
-            if value not in choices:
-                raise InputError(f"{name} = {value!r}", remedy=f"choose one of {', '.join(choices)}")
+        check_choice("format", self.format, ("auto", *get_args(Format)))
+        check_choice("tags", self.tags, get_args(Tags))
+        check_choice("dependency_labels", self.dependency_labels, get_args(DependencyLabels))
+        check_choice("preprocess", self.preprocess, get_args(Preprocessing))
 
     def format_for(self, path: str) -> Format:
         """The format to read a file in."""
@@ -85,10 +71,7 @@ def read_sentences(
     ``skipped``, and no other sentence suffers. A file without sentences raises InputError, and so does, with
     ``is_guess``, one that is to be read as text and begins like trees.
     """
-    if on_error not in get_args(OnError):
-        raise InputError(f"on_error = {on_error!r}", remedy="choose raise or skip")
-    if on_error == "skip" and skipped is None:
-        raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
+    check_on_error(on_error, skipped)
     options = ReadOptions(
         format=format,
         tags=tags,
@@ -110,15 +93,10 @@ def _sentences(
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=None if skipped is None else damage)
-        for stretch in cut(only_text(lines, name=name) if is_guess and format == "text" else lines, format):
-            for item in parser.parse(stretch):
-                if isinstance(item, Sentence):
-                    found_any = True
-                    yield item
-                elif skipped is None:
-                    raise item
-                else:
-                    skipped.append(item)
+        stretches = cut(only_text(lines, name=name) if is_guess and format == "text" else lines, format)
+        for sentence in without_errors(chain.from_iterable(map(parser.parse, stretches)), skipped):
+            found_any = True
+            yield sentence
     if skipped is not None:
         skipped.extend(damage)
     if not found_any:
@@ -183,11 +161,10 @@ class StretchParser:
                 yield item
 
     def _conllu(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
-        errors: list[InputError] = []
-        lines = text.split("\n")
-        for found in iter_dependencies(
-            lines, source=self._name, first_line=stretch.line, on_error="skip", errors=errors
-        ):
+        for found in iter_dependencies(text.split("\n"), source=self._name, first_line=stretch.line):
+            if isinstance(found, InputError):
+                yield found
+                continue
             yield Sentence(
                 words=found.words,
                 tree=to_constituency(found, labels=self._options.dependency_labels),
@@ -197,7 +174,6 @@ class StretchParser:
                 source=self._name,
                 line=found.line,
             )
-        yield from errors
 
 
 def _preprocessed(items: Iterator[Sentence | InputError]) -> Iterator[Sentence | InputError]:

@@ -1,4 +1,4 @@
-"""Figures of a corpus, computed on its arrays."""
+"""Statistics of a corpus, computed on its arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """What a figure is over all sentences."""
+    """The distribution of a number over all sentences."""
 
     mean: float
     median: float
@@ -38,7 +38,10 @@ class Distribution:
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusStatistics:
-    """Figures of a corpus. Those of trees are None for plain text, ``oov_percent`` without a vocabulary."""
+    """Counts and distributions of a corpus.
+
+    Those of trees are None for plain text, ``oov_percent`` without a vocabulary.
+    """
 
     num_sentences: int
     num_tokens: int

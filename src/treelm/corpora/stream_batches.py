@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.constituents import Constituents, non_trivial_spans
+from treelm.corpora.arrays import gather_indices, offsets_of
+from treelm.corpora.batches import EpochBatches, SentenceBatch, check_positive
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
+from treelm.trees.transitions import FIRST_NT, SHIFT, partners
 
 _CHUNK_SENTENCES = 8192
 _SHORTER = 0.05  # share of segments around half of bptt (Merity et al. 2018, section 5)
@@ -54,7 +56,7 @@ class StreamBatch:
 
 
 class EncodedText(Protocol):
-    """What a stream is made from; ``EncodedCorpus`` is one."""
+    """The source of a stream; ``EncodedCorpus`` is one."""
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -89,7 +91,7 @@ class TokenStream:
         """
         end = len(encoded.vocabulary)
         lengths = encoded.num_tokens + (1 if sentence_ends else 0)
-        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        offsets = offsets_of(lengths)
         symbols = np.empty(int(offsets[-1]), dtype=np.min_scalar_type(end))
         spans: list[NDArray[np.int64]] = []
         for start in range(0, len(lengths), _CHUNK_SENTENCES):
@@ -113,7 +115,7 @@ class TokenStream:
         return int(np.searchsorted(self.sentence_offsets, position, side="right")) - 1
 
 
-class BPTTBatches:
+class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
     """Segments of a stream, epoch by epoch.
 
     The stream is cut into ``batch_size`` rows of equal length, read side by side; what does not fill a row is left out
@@ -122,10 +124,7 @@ class BPTTBatches:
 
     A segment has ``bptt`` steps. With ``random_length`` (Merity et al. 2018, section 5) a base of ``bptt``, or with
     probability 0.05 half of it, is drawn, then the length from N(base, 5), at least 5; ``learning_rate_scale`` is the
-    length over ``bptt``. Lengths follow from seed and epoch alone.
-
-    Iterating gives the rest of the current epoch and then moves to the next one. ``state`` tells the position after the
-    last batch that was handed out, and ``restore`` goes there. A segment that begins an epoch does not continue.
+    length over ``bptt``. Lengths follow from seed and epoch alone. A segment that begins an epoch does not continue.
     """
 
     def __init__(
@@ -144,89 +143,48 @@ class BPTTBatches:
 
         With ``constituents``, batches name those of the corpus' trees; without trees that is an ``InputError`` too.
         """
-        for name, value in {"batch_size": batch_size, "bptt": bptt}.items():
-            if value < 1:
-                raise InputError(f"{name} = {value}", remedy="give 1 or more")
+        check_positive(batch_size=batch_size, bptt=bptt)
+        super().__init__()
         self._encoded = encoded
         self.stream = TokenStream.of(encoded, sentence_ends=sentence_ends, constituents=constituents)
         if len(self.stream) < batch_size:
             found = f"a stream of {len(self.stream)} symbols for {batch_size} rows"
             raise InputError(found, remedy="lower batch_size, or give more data")
-        self._settings: dict[str, Any] = {
-            "batch_size": batch_size,
-            "bptt": bptt,
-            "random_length": random_length,
-            "seed": seed,
-            "sentence_ends": sentence_ends,
-            "keep_rest": keep_rest,
-        }
+        self._batch_size, self._bptt, self._random_length = batch_size, bptt, random_length
+        self._seed, self._sentence_ends, self._keep_rest = seed, sentence_ends, keep_rest
         self._row_length = -(-len(self.stream) // batch_size) if keep_rest else len(self.stream) // batch_size
-        self._epoch = 0
-        self._position = 0
-        self._planned: tuple[int, NDArray[np.int64]] | None = None
 
-    @property
-    def epoch(self) -> int:
-        """The current epoch, from 0."""
-        return self._epoch
-
-    @property
-    def position(self) -> int:
-        """Segments of the current epoch that were handed out."""
-        return self._position
-
-    def __len__(self) -> int:
-        """Number of segments in the current epoch."""
-        return len(self._starts()) - 1
-
-    def __iter__(self) -> Iterator[StreamBatch]:
-        """The rest of the current epoch."""
-        while self._position < len(self):
-            start, stop = self._starts()[self._position : self._position + 2].tolist()
-            self._position += 1
-            yield self._segment(start, stop)
-        self._epoch, self._position = self._epoch + 1, 0
-
-    def state(self) -> dict[str, Any]:
-        """The position and all that the segments follow from, as JSON values."""
-        return {"epoch": self._epoch, "position": self._position, **self._settings, "data": self._fingerprint}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go to a position; raises InputError if data or settings are others than those of the saved state."""
-        for name, own in {**self._settings, "data": self._fingerprint}.items():
-            if state.get(name) != own:
-                found = f"the data position was saved with other {name} ({state.get(name)!r}, now {own!r})"
-                raise InputError(found, remedy="resume with the data and settings of the run")
-        epoch, position = state.get("epoch"), state.get("position")
-        if not (isinstance(epoch, int) and isinstance(position, int) and epoch >= 0 and position >= 0):
-            raise InputError(f"data position {epoch!r}, {position!r}", remedy="use an undamaged checkpoint")
-        self._epoch, self._position = epoch, position
-        if position > len(self):
-            raise InputError(f"segment {position} of {len(self)}", remedy="use an undamaged checkpoint")
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "batch_size": self._batch_size,
+            "bptt": self._bptt,
+            "random_length": self._random_length,
+            "seed": self._seed,
+            "sentence_ends": self._sentence_ends,
+            "keep_rest": self._keep_rest,
+            "data": self._fingerprint,
+        }
 
     @cached_property
     def _fingerprint(self) -> str:
         return hashlib.blake2b(np.ascontiguousarray(self.stream.symbols).data, digest_size=8).hexdigest()
 
-    def _starts(self) -> NDArray[np.int64]:
-        """Where the segments of the current epoch begin within the rows; last, where the rows end."""
-        if self._planned is None or self._planned[0] != self._epoch:
-            self._planned = (self._epoch, self._cut_epoch())
-        return self._planned[1]
+    def _cut_epoch(self) -> Sequence[tuple[int, int]]:
+        """The steps, of every row, at which the segments of the current epoch begin and end."""
+        num_steps = self._row_length
+        if self._random_length:
+            generator = np.random.default_rng([self._seed, self._epoch])
+            most = num_steps // _SHORTEST + 1
+            bases = np.where(generator.random(most) < _SHORTER, self._bptt / 2, float(self._bptt))
+            lengths = np.maximum(_SHORTEST, generator.normal(bases, _DEVIATION).astype(np.int64))
+            starts = np.concatenate(([0], np.cumsum(lengths)))
+        else:
+            starts = np.arange(0, num_steps, self._bptt)
+        return list(pairwise([*starts[starts < num_steps].tolist(), num_steps]))
 
-    def _cut_epoch(self) -> NDArray[np.int64]:
-        bptt, num_steps = self._settings["bptt"], self._row_length
-        if not self._settings["random_length"]:
-            return np.append(np.arange(0, num_steps, bptt), num_steps)
-        generator = np.random.default_rng([self._settings["seed"], self._epoch])
-        most = num_steps // _SHORTEST + 1
-        bases = np.where(generator.random(most) < _SHORTER, bptt / 2, float(bptt))
-        lengths = np.maximum(_SHORTEST, generator.normal(bases, _DEVIATION).astype(np.int64))
-        starts = np.concatenate(([0], np.cumsum(lengths)))
-        return np.append(starts[starts < num_steps], num_steps)
-
-    def _segment(self, start: int, stop: int) -> StreamBatch:
-        stream, size = self.stream, self._settings["batch_size"]
+    def _batch(self, cut: tuple[int, int]) -> StreamBatch:
+        start, stop = cut
+        stream, size = self.stream, self._batch_size
         rows = np.arange(size, dtype=np.int64) * self._row_length
         places = np.arange(start, stop, dtype=np.int64)[:, None] + rows
         inside = places < len(stream)
@@ -236,7 +194,7 @@ class BPTTBatches:
         counted = targets if inside.all() else targets[inside]
         positions = rows + start
         first = np.minimum(positions, len(stream) - 1).tolist()
-        scale = (stop - start) / self._settings["bptt"] if self._settings["random_length"] else 1.0
+        scale = (stop - start) / self._bptt if self._random_length else 1.0
         return StreamBatch(
             inputs=inputs,
             targets=targets,
@@ -249,3 +207,51 @@ class BPTTBatches:
             constituents=None if stream.constituents is None else stream.constituents.before(positions, stop - start),
             names=tuple(self._encoded.name(stream.sentence_at(place)) for place in first),
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Constituents:
+    """Constituents of a stream, sorted by where they end."""
+
+    ends: NDArray[np.int64]  # (n,) place of the last symbol
+    lengths: NDArray[np.int64]  # (n,) symbols
+
+    @classmethod
+    def of(cls, spans: NDArray[np.int64]) -> Constituents:
+        """From (n, 2) places of the first symbol and of the symbol after the last."""
+        order = np.lexsort((spans[:, 0], spans[:, 1]))
+        start, stop = spans[order].T
+        return cls(ends=stop - 1, lengths=stop - start)
+
+    def before(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64]:
+        """``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
+
+        The input of a step stands one place before its target, and what ends just before it two places.
+        """
+        first, last = (np.searchsorted(self.ends, positions - 2 + shift) for shift in (0, num_steps))
+        chosen = gather_indices(first, last - first)
+        rows = np.repeat(np.arange(len(positions)), last - first)
+        return np.stack([self.ends[chosen] - positions[rows] + 2, rows, self.lengths[chosen]], 1)
+
+
+def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """(n, 3): sentence, first symbol and the symbol after the last, of every constituent of two words or more.
+
+    Symbols are counted from the start of their sentence. The whole sentence is left out; a span that several
+    constituents share is there once. ``ends_word`` (V,) tells symbols that end words. Raises ``InputError`` for a batch
+    without trees.
+    """
+    if batch.actions is None or batch.action_offsets is None:
+        where = batch.names[0] if batch.names else None
+        raise InputError("a sentence without a tree", where=where, remedy="give brackets or CoNLL-U")
+    opens = np.flatnonzero(batch.actions >= FIRST_NT)
+    closes = partners(batch.actions, batch.action_offsets)[opens]
+    shifts = np.concatenate(([0], np.cumsum(batch.actions == SHIFT)))
+    sentences = np.searchsorted(batch.action_offsets, opens, side="right") - 1
+    start, stop = shifts[opens], shifts[closes]
+    words = np.concatenate(([0], np.cumsum(ends_word[batch.tokens])))
+    num_words = words[stop] - words[start]
+    kept = (num_words > 1) & (num_words < batch.num_words[sentences])
+    origin = batch.token_offsets[sentences]
+    spans = np.stack([sentences, start - origin, stop - origin], 1)[kept]
+    return np.unique(spans, axis=0).astype(np.int64)

@@ -14,6 +14,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
+from treelm.corpora.arrays import offsets_of
 from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary
 from treelm.errors import InputError
 
@@ -88,7 +89,7 @@ class SubwordVocabulary(Vocabulary):
             if not _NOT_IN_WORDS.isdisjoint(form):
                 pieces[index] = self._spell(form)
         lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        offsets = offsets_of(lengths)
         ids = np.fromiter((piece for word in pieces for piece in word), dtype=np.int32, count=int(offsets[-1]))
         return Pieces(ids=ids, offsets=offsets)
 

@@ -15,7 +15,7 @@ from treelm.errors import InputError
 Tokenisation = Literal["blanks", "treebank"]
 
 BLANKS = " \t\n\r\f\v"
-"""What separates words."""
+"""The characters that separate words."""
 _NUL = "\0"
 _BETWEEN_BLANKS = re.compile(f"[^{BLANKS}]+")
 _CLITIC = r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))"
@@ -46,7 +46,7 @@ def words_of(text: str, how: Tokenisation = "blanks", *, where: str | None = Non
 
 
 def token_spans(text: str, how: Tokenisation, *, where: str | None = None) -> Iterator[tuple[int, int]]:
-    """Where each word stands, in characters, end exclusive.
+    """The place of each word, in characters, end exclusive.
 
     ``blanks`` cuts at blanks only. ``treebank`` is for running text: it also cuts at all other spaces of Unicode, and
     cuts off punctuation and the clitics n't 's 're 've 'll 'd 'm, as English treebanks do; it keeps numbers,

@@ -1,20 +1,19 @@
-"""Which vocabulary a recipe asks for, and its file."""
+"""The vocabulary that a recipe asks for, and its file."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from treelm.corpora.character_vocabulary import CharacterVocabulary
-from treelm.corpora.replacing import create_beside, naming
+from treelm.corpora.inputs import read_json
+from treelm.corpora.outputs import replacing
 from treelm.corpora.vocabulary import FormCounts, Vocabulary, fingerprint_of
-from treelm.corpora.whole_files import require_regular
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 
 Kind = Literal["word", "character", "subword"]
 SubwordModel = Literal["unigram", "bpe"]
@@ -26,7 +25,7 @@ _LEAST_SUBWORDS = 258  # 256 bytes, the end of a word, and SentencePiece's own u
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
-    """Which symbols a model reads and predicts; built from the training data alone."""
+    """The tokens that a model reads and predicts; built from the training data alone."""
 
     kind: Kind = "word"
     """Whole words, characters, or subwords by SentencePiece."""
@@ -41,13 +40,9 @@ class VocabularyConfig:
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
-        for field, value, choices in (
-            ("kind", self.kind, get_args(Kind)),
-            ("unknown", self.unknown, get_args(Unknown)),
-            ("subword_model", self.subword_model, get_args(SubwordModel)),
-        ):
-            if value not in choices:
-                raise InputError(f"vocabulary.{field} = {value!r}", remedy=f"choose one of {', '.join(choices)}")
+        check_choice("vocabulary.kind", self.kind, get_args(Kind))
+        check_choice("vocabulary.unknown", self.unknown, get_args(Unknown))
+        check_choice("vocabulary.subword_model", self.subword_model, get_args(SubwordModel))
         if self.min_count < 1:
             raise InputError(f"vocabulary.min_count = {self.min_count}", remedy="give 1 or more")
         if self.max_size is not None and self.max_size < 1:
@@ -107,13 +102,8 @@ def _read_subwords(content: dict[str, Any]) -> Vocabulary:
 
 def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
     """Write one JSON file with the content and its fingerprint, atomically."""
-    temporary, descriptor = create_beside(path)
-    try:
-        with naming(path), os.fdopen(descriptor, "wb") as file:
-            file.write(encode_vocabulary(vocabulary))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(encode_vocabulary(vocabulary))
 
 
 def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
@@ -130,14 +120,8 @@ def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
 def load_vocabulary(path: Path) -> Vocabulary:
     """Read what ``save_vocabulary`` wrote; raises InputError for a missing, truncated, changed or foreign file."""
     where, remedy = str(path), "restore the file from its run, or build the vocabulary again"
-    require_regular(path, remedy=remedy)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"no vocabulary ({error.strerror})", where=where, remedy=remedy) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError("vocabulary file is truncated or not JSON", where=where, remedy=remedy) from error
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    content = read_json(path, remedy=remedy)
+    if content.get("format") != _FORMAT:
         raise InputError("not a treelm vocabulary file", where=where, remedy=remedy)
     if content.get("format_version") != _FORMAT_VERSION:
         raise InputError(

@@ -28,7 +28,7 @@ class Pieces:
 
 @dataclass(frozen=True, kw_only=True)
 class FormCounts:
-    """How often the distinct word forms of a corpus occur; forms stand in order of first appearance."""
+    """Counts of the distinct word forms of a corpus; forms stand in order of first appearance."""
 
     forms: Sequence[str]
     counts: NDArray[np.int64]

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from treelm.corpora.streams import is_gzip, whole_text
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.inputs import is_gzip, read_bytes, whole_text
 from treelm.errors import InputError
 from treelm.trees.bracket_reader import TOKEN
 from treelm.trees.brackets import UNKNOWN_TAG

@@ -12,9 +12,9 @@ from typing import Literal
 
 from treelm.corpora.catalog import Split
 from treelm.corpora.data_config import DataConfig, locate_split
+from treelm.corpora.lines import Format
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import Format
 from treelm.errors import InputError
 from treelm.evaluation.evalb import score_bracketings
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters, bracketing_of
@@ -39,7 +39,7 @@ from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import EvaluationConfig, Recipe
-from treelm.trees.normal_form import strip_function
+from treelm.trees.transforms import strip_function
 from treelm.trees.tree import Tree
 
 GUM_NOTES: dict[str, str] = {

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import whole_text
-from treelm.corpora.tables import read_rows
 from treelm.corpora.tokens import Tokenisation, words_of
-from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, here
@@ -99,7 +97,7 @@ def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[
     For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
     those to group by. Raises ``InputError`` with file and line.
     """
-    text = whole_text(read_bytes(path, remedy="check the path", may_be_pipe=True), name=str(path))
+    text = read_text(path)
     if not text.strip():
         raise InputError("no pairs", where=str(path), remedy="give BLiMP's JSON lines, or a TSV or CSV with a header")
     if text.lstrip().startswith("{"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
-from treelm.corpora.preprocessing import REMOVED_TAGS
+from treelm.corpora.sentence import REMOVED_TAGS
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing
 from treelm.trees.span_counts import SpanCounts

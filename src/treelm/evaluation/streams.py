@@ -19,9 +19,9 @@ from torch import Tensor
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
-from treelm.corpora.streams import Format
 from treelm.errors import InputError
 from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult

@@ -1,4 +1,4 @@
-"""What the demo shows beside the comparison: what each system makes of a few sentences, and what to try next."""
+"""Output of the demo beside the comparison: each system's analyses of a sentence, and commands to try next."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def drawn_sentence(lm: SyntacticLM, words: Sequence[str]) -> str:
 
 
 def what_next(run: Path, report: Path, words: Sequence[str], program: str) -> str:
-    """Where the report is, and commands to try on the new run, with a sentence of its language."""
+    """The path of the report, and commands to try on the new run, with a sentence of its language."""
     said = f"echo {quote(' '.join(words))} | " if words else ""
     commands = (
         f"{said}{program} parse {run} - --show drawing",

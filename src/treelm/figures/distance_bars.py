@@ -9,9 +9,9 @@ from unicodedata import east_asian_width
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.figures.markup import escaped, svg_file
 from treelm.models.base import SyntacticLM
 from treelm.models.structures import Distances, of_kind
-from treelm.trees.xml_text import escaped
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 FONT_SIZE = 13
@@ -74,18 +74,14 @@ class DistanceBars:
         width, height = float(left[-1]) - _GAP + _MARGIN, _HEIGHT + FONT_SIZE + 2 * _MARGIN
         base, size = _MARGIN + _HEIGHT, f'width="{width:.0f}" height="{height}"'
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-            f'height="{height}" class="distances" role="img">',
-            f"<title>{escaped('distances before: ' + ' '.join(self.symbols))}</title>",
             *([f"<style>{_STYLE}</style>", f'<rect class="background" {size}/>'] if styled else []),
             *self._axis(base, width),
             *(
                 self._column(i, float(left[i]), size, base, float(scaled))
                 for i, (size, scaled) in enumerate(zip(widths, self.scaled, strict=True))
             ),
-            "</svg>",
         ]
-        return "\n".join(parts) + "\n"
+        return svg_file(width, height, "distances before: " + " ".join(self.symbols), parts, "distances")
 
     def _axis(self, base: float, width: float) -> list[str]:
         end = _MARGIN + _AXIS - _GAP / 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from treelm.figures.distance_bars import DistanceBars
 from treelm.figures.memory_grid import MemoryGrid
-from treelm.figures.memory_grid_svg import as_svg
 from treelm.figures.span_attention import SpanAttentionFigure
 from treelm.models.base import SyntacticLM
 from treelm.models.structures import Distances, SlotSpans, SpanWeights
@@ -23,6 +22,6 @@ def picture(lm: SyntacticLM, tree: Tree, gold: Tree | None = None) -> str:
         case Distances() as distances:
             return DistanceBars.of(distances).as_svg()
         case SlotSpans() as memory:
-            return as_svg(MemoryGrid.of(memory))
+            return MemoryGrid.of(memory).as_svg()
         case None:
             return tree.to_svg()

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.figures.markup import escaped, svg_file
 from treelm.figures.terminal import draw_tree
 from treelm.models.base import SyntacticLM
 from treelm.models.structures import SpanWeights, of_kind
 from treelm.trees.tree import Tree
-from treelm.trees.xml_text import escaped
 
 CAPTION = (
     "Attention over spans",
@@ -82,12 +82,9 @@ class SpanAttentionFigure:
         """
         explained, left, bottom = self._explained_grid()
         trees, width, height = self._trees(left)
-        size = f"{max(left, width):.0f}", f"{max(bottom, height):.0f}"
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {" ".join(size)}" width="{size[0]}" '
-        title = escaped("attention over spans of: " + " ".join(self.symbols[1:-1]))
-        back = '<rect class="back" width="100%" height="100%"/>'
-        body = "\n".join([f"<style>{_STYLE}</style>", back, *explained, *trees])
-        return f'{head}height="{size[1]}" role="img">\n<title>{title}</title>\n{body}\n</svg>\n'
+        parts = [f"<style>{_STYLE}</style>", '<rect class="back" width="100%" height="100%"/>', *explained, *trees]
+        title = "attention over spans of: " + " ".join(self.symbols[1:-1])
+        return svg_file(max(left, width), max(bottom, height), title, parts)
 
     def _explained_grid(self) -> tuple[list[str], float, float]:
         """Caption, grid with the names of its axes, and scale; where they end to the right and below."""
@@ -171,7 +168,7 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 
 def _scale(x: float, y: float, *, has_outside: bool) -> list[str]:
-    """What shades mean: a cell for each of some weights, and what cannot be attended to."""
+    """Explain the shades: a cell for each of some weights, and one that cannot be attended to."""
     parts = [_text(x, y + 15, "weight 0", "note")]
     begin = x + 8.5 * _CHARACTER
     parts += [_cell(begin + _CELL * index, y, weight) for index, weight in enumerate(_SCALE)]

@@ -36,7 +36,7 @@ def draw_tree(tree: Tree, under: Sequence[str] | None = None, *, width: int | No
 
 
 class _Box:
-    """Where a constituent or word stands in an upright drawing, in cells; ``right`` is the first cell after it."""
+    """The place of a constituent or word in an upright drawing, in cells; ``right`` is the first cell after it."""
 
     __slots__ = ("center", "children", "height", "label", "left", "right")
 

@@ -10,10 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+from treelm.corpora.inputs import STDIN, name_of, open_bytes
+from treelm.corpora.lines import Format, Stretch, cut, numbered_lines, only_text
 from treelm.corpora.mapping import mapping
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import STDIN, Format, Stretch, cut, name_of, numbered_lines, only_text, open_bytes
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing

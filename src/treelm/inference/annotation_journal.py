@@ -15,17 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from treelm.corpora.replacing import naming
-from treelm.corpora.whole_files import require_regular
+from treelm.corpora.inputs import read_json, require_regular
+from treelm.corpora.outputs import naming
 from treelm.errors import InputError
-from treelm.models.persistence.files import (
-    encode_json,
-    flush_directory,
-    read_json,
-    sealed_line,
-    unsealed_line,
-    write_atomically,
-)
+from treelm.models.persistence.files import encode_json, flush_directory, sealed_line, unsealed_line, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treelm.corpora.whole_files import file_hash, read_bytes
+from treelm.corpora.inputs import file_hash, read_bytes
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.persistence.shipped import find_run

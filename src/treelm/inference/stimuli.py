@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import name_of, whole_text
-from treelm.corpora.tables import read_rows
 from treelm.corpora.tokens import BLANKS, words_of
-from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
@@ -108,7 +105,7 @@ def read_table(path: str, columns: Columns, punctuation: Punctuation) -> Stimulu
     Rows of a sentence follow each other. Raises ``InputError`` with file and line for a column that is missing, an
     empty word, a sentence that goes on after another one has begun, and what ``read_rows`` refuses.
     """
-    text = _text(path)
+    text = read_text(path)
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
     names, rows = read_rows(text, path)
@@ -158,7 +155,7 @@ def read_words(path: str, punctuation: Punctuation) -> Iterator[Stimulus]:
     """One word a line; an empty line ends a sentence, two end a document."""
     words, document, num_empty, number, first = list[str](), 1, 0, 0, 1
     source = "<stdin>" if path == "-" else path
-    for line, content in enumerate([*_text(path).split("\n"), ""], start=1):
+    for line, content in enumerate([*read_text(path).split("\n"), ""], start=1):
         word = content.strip(BLANKS)
         if word:
             if not words:
@@ -172,13 +169,3 @@ def read_words(path: str, punctuation: Punctuation) -> Iterator[Stimulus]:
             sentence = Sentence(words=tuple(words), identifier=str(number), source=source, line=first)
             yield stimulus(sentence, punctuation, document=str(document), cut_blanks=True)
             words = []
-
-
-def _text(path: str) -> str:
-    if path == "-":
-        import sys
-
-        content = sys.stdin.buffer.read()
-    else:
-        content = read_bytes(Path(path), remedy="check the path", may_be_pipe=True)
-    return whole_text(content, name=name_of(path))

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from packaging.requirements import Requirement
 
-from treelm.corpora.locations import CACHE_VARIABLE, cache_directory, user_catalog
+from treelm.corpora.catalog import user_catalog
+from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory
 from treelm.models.layers.precision import rounds_operands
 
 GIGABYTE = 1e9

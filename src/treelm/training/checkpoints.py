@@ -22,16 +22,9 @@ from typing import Any
 
 from torch import Tensor
 
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.inputs import read_bytes, read_json
 from treelm.errors import InputError, OutOfMemory
-from treelm.models.persistence.files import (
-    encode_json,
-    flush_directory,
-    hold_folder,
-    json_hash,
-    read_json,
-    write_durably,
-)
+from treelm.models.persistence.files import encode_json, flush_directory, hold_folder, json_hash, write_durably
 from treelm.models.persistence.storage import WEIGHTS
 from treelm.models.persistence.tensors import encode_tensors, read_tensors
 

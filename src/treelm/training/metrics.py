@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.replacing import naming
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.inputs import read_bytes
+from treelm.corpora.outputs import naming
 from treelm.errors import InputError
 from treelm.models.base import Losses
 

@@ -11,7 +11,7 @@ from typing import TextIO, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from treelm.corpora.replacing import suppress_hangup
+from treelm.corpora.outputs import suppress_hangup
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step
 from treelm.training.metrics import LossSum, perplexity

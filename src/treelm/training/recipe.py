@@ -16,8 +16,8 @@ import tomli_w
 from treelm.corpora.catalog import corpus_names
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.grouping import BatchesConfig
+from treelm.corpora.inputs import read_bytes
 from treelm.corpora.vocabularies import VocabularyConfig
-from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
 from treelm.models.bounds import BoundedConfig

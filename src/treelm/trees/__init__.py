@@ -1,1 +1,1 @@
-"""What a syntax tree is. Plain Python and NumPy: nothing here imports torch."""
+"""Syntax trees. Plain Python and NumPy: nothing here imports torch."""

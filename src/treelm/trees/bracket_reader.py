@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from treelm.errors import InputError
-from treelm.trees.normal_form import (
-    EMPTY_TAG,
-    TOP_LABELS,
-    Normalisation,
-    StrippedLabels,
-    Unchanged,
-    UnescapedWords,
-)
+from treelm.trees.transforms import EMPTY_TAG, TOP_LABELS, Normalisation, strip_function, unescape
 from treelm.trees.tree import Tree
 
 MAX_PATIENCE: Final = 10_000
 """Lines that the first tree of a file may go on after a line that looks like the start of another tree."""
+
+MAX_ENTRIES: Final = 100_000
+"""Words that the table of what they become holds before it starts afresh."""
 
 # Possessive quantifiers: nothing is looked at twice. Whitespace is ASCII only: a no-break space is part of a word.
 TOKEN = re.compile(
@@ -39,6 +35,19 @@ class BracketedTree(NamedTuple):
     line: int
 
 
+class _Table(dict[str, str]):
+    """A table of what labels or words become; each is worked out once while the table is small."""
+
+    def __init__(self, change: Callable[[str], str]) -> None:
+        self._change = change
+
+    def __missing__(self, text: str) -> str:
+        if len(self) >= MAX_ENTRIES:
+            self.clear()
+        self[text] = changed = self._change(text)
+        return changed
+
+
 class _BareWord(str):
     """A word that was not read together with its tag: its bracket is not known to be a tag until it closes."""
 
@@ -57,8 +66,8 @@ class BracketReader:
         self._source = source
         self._tagged = tagged
         self._steps = normalisation
-        self._labels: dict[str, str] = StrippedLabels() if normalisation.strip_functions else Unchanged()
-        self._words: dict[str, str] = UnescapedWords() if normalisation.unescape else Unchanged()
+        self._labels = _Table(strip_function if normalisation.strip_functions else str)
+        self._words = _Table(unescape if normalisation.unescape else str)
         self._empty_tag = EMPTY_TAG if normalisation.drop_empties else None
         self._stack: list[_Open] = []
         self._tags: list[str] = []
@@ -182,7 +191,7 @@ class BracketReader:
             self._stack[-1][1].append(node)
 
     def _tagged_word(self, tag: str, children: list[Tree | str], number: int) -> Tree | str | None:
-        """What stands in the tree for a tag over a word; None when it is dropped."""
+        """The node of the tree that a tag over a word becomes; None when it is dropped."""
         bare_words = [child for child in children if type(child) is _BareWord]
         self._num_bare_words -= len(bare_words)
         if len(children) > 1:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
-from treelm.errors import InputError
+from treelm.errors import InputError, OnError, check_on_error, without_errors
 from treelm.trees.bracket_reader import BracketedTree, BracketReader
-from treelm.trees.normal_form import UNKNOWN_TAG, Normalisation
+from treelm.trees.transforms import UNKNOWN_TAG, Normalisation
 from treelm.trees.tree import Tree
 
 __all__ = [
@@ -39,7 +39,7 @@ def iter_trees(
     source: str = "<text>",
     tags: Literal["present", "absent"] = "present",
     normalisation: Normalisation = NORMAL_FORM,
-    on_error: Literal["raise", "skip"] = "raise",
+    on_error: OnError = "raise",
     errors: list[InputError] | None = None,
 ) -> Iterator[BracketedTree]:
     """Read trees from lines: one or many lines a tree, one or many trees a line, in linear time and one at a time.
@@ -52,17 +52,9 @@ def iter_trees(
     """
     if tags not in ("present", "absent"):
         raise InputError(f"tags={tags!r}", remedy='choose "present" or "absent"')
-    if on_error not in ("raise", "skip"):
-        raise InputError(f"on_error={on_error!r}", remedy='choose "raise" or "skip"')
-    if on_error == "skip" and errors is None:
-        raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
-    for item in BracketReader(source, tagged=tags == "present", normalisation=normalisation).read(lines):
-        if isinstance(item, BracketedTree):
-            yield item
-        elif on_error == "raise" or errors is None:
-            raise item
-        else:
-            errors.append(item)
+    check_on_error(on_error, errors)
+    items = BracketReader(source, tagged=tags == "present", normalisation=normalisation).read(lines)
+    yield from without_errors(items, errors if on_error == "skip" else None)
 
 
 def parse_tree(

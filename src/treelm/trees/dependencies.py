@@ -41,33 +41,21 @@ class DependencySentence:
 
 
 def iter_dependencies(
-    lines: Iterable[str],
-    *,
-    source: str = "<text>",
-    first_line: int = 1,
-    on_error: Literal["raise", "skip"] = "raise",
-    errors: list[InputError] | None = None,
-) -> Iterator[DependencySentence]:
+    lines: Iterable[str], *, source: str = "<text>", first_line: int = 1
+) -> Iterator[DependencySentence | InputError]:
     """Read CoNLL-U, one sentence at a time. Ranges (``3-4``) and empty nodes (``8.1``) are left out.
 
-    Lines are numbered from ``first_line`` on. Sentences without exactly one root, with a cycle, a missing head or
-    broken columns raise :class:`InputError` with ``source:line``; with ``on_error="skip"`` they are left out and their
-    errors appended to ``errors``.
+    Lines are numbered from ``first_line`` on. In the place of a sentence without exactly one root, with a cycle, a
+    missing head or broken columns stands an :class:`InputError` with ``source:line``.
     """
-    if on_error not in ("raise", "skip"):
-        raise InputError(f"on_error={on_error!r}", remedy='choose "raise" or "skip"')
-    if on_error == "skip" and errors is None:
-        raise ValueError("on_error='skip' needs a list for the errors, so that they can be reported")
     for block in _blocks(lines, first_line):
         try:
             sentence = _parse(block, source)
         except InputError as error:
-            if on_error == "raise" or errors is None:
-                raise
-            errors.append(error)
-            continue
-        if sentence is not None:
-            yield sentence
+            yield error
+        else:
+            if sentence is not None:
+                yield sentence
 
 
 def _blocks(lines: Iterable[str], first_line: int) -> Iterator[list[tuple[int, str]]]:

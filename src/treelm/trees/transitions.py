@@ -87,7 +87,7 @@ def from_actions(
 
 
 class _Stack:
-    """What a sequence of actions has built so far. Methods give the problem, or None."""
+    """The stack that a sequence of actions has built so far. Methods give the problem, or None."""
 
     def __init__(self, words: Sequence[str], labels: Sequence[str]) -> None:
         self._words = words

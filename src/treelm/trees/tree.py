@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast, final
 
 from treelm.errors import InputError
-from treelm.trees.xml_text import xml_characters
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -87,10 +87,7 @@ class Tree:
     @property
     def height(self) -> int:
         """Number of constituents on the longest path from the top to a word; 1 for a constituent over words only."""
-        heights: dict[int, int] = {}
-        for node in reversed(self.constituents()):
-            heights[id(node)] = 1 + max(0 if isinstance(child, str) else heights[id(child)] for child in node.children)
-        return heights[id(self)]
+        return heights_of(self)[id(self)]
 
     def __eq__(self, other: object) -> bool:
         """Equal labels over equal children."""
@@ -164,13 +161,21 @@ class Tree:
         return str(svgling.draw_tree(nested).get_svg().tostring())
 
     def _repr_svg_(self) -> str | None:
-        """What a notebook shows; None, so that it falls back on text, when the tree is too tall for a drawing."""
+        """The picture for a notebook; None, so that it shows text, when the tree is too tall for a drawing."""
         return self.to_svg() if self.height <= MAX_SVG_HEIGHT else None
 
 
 # Slot descriptors write past the guard in __setattr__, at half the cost of object.__setattr__.
 _set_label: Callable[[Tree, str], None] = Tree.__dict__["label"].__set__
 _set_children: Callable[[Tree, tuple[Tree | str, ...]], None] = Tree.__dict__["children"].__set__
+
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def xml_characters(text: str) -> str:
+    """The text with U+FFFD in the place of control characters and others that XML and HTML do not allow."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _as_nested_tuple(label: str, children: Sequence[object]) -> tuple[object, ...]:
@@ -191,6 +196,14 @@ def fold(tree: Tree, combine: Callable[[str, list[Node | str]], Node]) -> Node:
             done.append(combine(node.label, _take(done, len(node.children))))
     top = done.pop()
     return cast(Node, top)
+
+
+def heights_of(tree: Tree) -> dict[int, int]:
+    """The height of every constituent, by its ``id``."""
+    heights: dict[int, int] = {}
+    for node in reversed(tree.constituents()):
+        heights[id(node)] = 1 + max(0 if isinstance(child, str) else heights[id(child)] for child in node.children)
+    return heights
 
 
 def from_flat(flat: Sequence[str | tuple[str, int]]) -> Tree:

@@ -5,29 +5,29 @@ All have the label ``X`` by default; a single word becomes a constituent of one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from treelm.trees.distances import tree_from_distances
+from treelm.trees.distances import tree_from_distances, tree_from_splits
 from treelm.trees.transforms import binarise_left, binarise_right, collapse_unaries
 from treelm.trees.tree import Tree, from_flat
 
 
 def left_branching(words: Sequence[str], label: str = "X") -> Tree:
     """``(((a b) c) d)``."""
-    return _by_splits(words, label, lambda start, end: end - 1)
+    return tree_from_splits(words, lambda start, end: end - 1, label)
 
 
 def right_branching(words: Sequence[str], label: str = "X") -> Tree:
     """``(a (b (c d)))``."""
-    return _by_splits(words, label, lambda start, end: start + 1)
+    return tree_from_splits(words, lambda start, end: start + 1, label)
 
 
 def balanced(words: Sequence[str], label: str = "X") -> Tree:
     """Split in halves, the left one longer when they differ: ``((a b) c)``."""
-    return _by_splits(words, label, lambda start, end: (start + end + 1) // 2)
+    return tree_from_splits(words, lambda start, end: (start + end + 1) // 2, label)
 
 
 def random_splits(words: Sequence[str], generator: np.random.Generator, label: str = "X") -> Tree:
@@ -67,20 +67,3 @@ def binary_upper_bound(gold: Tree, branching: Literal["right", "left"] = "right"
         raise ValueError(f'branching {branching!r}: choose "right" or "left"')
     binarise = binarise_right if branching == "right" else binarise_left
     return binarise(collapse_unaries(gold), "")
-
-
-def _by_splits(words: Sequence[str], label: str, split: Callable[[int, int], int]) -> Tree:
-    """The binary tree that splits the words from start to end at ``split(start, end)``."""
-    if not words:
-        raise ValueError("a tree has words")
-    flat: list[str | tuple[str, int]] = [(label, 1)] if len(words) == 1 else []
-    todo = [(0, len(words))]
-    while todo:
-        start, end = todo.pop()
-        if end - start == 1:
-            flat.append(words[start])
-        else:
-            flat.append((label, 2))
-            middle = split(start, end)
-            todo += [(middle, end), (start, middle)]
-    return from_flat(flat)

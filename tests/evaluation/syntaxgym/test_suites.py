@@ -20,7 +20,7 @@ from treelm.evaluation.syntaxgym.results import (
 )
 from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult, evaluate_suite, score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
-from treelm.figures.syntaxgym import circuit_table
+from treelm.figures.tables import circuit_table
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from treelm.figures.report.charts import Axes, Dot, Series, line_chart, scatter_chart, spread
-from treelm.figures.report.looks import colour_class, mark
-from treelm.figures.report.sentence_charts import TreeColumns, draw_tree, shows_labels, surprisal_chart
+from treelm.figures.report.parts import colour_class, mark
+from treelm.figures.report.sentences import TreeColumns, draw_tree, shows_labels, surprisal_chart
 from treelm.trees.tree import Tree
 
 AXES = Axes(title="a chart", x="epochs", y="perplexity")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.figures.report.scales import Scale, mark_text, scale_over
+from treelm.figures.report.charts import Scale, mark_text, scale_over
 
 
 def test_values_stand_in_proportion() -> None:

@@ -12,7 +12,7 @@ from tests.models.palm.worlds import END, palm
 from treelm.errors import InputError
 from treelm.models.palm import attention as module
 from treelm.models.palm.network import PaLM
-from treelm.trees.span_parser import tree_from_span_scores
+from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.trivial import left_branching, right_branching
 
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]

@@ -129,8 +129,8 @@ DAMAGE = {
         edit_config(config={"size": 7}),
         r"'embedding\.weight' is float32 \(12, 6\) where the config gives",
     ),
-    "vocabulary missing": (drop("vocabulary.json"), r"vocabulary\.json: no vocabulary"),
-    "vocabulary truncated": (cut("vocabulary.json"), r"vocabulary\.json: vocabulary file is truncated"),
+    "vocabulary missing": (drop("vocabulary.json"), r"vocabulary\.json: no such file"),
+    "vocabulary truncated": (cut("vocabulary.json"), r"vocabulary\.json: not valid JSON"),
     "vocabulary of another run": (
         take_from_other_run("vocabulary.json"),
         r"from another run; restore vocabulary\.json",

@@ -8,13 +8,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+from treelm.corpora.inputs import read_json
 from treelm.errors import InputError
 from treelm.evaluation.minimal_pairs import MinimalPairResult
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.persistence.files import encode_json, read_json, write_atomically
+from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.structures import Distances, SlotSpans, SpanWeights
 from treelm.training.checkpoints import check_name
 from treelm.training.metrics import FILE_NAME as METRICS

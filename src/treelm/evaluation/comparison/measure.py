@@ -18,10 +18,10 @@ import torch
 
 from treelm import __version__
 from treelm.corpora.data_config import locate_split
+from treelm.corpora.inputs import file_hash, read_json
+from treelm.corpora.lines import Format
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.streams import Format
 from treelm.corpora.tokens import Tokenisation
-from treelm.corpora.whole_files import file_hash
 from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import (
     FORMAT_VERSION,
@@ -43,7 +43,7 @@ from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device
-from treelm.models.persistence.files import encode_json, json_hash, read_json, sealed, unsealed, write_atomically
+from treelm.models.persistence.files import encode_json, json_hash, sealed, unsealed, write_atomically
 from treelm.models.persistence.storage import WEIGHTS, read_data_identity
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe

@@ -11,9 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from treelm.corpora.streams import whole_text
-from treelm.corpora.tables import read_rows
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.inputs import read_rows, read_text
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
@@ -94,7 +92,7 @@ def read_surprisals(path: Path) -> TokensOf:
 
     TSV or CSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
     """
-    text = whole_text(read_bytes(path, remedy="check the path", may_be_pipe=True), name=str(path))
+    text = read_text(path)
     names, rows = read_rows(text, str(path))
     missing = [name for name in NEEDED if name not in names]
     if missing:

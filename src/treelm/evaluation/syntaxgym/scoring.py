@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from treelm.corpora.locations import cache_directory
+from treelm.corpora.outputs import cache_directory
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.formula import Formula, Region

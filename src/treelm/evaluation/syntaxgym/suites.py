@@ -11,9 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from treelm.corpora.streams import unpacked
+from treelm.corpora.inputs import read_bytes, unpacked
 from treelm.corpora.tokens import words_of
-from treelm.corpora.whole_files import read_bytes
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.formula import Compatibility, Formula, parse_formula
 

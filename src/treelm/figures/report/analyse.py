@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from treelm.corpora.examples import example_sentences
+from treelm.corpora.data_config import example_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.figures import Comparison, RunFigures, SentenceAnalysis, WordBits

@@ -1,13 +1,13 @@
-"""Small charts as SVG: lines, and points beside grey points. Colours are the page's (``style.py``)."""
+"""Small charts as SVG, over linear and logarithmic axes. Colours are the page's (``style.css``)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from treelm.figures.report.looks import colour_class, mark, text_width
-from treelm.figures.report.markup import Markup, element, join
-from treelm.figures.report.scales import Scale, mark_text, scale_over
+from treelm.figures.markup import Markup, element, join
+from treelm.figures.report.parts import colour_class, mark, text_width
 
 WIDE, NARROW = 560, 364
 """Widths in pixels that a figure is drawn for: beside another one on a screen, alone on a telephone."""
@@ -63,17 +63,18 @@ def line_chart(series: Sequence[Series], axes: Axes, width: int, height: int = 3
     points = [point for one in series for point in one.points]
     x = scale_over([point[0] for point in points], _LEFT, right, zero=True)
     y = scale_over([point[1] for point in points], height - _BOTTOM, _TOP, logarithmic=True)
-    parts = [_axes(axes, x, y, right), *(_line(one, x, y) for one in series)]
+    lines = (curve(one.look, [(x(first), y(second)) for first, second in one.points], one.tips) for one in series)
+    parts = [_axes(axes, x, y, right), *lines]
     if named:
         parts.append(_end_labels(series, x, y, height))
     return _svg(axes.title, width, height, parts)
 
 
-def _line(one: Series, x: Scale, y: Scale) -> Markup:
-    places = [(x(first), y(second)) for first, second in one.points]
+def curve(look: int, places: Sequence[tuple[float, float]], tips: Sequence[str]) -> Markup:
+    """A run's line through places of a chart, with its mark at each."""
     path = "M" + "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
-    marks = (mark(one.look, *place, tip) for place, tip in zip(places, one.tips, strict=True))
-    return join(element("path", class_=f"curve {colour_class(one.look)}", d=path), *marks)
+    marks = (mark(look, *place, tip) for place, tip in zip(places, tips, strict=True))
+    return join(element("path", class_=f"curve {colour_class(look)}", d=path), *marks)
 
 
 def _end_labels(series: Sequence[Series], x: Scale, y: Scale, height: int) -> Markup:
@@ -187,3 +188,65 @@ def _svg(title: str, width: float, height: float, parts: Iterable[Markup]) -> Ma
         height=height,
         role="img",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """An axis from ``low`` to ``high``, drawn from ``start`` to ``end`` (pixels; y axes have start > end)."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The place of a value."""
+        low, high, value = (math.log(one) if self.logarithmic else one for one in (self.low, self.high, value))
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+    def marks(self, most: int = 6) -> list[float]:
+        """Round values on the axis, not many more than ``most``."""
+        return _log_marks(self.low, self.high, most) if self.logarithmic else _marks(self.low, self.high, most)
+
+
+def scale_over(
+    values: Sequence[float], start: float, end: float, *, logarithmic: bool = False, zero: bool = False
+) -> Scale:
+    """A scale that all values fit on with a little room; ``zero``: it begins at 0."""
+    low, high = min(values), max(values)
+    if logarithmic:
+        room = (high / low) ** 0.04 if high > low else 1.5
+        return Scale(low=low / room, high=high * room, start=start, end=end, logarithmic=True)
+    low = min(0.0, low) if zero else low
+    room = (high - low) * 0.04 or 1.0
+    return Scale(low=low if zero else low - room, high=high + room, start=start, end=end)
+
+
+def _marks(low: float, high: float, most: int) -> list[float]:
+    step = _round_up((high - low) / most)
+    return [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def _round_up(step: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
+
+
+def _log_marks(low: float, high: float, most: int) -> list[float]:
+    """Of 1, 2, 5 times powers of ten as many as fit; of a short axis, linear marks."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        marks = [factor * 10.0**power for power in powers for factor in factors]
+        marks = [mark for mark in marks if low <= mark <= high]
+        if len(marks) <= most:
+            return marks if len(marks) > 1 else _marks(low, high, most)
+    return marks
+
+
+def mark_text(value: float) -> str:
+    """A mark of an axis as text."""
+    if abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    return f"{round(value, 6):g}"

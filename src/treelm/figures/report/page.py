@@ -11,12 +11,11 @@ import treelm
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained
 from treelm.evaluation.comparison.figures import Comparison
-from treelm.figures.report.markup import Markup, element
+from treelm.figures.markup import Markup, element
 from treelm.figures.report.parts import Section
+from treelm.figures.report.results import table_section, training_section
 from treelm.figures.report.sentences import sentence_sections
 from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
-from treelm.figures.report.tables import table_section
-from treelm.figures.report.training import training_section
 from treelm.models.persistence.files import write_atomically
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # browsers fetch nothing and run nothing, whatever is in it

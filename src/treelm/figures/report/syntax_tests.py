@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from treelm.evaluation.comparison.figures import Comparison, PairFigures, RunFigures
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, circuits, overall_score, references
+from treelm.figures.markup import Markup, join
 from treelm.figures.report.charts import Axes, Dot, for_both_widths, scatter_chart
-from treelm.figures.report.looks import key
-from treelm.figures.report.markup import Markup, join
 from treelm.figures.report.parts import (
-    Bar,
     Panel,
     Section,
     bar_panels,
+    data_table,
     details,
     figure,
+    key,
     looks_of,
-    plain_table,
+    panels_of,
     scrolled,
 )
 
@@ -94,7 +96,7 @@ def _published_table(published: list[Reference]) -> Markup:
             (one.name, perplexity, f"{100 * score(one):.1f}", *(_percent(by_circuit.get(n)) for n in circuits()))
         )
     heads = ("model/training data", "perplexity", "SG score", *circuits())
-    return scrolled(plain_table("Models of Hu et al. (2020)", heads, rows), "published models")
+    return scrolled(data_table("Models of Hu et al. (2020)", heads, rows), "published models")
 
 
 def _percent(value: float | None) -> str:
@@ -102,44 +104,25 @@ def _percent(value: float | None) -> str:
 
 
 def _circuits(comparison: Comparison, published: list[Reference]) -> Markup:
-    looks = looks_of(comparison)
+    by_run = {row.name: row.syntaxgym.circuits for row in comparison.runs if row.syntaxgym is not None}
     others = [circuit_accuracies(one.accuracies) for one in published]
     panels = [
-        Panel(
-            title=circuit,
-            bars=[
-                Bar(name=row.name, look=looks[row.name], value=row.syntaxgym.circuits[circuit])
-                for row in comparison.runs
-                if row.syntaxgym is not None and circuit in row.syntaxgym.circuits
-            ],
-            others=[one[circuit] for one in others if circuit in one],
-        )
-        for circuit in circuits()
+        replace(panel, others=[one[panel.title] for one in others if panel.title in one])
+        for panel in panels_of(circuits(), by_run)
     ]
     caption = (
         "Mean accuracy over the suites of each circuit, in percent. Ticks: the published models, lowest and highest at "
         "the right. What is right by chance differs between suites: predictions have more or fewer parts."
     )
-    return figure(bar_panels(panel for panel in panels if panel.bars), caption)
+    return figure(bar_panels(panels, looks_of(comparison)), caption)
 
 
 def _suites(comparison: Comparison) -> Markup:
     """Suite by suite, where no circuit is complete."""
-    looks = looks_of(comparison)
-    names = dict.fromkeys(suite for row in comparison.runs if row.syntaxgym for suite in row.syntaxgym.suites)
-    panels = [
-        Panel(
-            title=suite,
-            bars=[
-                Bar(name=row.name, look=looks[row.name], value=row.syntaxgym.suites[suite])
-                for row in comparison.runs
-                if row.syntaxgym is not None and suite in row.syntaxgym.suites
-            ],
-        )
-        for suite in names
-    ]
+    by_run = {row.name: row.syntaxgym.suites for row in comparison.runs if row.syntaxgym is not None}
+    names = dict.fromkeys(suite for suites in by_run.values() for suite in suites)
     return figure(
-        bar_panels(panels),
+        bar_panels(panels_of(names, by_run), looks_of(comparison)),
         "Accuracy on each suite that was scored, in percent. These are too few for a circuit or for the SG score.",
     )
 
@@ -154,33 +137,23 @@ def pairs_section(comparison: Comparison) -> Section | None:
 
 
 def _pairs(comparison: Comparison, file: str) -> Markup:
-    looks = looks_of(comparison)
     found = {row.name: one for row in comparison.runs for one in row.pairs if one.file == file}
-    overall = Panel(
-        title="all pairs",
-        chance=0.5,
-        bars=[Bar(name=name, look=looks[name], value=one.accuracy) for name, one in found.items()],
-    )
     one = next(iter(found.values()))
     grouping = _coarsest(one)
+    by_run = {name: pairs.groups.get(grouping, {}) for name, pairs in found.items()}
     panels = [
-        Panel(
-            title=group.replace("_", " "),
-            chance=0.5,
-            bars=[
-                Bar(name=name, look=looks[name], value=pairs.groups[grouping][group])
-                for name, pairs in found.items()
-                if group in pairs.groups.get(grouping, {})
-            ],
-        )
-        for group in (one.groups[grouping] if grouping else ())
+        Panel(title="all pairs", shares={name: pairs.accuracy for name, pairs in found.items()}, chance=0.5),
+        *(
+            replace(panel, title=panel.title.replace("_", " "), chance=0.5)
+            for panel in panels_of(one.groups.get(grouping, ()), by_run)
+        ),
     ]
     caption = (
         f"{file}: how often the grammatical sentence of a pair is the more probable one, in percent, of "
         f"{one.num_pairs:,} pairs{f', by {grouping}' if grouping else ''}. Ties count as wrong. The line at 50 is "
         "chance."
     )
-    return figure(bar_panels([overall, *panels]), caption)
+    return figure(bar_panels(panels, looks_of(comparison)), caption)
 
 
 def _coarsest(pairs: PairFigures) -> str:

@@ -130,7 +130,7 @@ _MINUS_ONE = torch.tensor(-1.0)  # on a CPU: a single number goes with tensors o
 # inputs; I size of an input, H of a state.
 
 
-class Tree(NamedTuple):
+class Predecessors(NamedTuple):
     """The row that every row steps from, ready for computing."""
 
     parents: Tensor  # (P,) their rows
@@ -138,7 +138,7 @@ class Tree(NamedTuple):
     blocks: list[tuple[int, int, int, int]]  # first and end of its rows, first and end of their parents
 
 
-def plan_tree(before: NDArray[np.int64], offsets: NDArray[np.int64], device: torch.device) -> Tree:
+def plan_tree(before: NDArray[np.int64], offsets: NDArray[np.int64], device: torch.device) -> Predecessors:
     """``before`` (n - S,) is the row that each row of level 1 and more steps from; it must never descend.
 
     Level k is the rows offsets[k]:offsets[k + 1]; those of level 0 start. Tensors are on the CPU still, see
@@ -155,10 +155,10 @@ def plan_tree(before: NDArray[np.int64], offsets: NDArray[np.int64], device: tor
         for start in range(first, end, most):
             stop = min(start + most, end)
             blocks.append((int(first_child[start]), int(first_child[stop]), start, stop))
-    return Tree(torch.from_numpy(before[is_first]), torch.from_numpy(parent), blocks)
+    return Predecessors(torch.from_numpy(before[is_first]), torch.from_numpy(parent), blocks)
 
 
-def _longest(tree: Tree) -> int:
+def _longest(tree: Predecessors) -> int:
     """Parents of the largest block, padded."""
     return padded(max((stop - first for _, _, first, stop in tree.blocks), default=0))
 
@@ -173,7 +173,7 @@ class _LSTMSweep(torch.autograd.Function):
         weight_input: Tensor,  # (4H, I)
         weight_hidden: Tensor,  # (4H, H)
         bias: Tensor,
-        tree: Tree,
+        tree: Predecessors,
         read: Tensor | None,  # (n,) the input of each row; None when they are the rows
     ) -> Tensor:
         num_rows, size, new = len(tree.parent), weight_hidden.shape[1], inputs.new_empty
@@ -248,7 +248,7 @@ class _LSTMSweep(torch.autograd.Function):
         return d_inputs, *d_weights, d_bias, None, None
 
 
-def sweep_lstm(inputs: Tensor, lstm: LSTMWeights, tree: Tree, read: Tensor | None = None) -> Tensor:
+def sweep_lstm(inputs: Tensor, lstm: LSTMWeights, tree: Predecessors, read: Tensor | None = None) -> Tensor:
     """Hidden states (n, H) of rows in schedule order.
 
     Row r reads inputs[r] or, if ``read`` (n,) is given, inputs[read[r]]; inputs (m, I).

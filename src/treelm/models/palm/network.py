@@ -36,7 +36,7 @@ from treelm.models.palm.supervision import (
 from treelm.models.readings import Carried, Reading, WordFigure, to_host
 from treelm.models.scores import Gathering, Losses, SentenceScore
 from treelm.models.structures import BOUNDARY, SpanWeights, symbols_of_words
-from treelm.trees.span_parser import tree_from_span_scores
+from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
 
 _ROWS = 16  # sentences that are parsed side by side

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.constituents import non_trivial_spans
 from treelm.corpora.encoding import EncodedCorpus, encode_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.stream_batches import StreamBatch
+from treelm.corpora.stream_batches import StreamBatch, non_trivial_spans
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.palm.config import PaLMConfig, WithoutGold

@@ -11,8 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from treelm.corpora.replacing import create_beside, naming
-from treelm.corpora.whole_files import read_bytes
+from treelm.corpora.outputs import create_beside, naming
 from treelm.errors import InputError
 
 _SEAL = "sha256"
@@ -64,19 +63,6 @@ def flush_directory(path: Path) -> None:
 def encode_json(values: Mapping[str, Any]) -> bytes:
     """JSON as we write it: UTF-8, indented, order kept."""
     return (json.dumps(values, ensure_ascii=False, indent=2) + "\n").encode()
-
-
-def read_json(path: Path, *, remedy: str) -> dict[str, Any]:
-    """A JSON object from a file, or ``InputError`` with the remedy when it is missing or damaged."""
-    content = read_bytes(path, remedy=remedy)
-    try:
-        values = json.loads(content)
-    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON and bad UTF-8
-        reason = str(error) if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise InputError(f"not valid JSON ({reason})", where=str(path), remedy=remedy) from None
-    if not isinstance(values, dict):
-        raise InputError("not a JSON object", where=str(path), remedy=remedy)
-    return values
 
 
 def json_hash(values: Any) -> str:

@@ -20,12 +20,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from treelm import __version__
+from treelm.corpora.inputs import read_json
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.models import config_class, system_class
 from treelm.models.configs import from_plain, to_plain
-from treelm.models.persistence.files import encode_json, hold_folder, json_hash, read_json, write_atomically
+from treelm.models.persistence.files import encode_json, hold_folder, json_hash, write_atomically
 from treelm.models.persistence.shipped import CONFIG, find_run, shipped_names
 from treelm.models.persistence.tensors import (
     NARROWED,

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from treelm.corpora.whole_files import read_bytes, require_regular
+from treelm.corpora.inputs import read_bytes, require_regular
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 
 FloatType = Literal["float32", "float16", "bfloat16"]

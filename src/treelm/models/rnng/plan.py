@@ -12,7 +12,7 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
-from treelm.models.layers.lstm import Tree, plan_tree
+from treelm.models.layers.lstm import Predecessors, plan_tree
 from treelm.models.rnng import attention, composition
 from treelm.models.rnng.attention import build_graph, plan_attention
 from treelm.models.rnng.config import RNNGConfig
@@ -49,7 +49,7 @@ class BatchPlan:
     given: Given
     num_reduce: int  # R, constituents that are composed
     vectors: Tensor  # (T,) the vector of the top item
-    tree: Tree  # the context right below every context
+    tree: Predecessors  # the context right below every context
     actions: Tensor  # (T,) what comes next
     valid: Tensor  # (T, num_actions) what may come next
     shifts: Tensor  # (W,) contexts in which a word comes next

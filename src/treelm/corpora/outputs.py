@@ -1,4 +1,4 @@
-"""New files under names that nobody else has, to be renamed into place when they are complete."""
+"""Output files: made under names that nobody else has, and renamed into place when they are complete."""
 
 from __future__ import annotations
 
@@ -8,22 +8,39 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
+import platformdirs
+
+CACHE_VARIABLE = "TREELM_CACHE"
 _OF_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
-def name_beside(path: Path) -> Path:
-    """A hidden name in the same folder that starts like ``path`` and that nobody can foresee."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+def cache_directory() -> Path:
+    """The directory of downloads and prepared corpora: ``TREELM_CACHE``, else the user's cache directory."""
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given).expanduser() if given else Path(platformdirs.user_cache_dir("treelm"))
 
 
 def create_beside(path: Path) -> tuple[Path, int]:
-    """A new file with such a name, open for writing, and its descriptor.
+    """A new file of a hidden name in the same folder that nobody can foresee, open for writing, and its descriptor.
 
     It is never a file or link that was there before, so what is written goes nowhere else.
     """
-    new = name_beside(path)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     return new, os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
+    """A new file, opened with mode and options, that takes the place of ``path`` if the block ends without an error."""
+    new, descriptor = create_beside(path)
+    try:
+        with naming(path), os.fdopen(descriptor, mode, **options) as file:
+            yield file
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 @contextmanager

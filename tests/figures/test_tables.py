@@ -1,4 +1,4 @@
-"""The comparison in a terminal of 80 cells: no figure is cut."""
+"""The comparison in a terminal of 80 cells: no number is cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.evaluation.comparison.test_figures import FULL
 from treelm.evaluation.comparison.figures import Comparison
 from treelm.evaluation.comparison.tables import as_markdown
-from treelm.figures.comparison import comparison_tables
+from treelm.figures.tables import comparison_tables
 
 
 def test_all_figures_are_whole_in_80_cells() -> None:

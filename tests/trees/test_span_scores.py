@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trees.strategies import binary_trees
-from treelm.trees.span_parser import tree_from_span_scores
+from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
 
 

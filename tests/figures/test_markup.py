@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.figures.report.markup import Markup, element, join
+from treelm.figures.markup import Markup, element, join
 
 
 class Reader(HTMLParser):

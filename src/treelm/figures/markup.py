@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from treelm.trees.xml_text import escaped, xml_characters
+from treelm.trees.tree import xml_characters
 
 _VOID: Final = frozenset({"br", "col", "meta", "rect", "line", "path", "circle", "polyline", "use"})
 
@@ -17,7 +18,7 @@ class Markup(str):
 
 
 Content = str | Markup
-"""What stands in an element: markup as it is, any other text escaped."""
+"""Content of an element: markup as it is, any other text escaped."""
 
 
 def element(name: str, /, *content: Content, **attributes: str | float | None) -> Markup:
@@ -26,7 +27,7 @@ def element(name: str, /, *content: Content, **attributes: str | float | None) -
     Numbers are written with two decimals at most: coordinates need no more.
     """
     given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(attribute_text(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_attribute_text(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -37,16 +38,23 @@ def element(name: str, /, *content: Content, **attributes: str | float | None) -
 
 def join(*content: Content) -> Markup:
     """Pieces one after the other, texts escaped."""
-    return Markup("".join(piece if isinstance(piece, Markup) else text(piece) for piece in content))
+    return Markup("".join(piece if isinstance(piece, Markup) else escaped(piece) for piece in content))
 
 
-def text(value: str) -> Markup:
-    """A text escaped; control characters, which HTML does not allow, are shown as U+FFFD."""
-    return Markup(escaped(value))
+def svg_file(width: float, height: float, title: str, parts: Iterable[str], class_: str | None = None) -> str:
+    """A picture as the content of a file, without outside resources."""
+    size = f'width="{width:.0f}" height="{height:.0f}"'
+    named = "" if class_ is None else f' class="{class_}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" {size}{named} role="img">'
+    return "\n".join([head, f"<title>{escaped(title)}</title>", *parts, "</svg>"]) + "\n"
 
 
-def attribute_text(value: str | float) -> str:
-    """An attribute's value as text."""
+def escaped(text: str) -> Markup:
+    """A text escaped; control characters, which HTML and XML do not allow, are shown as U+FFFD."""
+    return Markup(escape(xml_characters(text)))
+
+
+def _attribute_text(value: str | float) -> str:
     if isinstance(value, str):
         return xml_characters(value)
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -1,10 +1,10 @@
-"""How the verbs that score test material name what they score with."""
+"""How the subcommands that score test material name what they score with."""
 
 from __future__ import annotations
 
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Symbols, build_model
-from treelm.cli.scoring import in_words
+from treelm.cli.options import in_words
 
 BEAM = {"action_beam": 20, "word_beam": 10, "fast_track": 1}
 

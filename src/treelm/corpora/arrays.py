@@ -8,32 +8,19 @@ import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import DTypeLike, NDArray
 
-from treelm.corpora.replacing import naming
+from treelm.corpora.outputs import naming
 
 _HEADER_SIZE = 128  # what NumPy writes for one dimension of any length: it leaves room to grow
 
 
-class Sink(Protocol):
-    """Where a one-dimensional array comes together."""
-
-    def append(self, values: NDArray[Any]) -> None:
-        """Add values at the end."""
-
-    def abandon(self) -> None:
-        """Give up an array that will not be finished, and what it holds open."""
-
-    def close(self) -> NDArray[Any]:
-        """The whole array."""
-
-
 class MemorySink:
-    """Keeps the pieces."""
+    """A one-dimensional array that is put together in memory."""
 
     def __init__(self, dtype: DTypeLike) -> None:
         """Begin an empty array."""
@@ -52,7 +39,7 @@ class MemorySink:
 
 
 class FileSink:
-    """Appends to a ``.npy`` file; the length is filled in at the end."""
+    """A one-dimensional array that is appended to a ``.npy`` file; the length is filled in at the end."""
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
         """Begin an empty array; the header comes last."""
@@ -91,6 +78,9 @@ class FileSink:
         return {"dtype": self._dtype.str, "length": self._length, "hash": self._hash.hexdigest()}
 
 
+Sink = MemorySink | FileSink
+
+
 def map_array(path: Path) -> NDArray[Any]:
     """A ``.npy`` file as a read-only array, memory-mapped unless empty; raises ``ValueError`` for a damaged one."""
     with path.open("rb") as stream:
@@ -98,9 +88,8 @@ def map_array(path: Path) -> NDArray[Any]:
             raise ValueError("not an array")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # about headers as other programs write them; what they say is checked by whoever opens them
+            # About headers as other programs write them; what they say is checked by whoever opens them.
+            warnings.simplefilter("ignore")
             if path.stat().st_size == _HEADER_SIZE:
                 return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
             # The base class instead of memmap: indexing is as fast as for any array.
@@ -153,7 +142,7 @@ class Strings(Sequence[str]):
 
 
 def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where stretches of these lengths begin, and, last, where all end."""
+    """The offsets at which pieces of these lengths begin and, last, at which all end."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets

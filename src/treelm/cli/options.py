@@ -1,0 +1,157 @@
+"""Arguments that several subcommands have, and how the model and the input that they name are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from treelm.corpora.inputs import STDIN
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.models.base import SyntacticLM
+    from treelm.models.layers.devices import DeviceName
+
+RUN_HELP = "Folder of a trained model, or the name of one that comes with the package (treelm models)."
+RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
+InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]
+FileFormat = Literal["auto", "text", "brackets", "conllu"]
+SpanProtocol = Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """Options of reading the input."""
+
+    format: FileFormat = "auto"
+    """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
+    tags: Literal["present", "absent"] = "present"
+    """Whether brackets hold a part-of-speech tag over each word."""
+    on_error: Literal["raise", "skip"] = "raise"
+    """raise: stop at the first bad sentence. skip: leave it out, report all at the end, exit with code 3."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Options of loading a run. Systems that score without a search have no widths."""
+
+    action_beam: int | None = None
+    """Hypotheses kept between actions; without it (so also the next two) as in the run's recipe under [evaluation],
+    and in treelm surprisal as --threshold says."""
+    word_beam: int | None = None
+    """Hypotheses kept between words."""
+    fast_track: int | None = None
+    """Best SHIFTs that enter the word beam past the action beam."""
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Where it computes. auto: on a GPU if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """Options of computing elsewhere."""
+
+    processes: int = 1
+    """Processes of this machine that share the work; changes no result."""
+    cluster: str = ""
+    """Instead of processes: the workers of a Dask cluster. The address of its scheduler (tcp://HOST:PORT), or its
+    scheduler file. Workers read the run under the same path as here (docs/cluster.md)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions(ModelOptions, WorkerOptions):
+    """Options of scoring sentences."""
+
+    tokenisation: Literal["treebank", "blanks"] = "treebank"
+    """treebank: cut off punctuation and clitics (n't, 's), as treebanks do. blanks: cut at blanks only."""
+    batch_size: int = 16
+    """Sentences computed together; changes no result."""
+    json: bool = False
+    """Write the metrics as JSON, unrounded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """Options of reading files of minimal pairs."""
+
+    good: str = ""
+    """Of pairs: column of the grammatical sentences; without it, that of BLiMP or of Marvin & Linzen."""
+    bad: str = ""
+    """Of pairs: column of the ungrammatical sentences."""
+    group_by: tuple[str, ...] = ()
+    """Of pairs: columns to group by; without it, those of BLiMP or of Marvin & Linzen."""
+    max_pairs_per_group: int | None = None
+    """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
+
+
+def device_here(options: ModelOptions) -> DeviceName:
+    """Return where this process computes: with a cluster, --device says where its workers do."""
+    return "cpu" if isinstance(options, WorkerOptions) and options.cluster else options.device
+
+
+def workers(options: Any) -> dict[str, Any]:
+    """Return what ``computing`` is told of a subcommand's ``ModelOptions`` and ``WorkerOptions``, and of its run."""
+    return {name: getattr(options, name) for name in ("run", "processes", "cluster", "device")}
+
+
+def given_widths(options: ModelOptions) -> dict[str, int]:
+    """The widths of the search that were given, a legal 0 too."""
+    widths = {name: getattr(options, name) for name in ("action_beam", "word_beam", "fast_track")}
+    return {name: width for name, width in widths.items() if width is not None}
+
+
+def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, int]]:
+    """The model of a run, and the beam that it searches with from now on."""
+    from treelm.inference.loading import load, run_beam
+
+    lm, beam = load(run, device=device_here(options)), run_beam(run) | given_widths(options)
+    lm.set_beam(**beam)
+    return lm, beam
+
+
+def load_adaptive(
+    run: str, options: ModelOptions, threshold: float | None
+) -> tuple[SyntacticLM, dict[str, float | None]]:
+    """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold."""
+    from treelm.inference.loading import ADAPTIVE, THRESHOLD, load, run_beam
+
+    if threshold is not None and not 1 <= threshold < math.inf:
+        raise InputError(f"threshold = {threshold}", remedy="give a number of nats from 1 on, such as 12")
+    lm = load(run, device=device_here(options))
+    given = given_widths(options)
+    if threshold is None and not given:
+        threshold = THRESHOLD
+    beam = {**(run_beam(run) if threshold is None else ADAPTIVE), **given}
+    lm.set_beam(**beam, threshold=threshold)
+    return lm, {**beam, "threshold": threshold}
+
+
+def in_words(lm: SyntacticLM, beam: dict[str, int]) -> str:
+    """Such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
+    from treelm.models.base import SyntacticLM as Interface
+
+    if type(lm).set_beam is Interface.set_beam:
+        return lm.system
+    return f"{lm.system}, beam {beam['action_beam']}/{beam['word_beam']}/{beam['fast_track']}"
+
+
+def read_input(
+    path: str, options: InputOptions, skipped: list[InputError], *, empty_lines: bool = False
+) -> Iterator[Sentence]:
+    """The sentences of a file or of standard input; bad ones go to ``skipped`` if the options say so."""
+    is_guess = path == STDIN and options.format == "auto"
+    format: Any = "text" if is_guess else options.format
+    return read_sentences(
+        path,
+        format=format,
+        tags=options.tags,
+        empty_lines=empty_lines,
+        is_guess=is_guess,
+        on_error=options.on_error,
+        skipped=skipped if options.on_error == "skip" else None,
+    )

@@ -1,0 +1,250 @@
+"""Input files: opened, unpacked, decoded, and read whole.
+
+Files of runs and settings are regular files; inputs may be pipes, standard input and gzip too.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import sys
+import zlib
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+from treelm.errors import InputError
+
+STDIN = "-"
+_CHECK = "check the path"
+BYTE_ORDER_MARK = BOM_UTF8
+_UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
+_NEW_LINE, _NUL = b"\n", b"\0"
+_CR_ALONE = re.compile(rb"\r(?![\r\n]|\Z)")
+_GZIP_MAGIC = b"\x1f\x8b"
+_MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
+_DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened: <(command), or a pipe
+
+
+def check_is_file(path: str) -> None:
+    """Raise InputError for a path that leads to no file: a folder, links in a circle, no path at all."""
+    is_folder = False
+    with _explained(path), suppress(FileNotFoundError):  # told where it is opened
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    if is_folder:
+        raise InputError("a folder", where=path, remedy="give a file")
+
+
+def name_of(source: str | Path | IO[bytes]) -> str:
+    """The name of a source in messages."""
+    if isinstance(source, str | Path):
+        return "<stdin>" if str(source) == STDIN else str(source)
+    return str(getattr(source, "name", "<stream>"))
+
+
+@contextmanager
+def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
+    """Open a file, ``-`` for standard input, or a binary stream; unpacks gzip, which it knows by its first bytes."""
+    if not isinstance(source, str | Path):
+        yield source if isinstance(source, gzip.GzipFile) else _unpacked(source)
+    elif str(source) == STDIN:
+        if sys.stdin is None:
+            raise InputError("standard input is closed", where=name_of(source), remedy="open it, or give a file")
+        yield _unpacked(sys.stdin.buffer)
+    else:
+        with _explained(str(source)):
+            stream = Path(source).open("rb")  # noqa: SIM115 (closed below)
+        with stream:
+            yield _unpacked(stream)
+
+
+def unreadable(error: OSError, name: str, remedy: str = _CHECK) -> InputError:
+    """The error of a file that the system does not read."""
+    is_missing = isinstance(error, FileNotFoundError)
+    found = "no such file" if is_missing else f"cannot be read ({error.strerror or error})"
+    return InputError(found, where=name, remedy=remedy)
+
+
+@contextmanager
+def _explained(name: str, remedy: str = _CHECK) -> Iterator[None]:
+    """Turn an error of the system into an ``InputError``."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(error, name, remedy) from error
+    except ValueError as error:  # a NUL character
+        raise InputError(f"not a path ({error})", where=repr(name), remedy=remedy) from error
+
+
+def _unpacked(stream: IO[bytes]) -> IO[bytes]:
+    if not hasattr(stream, "peek"):
+        stream = io.BufferedReader(cast(io.RawIOBase, stream))
+    peekable = cast(io.BufferedReader, stream)
+    if peekable.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)] == _GZIP_MAGIC:
+        return cast(IO[bytes], gzip.GzipFile(fileobj=peekable))
+    return peekable
+
+
+def is_gzip(content: bytes) -> bool:
+    """Tell whether a file begins as gzip does."""
+    return content[: len(_GZIP_MAGIC)] == _GZIP_MAGIC
+
+
+def read_whole(stream: IO[bytes] | gzip.GzipFile, *, name: str) -> bytes:
+    """All that a stream of ``open_bytes`` holds. Raises ``InputError`` as ``unpacked`` does."""
+    try:
+        content = stream.read(_MOST_UNPACKED + 1) if isinstance(stream, gzip.GzipFile) else stream.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        found = "gzip data is truncated or damaged"
+        raise InputError(found, where=name, remedy="fetch or compress the file again") from error
+    except OSError as error:
+        raise unreadable(error, name) from error
+    if len(content) > _MOST_UNPACKED:
+        raise InputError("more than 512 MiB when unpacked", where=name, remedy="unpack it first, if it is meant so")
+    return content
+
+
+def unpacked(content: bytes, *, name: str) -> bytes:
+    """The content of a file that is read whole, unpacked if it is gzip; ``name`` is for messages.
+
+    Raises ``InputError`` for gzip data that are damaged or would fill the memory.
+    """
+    if not is_gzip(content):
+        return content
+    return read_whole(cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content))), name=name)
+
+
+def whole_text(content: bytes, *, name: str) -> str:
+    """The text of a file that is read whole, unpacked and without a byte order mark.
+
+    Raises ``InputError`` as ``unpacked`` and ``decoded`` do.
+    """
+    return decoded(unpacked(content, name=name).removeprefix(BYTE_ORDER_MARK), name=name)
+
+
+def decoded(content: bytes, *, name: str, line: int = 1) -> str:
+    """UTF-8 as text; ``content`` is from the file ``name`` and begins on ``line`` of it, for messages.
+
+    Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone.
+    """
+    convert = "convert the file to UTF-8"
+    problem: tuple[str, int, str] | None = None  # what, where in the content, and what to do
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        problem = f"byte 0x{content[error.start]:02x} is not UTF-8", error.start, convert
+    else:
+        if _NUL in content:
+            problem = "a NUL character", content.index(_NUL), f"remove it, or {convert} if that is not its encoding"
+        elif b"\r" in content and (alone := _CR_ALONE.search(content)) is not None:
+            problem = "a line end that is CR alone", alone.start(), "convert line ends to LF"
+    if problem is None:
+        return text
+    if content.startswith(_UTF16_MARKS) or _has_many_nuls(content):
+        problem = "looks like UTF-16", 0, convert
+    found, place, remedy = problem
+    raise InputError(found, where=f"{name}:{line + content.count(_NEW_LINE, 0, place)}", remedy=remedy)
+
+
+def _has_many_nuls(content: bytes) -> bool:
+    """Whether nearly every second byte is NUL: the half of each character of alphabetic text in UTF-16."""
+    return len(content) > 3 and any(8 * content[half::2].count(_NUL) > 3 * len(content) for half in (0, 1))
+
+
+def read_bytes(path: Path, *, remedy: str, may_be_pipe: bool = False) -> bytes:
+    """A file's content, or ``InputError`` with the remedy when it cannot be read, or is a pipe and may not be one."""
+    if not may_be_pipe:
+        require_regular(path, remedy=remedy)
+    with _explained(str(path), remedy):
+        return path.read_bytes()
+
+
+def read_text(path: str | Path) -> str:
+    """The text of an input file as ``whole_text`` gives it; ``-`` is standard input.
+
+    Raises ``InputError`` for what cannot be read, unpacked or decoded.
+    """
+    content = sys.stdin.buffer.read() if path == STDIN else read_bytes(Path(path), remedy=_CHECK, may_be_pipe=True)
+    return whole_text(content, name=name_of(path))
+
+
+def read_json(path: Path, *, remedy: str) -> dict[str, Any]:
+    """A JSON object from a file, or ``InputError`` with the remedy when it is missing or damaged."""
+    content = read_bytes(path, remedy=remedy)
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError) as error:  # ValueError covers bad JSON and bad UTF-8
+        reason = str(error) if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        raise InputError(f"not valid JSON ({reason})", where=str(path), remedy=remedy) from None
+    if not isinstance(values, dict):
+        raise InputError("not a JSON object", where=str(path), remedy=remedy)
+    return values
+
+
+def file_hash(path: Path, *, remedy: str) -> str:
+    """SHA-256 of a file's content, which may be larger than memory, or ``InputError`` when it cannot be read."""
+    with _explained(str(path), remedy), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_regular(path: Path, *, remedy: str) -> None:
+    """Raise ``InputError`` for a pipe or a device: one may never end or never begin, the other may fill the memory.
+
+    What a shell has opened for this process is no danger. Folders and missing files are told where they are opened.
+    """
+    if str(path).startswith(_DESCRIPTORS) or not os.path.exists(path) or path.is_dir():
+        return
+    if not path.is_file():
+        raise InputError("no regular file", where=str(path), remedy=remedy)
+
+
+def read_rows(text: str, source: str) -> tuple[tuple[str, ...], Iterator[tuple[str, dict[str, str]]]]:
+    """The names of the columns, and for each row its place (``file:line``) and its cells by name.
+
+    Cells are set apart by tabs if there is one in the header, else by commas, and quoted as R and pandas do. Raises
+    ``InputError`` for a column name that stands twice, a row with other cells than the header has, and a cell that goes
+    on over several lines: a lone quotation mark would swallow rows.
+    """
+    rows = _rows(text, source, "\t" if "\t" in text.partition("\n")[0] else ",")
+    where, names = next(rows, (f"{source}:1", []))
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"two columns of the name {twice[0]!r}", where=where, remedy="rename or remove one")
+    return tuple(names), _by_name(rows, names)
+
+
+def _by_name(rows: Iterator[tuple[str, list[str]]], names: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    for where, row in rows:
+        if len(row) != len(names):
+            found = f"{len(row)} cells under {len(names)} columns"
+            raise InputError(found, where=where, remedy="give every row as many cells as the header has")
+        yield where, dict(zip(names, row, strict=True))
+
+
+def _rows(text: str, source: str, separator: str) -> Iterator[tuple[str, list[str]]]:
+    """Rows that are not empty."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            remedy = "quote cells that hold quotation marks, and double the marks inside"
+            raise InputError(f"not a table ({error})", where=f"{source}:{line}", remedy=remedy) from None
+        if row is None:
+            return
+        if reader.line_num > line:
+            found = f"a quoted cell that goes on to line {reader.line_num}"
+            remedy = 'double quotation marks inside quoted cells; a cell that is one mark is written """"'
+            raise InputError(found, where=f"{source}:{line}", remedy=remedy)
+        if row:
+            yield f"{source}:{line}", row

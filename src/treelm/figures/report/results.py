@@ -1,0 +1,151 @@
+"""A comparison's metrics as tables, and learning curves by epochs and by time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from treelm.evaluation.comparison.figures import Comparison, LossPoint, RunFigures
+from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
+from treelm.evaluation.evaluate import GUM_NOTES
+from treelm.figures.markup import Markup, element, join
+from treelm.figures.report.charts import Axes, Series, for_both_widths, line_chart
+from treelm.figures.report.parts import (
+    Section,
+    data_table,
+    details,
+    figure,
+    key,
+    looks_of,
+    run_name,
+    scrolled,
+)
+
+_CURVES = (
+    "Perplexity per word (of models of characters or pieces: per symbol, which compares with no other unit) on the "
+    "development split while training, on a logarithmic scale: of the part of the training "
+    "loss that predicts words, as it was logged; where no such part was logged, of the whole loss. Curves show how "
+    "training went; the table compares the results. "
+)
+_GIVEN_TREES = (
+    "A generative parser's words are given their gold trees here, so its curve lies below the perplexity in the table, "
+    "which sums over the trees that a search finds."
+)
+Curve = tuple[RunFigures, int, list[LossPoint]]
+"""A run, its look, and its evaluations on dev."""
+_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
+    "figures": "Perplexity and trees, on {split}",
+    "syntax tests": "Tests of syntax, correct in percent",
+    "sizes and speed": "Sizes and speed",
+}
+SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}")
+"""Signs beside every F1 that point to the note on its gold trees."""
+
+
+def table_section(comparison: Comparison) -> Section:
+    """A table for each group of columns, what the columns are, and the notes."""
+    columns = shown_columns(comparison)
+    signs = dict(zip(GUM_NOTES.values(), SIGNS, strict=True))
+    splits = " and ".join(dict.fromkeys(row.split for row in comparison.runs))
+    titles = {group: title.format(split=splits) for group, title in _TITLES.items()}
+    tables = [
+        scrolled(_table(comparison, columns, group, title, signs), title)
+        for group, title in titles.items()
+        if any(column.group == group for column in columns)
+    ]
+    return Section(identifier="figures", title="Figures", content=join(*tables, _notes(comparison, signs)))
+
+
+def _table(
+    comparison: Comparison, columns: Sequence[Column], group: str, title: str, signs: Mapping[str, str]
+) -> Markup:
+    chosen = [column for column in columns if column.group == group]
+    looks = looks_of(comparison)
+    rows = (
+        (run_name(row.name, looks[row.name]), *(_cell(column, row, signs) for column in chosen))
+        for row in comparison.runs
+    )
+    return data_table(title, ("run", *map(_heading, chosen)), rows)
+
+
+def _heading(column: Column) -> str:
+    """The protocol of a labelled F1 stands in its name alone."""
+    if not column.name.startswith("labeled_f1, "):
+        return column.heading
+    return f"{column.heading} {column.name.removeprefix('labeled_f1, ').partition(' (')[0]}"
+
+
+def _cell(column: Column, row: RunFigures, signs: Mapping[str, str]) -> Markup:
+    text = column.cell(row)
+    is_f1 = "_f1" in column.name and column.value(row) is not None
+    return join(text, *(element("sup", signs[note]) for note in row.notes if is_f1 and note in signs))
+
+
+def _notes(comparison: Comparison, signs: Mapping[str, str]) -> Markup:
+    notes = [element("li", LEGEND)]
+    notes += [element("li", f"{signs[note]} " if note in signs else "", note) for note in comparison.notes]
+    return element("ul", *notes, class_="notes")
+
+
+def training_section(comparison: Comparison) -> Section | None:
+    """Two charts and their numbers; None if no run was evaluated on dev while it was trained."""
+    looks = looks_of(comparison)
+    curves = [(row, looks[row.name], dev_points(row)) for row in comparison.runs]
+    curves = [curve for curve in curves if curve[2]]
+    if not curves:
+        return None
+    charts = [
+        _chart(curves, "epochs", lambda point: point.epoch),
+        _chart(curves, "minutes of training", lambda point: point.seconds / 60),
+    ]
+    content = join(
+        figure(
+            join(
+                element("div", *charts, class_="side-by-side"),
+                key({look: row.name for row, look, _ in curves}, "key narrow"),
+            ),
+            _CURVES,
+            _GIVEN_TREES if any(row.perplexity and row.perplexity.is_upper_bound for row, _, _ in curves) else "",
+        ),
+        details("The last value of each curve", _last_values(curves)),
+    )
+    return Section(identifier="training", title="Learning curves", content=content)
+
+
+def dev_points(row: RunFigures) -> list[LossPoint]:
+    """The evaluations on dev, of systems that predict words."""
+    return [point for point in row.loss_curve if point.kind == "dev"] if row.perplexities else []
+
+
+def perplexity(point: LossPoint) -> float:
+    """Of words, if their part of the loss is known."""
+    nats = point.loss_nats_per_word if point.word_nats is None else point.word_nats
+    return math.exp(min(nats, 100.0))  # a run that went astray is still drawn
+
+
+def _chart(curves: list[Curve], unit: str, place: Callable[[LossPoint], float]) -> Markup:
+    series = [
+        Series(
+            name=row.name,
+            look=look,
+            points=tuple((place(point), perplexity(point)) for point in points),
+            tips=tuple(
+                f"{row.name}: {perplexity(point):.1f} after {place(point):.3g} {unit} (step {point.step:,})"
+                for point in points
+            ),
+        )
+        for row, look, points in curves
+    ]
+    axes = Axes(title=f"perplexity on dev by {unit}", x=unit, y="perplexity on dev")
+    return for_both_widths(lambda width: line_chart(series, axes, width))
+
+
+def _last_values(curves: list[Curve]) -> Markup:
+    rows = []
+    for row, _, points in curves:
+        last, best = points[-1], min(points, key=perplexity)
+        cells = (f"{last.epoch:g}", f"{last.step:,}", f"{last.seconds / 60:.1f}")
+        rows.append((row.name, *cells, f"{perplexity(last):.1f}", f"{perplexity(best):.1f}"))
+    heads = ("run", "epochs", "steps", "minutes", "perplexity at last", "lowest")
+    return scrolled(data_table("On dev", heads, rows), "values of the curves")
