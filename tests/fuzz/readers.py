@@ -38,8 +38,8 @@ from treelm.training.checkpoints import Checkpoints
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
 from treelm.training.state import read_state
+from treelm.trees.bracket_reader import unescape
 from treelm.trees.brackets import format_tree, parse_tree
-from treelm.trees.transforms import unescape
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _EMPTY = re.compile(r"\(\s*-NONE-\s+[^\s()]+\s*\)", re.ASCII)

@@ -13,9 +13,9 @@ from treelm.corpora.lines import Format, Stretch, cut, format_of, numbered_lines
 from treelm.corpora.sentence import Preprocessing, Sentence, preprocess_for_parsing
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_choice, check_on_error, without_errors
-from treelm.trees.bracket_reader import BracketedTree, BracketReader
+from treelm.trees.bracket_reader import BracketedTree, BracketReader, Normalisation
 from treelm.trees.dependencies import iter_dependencies, to_constituency
-from treelm.trees.transforms import Normalisation
+from treelm.trees.tree import Tree
 
 Tags = Literal["present", "absent"]
 DependencyLabels = Literal["plain", "upos"]
@@ -124,6 +124,7 @@ class StretchParser:
         self._options = options
         self._parse = {"brackets": self._brackets, "conllu": self._conllu, "text": self._text}[format]
         self._reader = BracketReader(
+            Tree,
             name,
             tagged=options.tags == "present",
             normalisation=Normalisation(strip_functions=options.strip_functions),

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters
+from treelm.trees.bracket_reader import unescape
 from treelm.trees.span_counts import harmonic_mean
-from treelm.trees.transforms import unescape
 from treelm.trees.tree import Span
 
 Status = Literal["valid", "error", "skipped"]

@@ -39,7 +39,7 @@ from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import EvaluationConfig, Recipe
-from treelm.trees.transforms import strip_function
+from treelm.trees.bracket_reader import strip_function
 from treelm.trees.tree import Tree
 
 GUM_NOTES: dict[str, str] = {

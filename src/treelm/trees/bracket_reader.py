@@ -1,15 +1,18 @@
-"""The streaming reader behind :func:`treelm.trees.brackets.iter_trees`: a stack of open brackets, fed line by line."""
+"""Streaming reader of trees in brackets, fed line by line, and the normal form that it gives labels and words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from treelm.errors import InputError
-from treelm.trees.transforms import EMPTY_TAG, TOP_LABELS, Normalisation, strip_function, unescape
-from treelm.trees.tree import Tree
+from treelm.errors import InputError, without_errors
 
+TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
+"""Labels of outer brackets, which hold a tree and are no constituent."""
+EMPTY_TAG: Final = "-NONE-"
+"""Tag of traces and other words without sound."""
 MAX_PATIENCE: Final = 10_000
 """Lines that the first tree of a file may go on after a line that looks like the start of another tree."""
 
@@ -23,14 +26,75 @@ TOKEN = re.compile(
     r"|([^\s()]++)",
     re.ASCII,
 )
+_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_ESCAPED = re.compile("|".join(_ESCAPES))
+_LABEL = re.compile(r"-.*|.[^-=]*|", re.DOTALL)
+_ESCAPED_BY = {"(": "-LRB-", ")": "-RRB-"}
+_BRACKET = re.compile(r"[()]")
 _MARGIN = re.compile(r"[ \t\r\f\v]*+(?=\()")
 _READ_ON = "or leave it out with on_error = skip"
 
 
-class BracketedTree(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Normalisation:
+    """The steps that the reader takes with a tree, in this order; each can be turned off.
+
+    Cut function tags off labels (``NP-SBJ=1`` becomes ``NP``); drop words tagged ``-NONE-`` and constituents that they
+    leave empty; unwrap the outer bracket (empty, ROOT or TOP) when its only child is a constituent, and else name an
+    empty one ROOT; write ``-LRB-`` and its like as brackets, also inside words; drop part-of-speech tags.
+    """
+
+    strip_functions: bool = True
+    drop_empties: bool = True
+    unwrap: bool = True
+    unescape: bool = True
+    drop_tags: bool = True
+
+
+def strip_function(label: str) -> str:
+    """The label without function tags and indices: cut at the first ``-`` or ``=`` after the first character.
+
+    Labels that start with ``-`` (``-NONE-``, ``-LRB-``) stay whole.
+    """
+    match = _LABEL.match(label)
+    return match.group() if match else label
+
+
+def unescape(word: str) -> str:
+    """The word with ``-LRB-`` and its like written as brackets, wherever they stand."""
+    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word) if "-" in word else word
+
+
+def escape(word: str) -> str:
+    """The word with round brackets written ``-LRB-`` and ``-RRB-``."""
+    return _BRACKET.sub(lambda match: _ESCAPED_BY[match.group()], word)
+
+
+NORMAL_FORM = Normalisation()
+"""Every step of the reader's normal form."""
+AS_WRITTEN = Normalisation(strip_functions=False, drop_empties=False, unwrap=False, drop_tags=False)
+"""Changes nothing but escapes of brackets."""
+
+
+class Constituent(Protocol):
+    """A label over children: all that the reader knows of the trees it builds."""
+
+    @property
+    def label(self) -> str:
+        """The label."""
+
+    @property
+    def children(self) -> Sequence[Any]:
+        """Constituents and words."""
+
+
+T = TypeVar("T", bound=Constituent)
+
+
+class BracketedTree(NamedTuple, Generic[T]):
     """A tree as it was read, the tags of its words (None when the file has none), and the line where it starts."""
 
-    tree: Tree
+    tree: T
     tags: tuple[str, ...] | None
     line: int
 
@@ -54,33 +118,32 @@ class _BareWord(str):
     __slots__ = ()
 
 
-_Open: TypeAlias = tuple[str, list[Tree | str]]  # label and the children so far
-_Item: TypeAlias = BracketedTree | InputError
-
-
-class BracketReader:
+class BracketReader(Generic[T]):
     """Reads one source. ``read`` gives trees, and an :class:`InputError` in place of each bad tree."""
 
-    def __init__(self, source: str, *, tagged: bool, normalisation: Normalisation) -> None:
+    def __init__(
+        self, build: Callable[[str, Sequence[T | str]], T], source: str, *, tagged: bool, normalisation: Normalisation
+    ) -> None:
         """Start before the first line of ``source``; ``tagged``: every word has a part-of-speech tag."""
+        self._build = build
         self._source = source
         self._tagged = tagged
         self._steps = normalisation
         self._labels = _Table(strip_function if normalisation.strip_functions else str)
         self._words = _Table(unescape if normalisation.unescape else str)
         self._empty_tag = EMPTY_TAG if normalisation.drop_empties else None
-        self._stack: list[_Open] = []
+        self._stack: list[tuple[str, list[T | str]]] = []
         self._tags: list[str] = []
         self._start = 0  # line of the open tree
         self._num_bare_words = 0  # in open brackets
-        self._emptied: list[Tree | str] | None = None  # children of which the last was dropped
+        self._emptied: list[T | str] | None = None  # children of which the last was dropped
         self._problem: InputError | None = None  # of the open tree, reported when it closes
         self._skipping = False  # until the next line that begins a tree
         self._margin: int | None = None  # column of the first tree
         self._free_layout: bool | None = None  # whether trees have lines at the margin inside; None: not known yet
         self._doubtful: list[tuple[int, str]] = []  # from a line in the first tree on that may begin another
 
-    def read(self, lines: Iterable[str], first_line: int = 1) -> Iterator[_Item]:
+    def read(self, lines: Iterable[str], first_line: int = 1) -> Iterator[BracketedTree[T] | InputError]:
         """Trees and errors in the order of the lines, which are numbered from ``first_line`` on.
 
         Each call reads by itself: the layout of what was read before plays no part.
@@ -90,7 +153,7 @@ class BracketReader:
         while self._stack:
             yield from self._close_and_retry("before the end of the file")
 
-    def _read(self, numbered_lines: Iterable[tuple[int, str]]) -> Iterator[_Item]:
+    def _read(self, numbered_lines: Iterable[tuple[int, str]]) -> Iterator[BracketedTree[T] | InputError]:
         for number, line in numbered_lines:
             if number == 1:
                 line = line.removeprefix("\ufeff")
@@ -110,7 +173,7 @@ class BracketReader:
         margin = _MARGIN.match(line)
         return margin is not None and margin.end() <= (self._margin or 0)
 
-    def _close_and_retry(self, where: str) -> Iterator[_Item]:
+    def _close_and_retry(self, where: str) -> Iterator[BracketedTree[T] | InputError]:
         """Give up the open tree; if lines in it looked like trees, they are."""
         again, self._doubtful, self._free_layout = self._doubtful, [], False
         yield self._unclosed(where)
@@ -130,11 +193,11 @@ class BracketReader:
         self._num_bare_words = 0
         self._problem = None
 
-    def _feed(self, line: str, number: int) -> list[_Item]:
+    def _feed(self, line: str, number: int) -> list[BracketedTree[T] | InputError]:
         """Read one line; gives the trees that end in it."""
         if self._margin is None and (margin := _MARGIN.match(line)):
             self._margin = margin.end()
-        done: list[_Item] = []
+        done: list[BracketedTree[T] | InputError] = []
         stack, words, tags, in_place = self._stack, self._words, self._tags, self._tagged and self._steps.drop_tags
         for label, word, closes, bare in TOKEN.findall(line):
             if word and in_place and stack and label != self._empty_tag:  # a short way for nearly all words
@@ -158,7 +221,9 @@ class BracketReader:
                     self._close(done, number)
         return done
 
-    def _debris(self, done: list[_Item], found: str, remedy: str, number: int) -> list[_Item]:
+    def _debris(
+        self, done: list[BracketedTree[T] | InputError], found: str, remedy: str, number: int
+    ) -> list[BracketedTree[T] | InputError]:
         """Leave out the rest of the line, and the tree before on the same line: what stands here may belong to it."""
         self._skipping = True
         return [*done[:-1], self._error(found, remedy, number)]
@@ -173,14 +238,14 @@ class BracketReader:
         else:
             children.append(self._words[word])
 
-    def _close(self, done: list[_Item], number: int) -> None:
+    def _close(self, done: list[BracketedTree[T] | InputError], number: int) -> None:
         """Close the innermost bracket."""
         label, children = self._stack.pop()
-        node: Tree | str | None = None
+        node: T | str | None = None
         if self._num_bare_words and any(type(child) is _BareWord for child in children):
             node = self._tagged_word(label, children, number)
         elif children:
-            node = Tree(self._labels[label], children)
+            node = self._build(self._labels[label], children)
         elif self._emptied is not children:
             self._note(f"bracket ({label}) holds no word", "remove it or give it a word", number)
         if not self._stack:
@@ -190,7 +255,7 @@ class BracketReader:
         else:
             self._stack[-1][1].append(node)
 
-    def _tagged_word(self, tag: str, children: list[Tree | str], number: int) -> Tree | str | None:
+    def _tagged_word(self, tag: str, children: list[T | str], number: int) -> T | str | None:
         """The node of the tree that a tag over a word becomes; None when it is dropped."""
         bare_words = [child for child in children if type(child) is _BareWord]
         self._num_bare_words -= len(bare_words)
@@ -201,13 +266,13 @@ class BracketReader:
             return None
         self._tags.append(tag)
         word = self._words[str(bare_words[0])]
-        return word if self._steps.drop_tags else Tree(tag, [word])
+        return word if self._steps.drop_tags else self._build(tag, [word])
 
     def _note(self, found: str, remedy: str, number: int) -> None:
         """Keep the first problem of a tree until it closes."""
         self._problem = self._problem or self._error(found, remedy, number)
 
-    def _finish(self, node: Tree | str | None) -> _Item:
+    def _finish(self, node: T | str | None) -> BracketedTree[T] | InputError:
         """The record of the tree that has just closed, or its error."""
         if self._free_layout is None:
             self._free_layout = bool(self._doubtful)
@@ -221,18 +286,32 @@ class BracketReader:
             return problem
         return BracketedTree(self._without_outer_bracket(node), tags, self._start)
 
-    def _without_outer_bracket(self, node: Tree | str) -> Tree:
+    def _without_outer_bracket(self, node: T | str) -> T:
         if isinstance(node, str):
-            return Tree("ROOT", [node])
+            return self._build("ROOT", [node])
         if not self._steps.unwrap:
             return node
         if self._is_tag(node):
-            return Tree("ROOT", [node])
-        child = node.children[0]
+            return self._build("ROOT", [node])
+        child: T | str = node.children[0]
         unary = node.label in TOP_LABELS and len(node.children) == 1
-        if unary and isinstance(child, Tree) and not self._is_tag(child):
+        if unary and not isinstance(child, str) and not self._is_tag(child):
             return child
-        return node if node.label else Tree("ROOT", node.children)
+        return node if node.label else self._build("ROOT", node.children)
 
-    def _is_tag(self, node: Tree) -> bool:
+    def _is_tag(self, node: T) -> bool:
         return self._tagged and not self._steps.drop_tags and isinstance(node.children[0], str)
+
+
+def only_tree(items: Iterable[BracketedTree[T] | InputError]) -> T:
+    """The one tree among what a reader gives. Raises :class:`InputError` otherwise."""
+    found: list[BracketedTree[T]] = list(without_errors(items, None))
+    if len(found) != 1:
+        raise InputError(f"{len(found)} trees where one was expected", where="<text>", remedy="give exactly one tree")
+    return found[0].tree
+
+
+def read_tree(build: Callable[[str, Sequence[T | str]], T], text: str) -> T:
+    """The one tree in a text, words without tags, nothing changed but escapes of brackets."""
+    reader = BracketReader(build, "<text>", tagged=False, normalisation=AS_WRITTEN)
+    return only_tree(reader.read(text.split("\n")))

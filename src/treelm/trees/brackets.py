@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from treelm.errors import InputError, OnError, check_on_error, without_errors
-from treelm.trees.bracket_reader import BracketedTree, BracketReader
-from treelm.trees.transforms import UNKNOWN_TAG, Normalisation
-from treelm.trees.tree import Tree
+from treelm.trees.bracket_reader import (
+    AS_WRITTEN,
+    NORMAL_FORM,
+    BracketedTree,
+    BracketReader,
+    Normalisation,
+    escape,
+    only_tree,
+)
+from treelm.trees.transforms import UNKNOWN_TAG
+from treelm.trees.tree import Tree, bracketed
 
 __all__ = [
     "AS_WRITTEN",
@@ -22,13 +30,6 @@ __all__ = [
     "parse_tree",
 ]
 
-NORMAL_FORM = Normalisation()
-"""Every step of the reader's normal form."""
-AS_WRITTEN = Normalisation(strip_functions=False, drop_empties=False, unwrap=False, drop_tags=False)
-"""Changes nothing but escapes of brackets."""
-
-_BRACKET = re.compile(r"[()]")
-_ESCAPE = {"(": "-LRB-", ")": "-RRB-"}
 _NOT_IN_LABEL = re.compile(r"[\s()]", re.ASCII)
 _BLANK = re.compile(r"\s", re.ASCII)
 
@@ -41,7 +42,7 @@ def iter_trees(
     normalisation: Normalisation = NORMAL_FORM,
     on_error: OnError = "raise",
     errors: list[InputError] | None = None,
-) -> Iterator[BracketedTree]:
+) -> Iterator[BracketedTree[Tree]]:
     """Read trees from lines: one or many lines a tree, one or many trees a line, in linear time and one at a time.
 
     ``tags`` says whether each word has a part-of-speech tag. Bad trees raise :class:`InputError` with ``source:line``;
@@ -53,7 +54,7 @@ def iter_trees(
     if tags not in ("present", "absent"):
         raise InputError(f"tags={tags!r}", remedy='choose "present" or "absent"')
     check_on_error(on_error, errors)
-    items = BracketReader(source, tagged=tags == "present", normalisation=normalisation).read(lines)
+    items = BracketReader(Tree, source, tagged=tags == "present", normalisation=normalisation).read(lines)
     yield from without_errors(items, errors if on_error == "skip" else None)
 
 
@@ -61,10 +62,7 @@ def parse_tree(
     text: str, *, tags: Literal["present", "absent"] = "absent", normalisation: Normalisation = AS_WRITTEN
 ) -> Tree:
     """The one tree in the text; by default as ``str(tree)`` writes it. Raises :class:`InputError` otherwise."""
-    found = list(iter_trees(text.split("\n"), tags=tags, normalisation=normalisation))
-    if len(found) != 1:
-        raise InputError(f"{len(found)} trees where one was expected", where="<text>", remedy="give exactly one tree")
-    return found[0].tree
+    return only_tree(iter_trees(text.split("\n"), tags=tags, normalisation=normalisation))
 
 
 def format_tree(tree: Tree, tags: Sequence[str] | None = None, *, with_tags: bool = True) -> str:
@@ -84,41 +82,16 @@ def format_tree(tree: Tree, tags: Sequence[str] | None = None, *, with_tags: boo
             raise ValueError("fewer tags than words")
         return f"({_checked(tag, _NOT_IN_LABEL)} {_written(word)})"
 
-    text = _bracketed(tree, lambda label: _checked(label, _NOT_IN_LABEL), preterminal)
+    text = bracketed(tree, lambda label: _checked(label, _NOT_IN_LABEL), preterminal)
     if remaining is not None and next(remaining, None) is not None:
         raise ValueError("more tags than words")
     return text
 
 
-def show_tree(tree: Tree) -> str:
-    """The tree in brackets on one line for people to read: words without tags, and anything else as it is."""
-    return _bracketed(tree, str, _escaped)
-
-
-def _bracketed(tree: Tree, write_label: Callable[[str], str], write_word: Callable[[str], str]) -> str:
-    parts: list[str] = []
-    todo: list[Tree | str | None] = [tree]
-    while todo:
-        node = todo.pop()
-        if node is None:
-            parts.append(")")
-        elif isinstance(node, Tree):
-            parts.append(f" ({write_label(node.label)}")
-            todo.append(None)
-            todo.extend(reversed(node.children))
-        else:
-            parts.append(f" {write_word(node)}")
-    return "".join(parts)[1:]
-
-
 def _written(word: str) -> str:
     if not word:
         raise InputError("an empty word", remedy="brackets cannot hold it: give every word a form")
-    return _escaped(_checked(word, _BLANK))
-
-
-def _escaped(word: str) -> str:
-    return _BRACKET.sub(lambda match: _ESCAPE[match.group()], word)
+    return escape(_checked(word, _BLANK))
 
 
 def _checked(text: str, forbidden: re.Pattern[str]) -> str:

@@ -7,55 +7,17 @@ word alone, its part-of-speech tag.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from treelm.errors import InputError
+from treelm.trees.bracket_reader import EMPTY_TAG, TOP_LABELS, strip_function
 from treelm.trees.tree import Tree, fold, from_flat
 
 UNKNOWN_TAG: Final = "X"
 """Part-of-speech tag that is written when none is known."""
-TOP_LABELS: Final = frozenset({"", "ROOT", "TOP"})
-"""Labels of outer brackets, which hold a tree and are no constituent."""
-EMPTY_TAG: Final = "-NONE-"
-"""Tag of traces and other words without sound."""
 BINARY_MARK: Final = "|<>"
 """Ends the label of a constituent that binarising made: ``NP|<>`` is a part of an ``NP``."""
-_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_ESCAPED = re.compile("|".join(_ESCAPES))
-_LABEL = re.compile(r"-.*|.[^-=]*|", re.DOTALL)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Normalisation:
-    """The steps that the reader takes with a tree, in this order; each can be turned off.
-
-    Cut function tags off labels (``NP-SBJ=1`` becomes ``NP``); drop words tagged ``-NONE-`` and constituents that they
-    leave empty; unwrap the outer bracket (empty, ROOT or TOP) when its only child is a constituent, and else name an
-    empty one ROOT; write ``-LRB-`` and its like as brackets, also inside words; drop part-of-speech tags.
-    """
-
-    strip_functions: bool = True
-    drop_empties: bool = True
-    unwrap: bool = True
-    unescape: bool = True
-    drop_tags: bool = True
-
-
-def strip_function(label: str) -> str:
-    """The label without function tags and indices: cut at the first ``-`` or ``=`` after the first character.
-
-    Labels that start with ``-`` (``-NONE-``, ``-LRB-``) stay whole.
-    """
-    match = _LABEL.match(label)
-    return match.group() if match else label
-
-
-def unescape(word: str) -> str:
-    """The word with ``-LRB-`` and its like written as brackets, wherever they stand."""
-    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word) if "-" in word else word
 
 
 def strip_functions(tree: Tree) -> Tree:

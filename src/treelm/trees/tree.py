@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast, final
 
 from treelm.errors import InputError
+from treelm.trees.bracket_reader import escape, read_tree
 
 if TYPE_CHECKING:
     from nltk.tree import Tree as NltkTree
@@ -103,16 +104,12 @@ class Tree:
 
     def __str__(self) -> str:
         """The tree in brackets on one line, words without tags: ``(S (NP dogs) (VP bark))``."""
-        from treelm.trees.brackets import show_tree
-
-        return show_tree(self)
+        return bracketed(self, str, escape)
 
     @staticmethod
     def parse(text: str) -> Tree:
         """The tree that this text draws in brackets, words without tags, as ``str(tree)`` writes it."""
-        from treelm.trees.brackets import parse_tree
-
-        return parse_tree(text)
+        return read_tree(Tree, text)
 
     def __copy__(self) -> Tree:
         return self
@@ -181,6 +178,23 @@ def xml_characters(text: str) -> str:
 def _as_nested_tuple(label: str, children: Sequence[object]) -> tuple[object, ...]:
     """A node as svgling takes it."""
     return (xml_characters(label), *(xml_characters(one) if isinstance(one, str) else one for one in children))
+
+
+def bracketed(tree: Tree, write_label: Callable[[str], str], write_word: Callable[[str], str]) -> str:
+    """The tree in brackets on one line, labels and words as these functions write them."""
+    parts: list[str] = []
+    todo: list[Tree | str | None] = [tree]
+    while todo:
+        node = todo.pop()
+        if node is None:
+            parts.append(")")
+        elif isinstance(node, Tree):
+            parts.append(f" ({write_label(node.label)}")
+            todo.append(None)
+            todo.extend(reversed(node.children))
+        else:
+            parts.append(f" {write_word(node)}")
+    return "".join(parts)[1:]
 
 
 def fold(tree: Tree, combine: Callable[[str, list[Node | str]], Node]) -> Node:
