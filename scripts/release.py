@@ -1,14 +1,15 @@
 """Builds what is released, checks it and signs it, in ``dist/VERSION/``: ``make release``. Uploads nothing.
 
 Refuses a working tree with changes, a version that is not the same everywhere, a changelog without an entry for it,
-missing project URLs, and a version that was built before. Signs with sigstore if it is installed, else with the default
-key of gpg; without either, only ``--unsigned`` goes on.
+missing project URLs, a system without a run in ``tests/legacy``, and a version that was built before. Signs with
+sigstore if it is installed, else with the default key of gpg; without either, only ``--unsigned`` goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from treelm.errors import InputError
+from treelm.models import SYSTEMS
+from treelm.models.persistence.storage import CONFIG
 
 ROOT = Path(__file__).parent.parent
 NEEDED_URLS = ("Repository", "Issues", "Changelog")
@@ -37,7 +40,17 @@ def check(root: Path) -> str:
     _check_versions(root, version)
     _check_changelog(root / "CHANGELOG.md", version)
     _check_urls(project)
+    _check_old_runs(root / "tests" / "legacy")
     return version
+
+
+def _check_old_runs(folder: Path) -> None:
+    """Ask for a run of every system that later versions must read."""
+    kept = {json.loads(path.read_text(encoding="utf-8"))["system"] for path in folder.glob(f"*/{CONFIG}")}
+    if missing := sorted(set(SYSTEMS) - kept):
+        remedy = "make them with `python -m tests.legacy.make`, and commit them"
+        found = f"no run of {', '.join(missing)} that later versions must read"
+        raise InputError(found, where=str(folder), remedy=remedy)
 
 
 def _check_versions(root: Path, version: str) -> None:

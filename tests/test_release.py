@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from treelm.errors import InputError
+from treelm.models import SYSTEMS
 
 PROJECT = """\
 [project]
@@ -28,6 +29,7 @@ FILES = {
     "CHANGELOG.md": CHANGELOG,
     "CITATION.cff": "version: 1.2.3\n",
     "src/treelm/__init__.py": '__version__ = "1.2.3"\n',
+    **{f"tests/legacy/{name}/config.json": f'{{"system": "{name}"}}\n' for name in SYSTEMS},
 }
 
 
@@ -86,6 +88,7 @@ def test_a_tree_with_changes_is_refused(release: ModuleType, checkout: Path) -> 
         ("CITATION.cff", lambda text: text.replace("1.2.3", "1.2.2"), r"CITATION\.cff: version 1\.2\.2"),
         ("src/treelm/__init__.py", lambda text: "", r"__init__\.py: version none"),
         ("pyproject.toml", lambda text: text.replace("Issues", "Homepage"), "no URL for Issues"),
+        ("tests/legacy/som/config.json", lambda text: text.replace("som", "lstm"), "no run of som that later"),
     ],
 )
 def test_what_is_not_described_is_refused(

@@ -10,7 +10,6 @@ import pytest
 import treelm
 from tests.legacy.make import EXPECTED, HERE, RESUMABLE, RUNS, SENTENCES, describe
 from treelm.errors import InputError
-from treelm.models import SYSTEMS
 from treelm.models.persistence.storage import CONFIG, FORMAT_VERSION
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.run import load_run_recipe, train
@@ -71,10 +70,6 @@ def test_an_old_run_is_resumed(name: str, tmp_path: Path, caplog: pytest.LogCapt
     assert "the run was begun without noting its data" in caplog.text
     newest = json.loads((max((run / "checkpoints").iterdir()) / "state.json").read_text())
     assert newest["model"]["data_identity"].keys() == {"train", "dev"}  # from now on they are noted
-
-
-def test_every_system_has_an_old_run() -> None:
-    assert {json.loads((HERE / name / CONFIG).read_text())["system"] for name in RUNS} == set(SYSTEMS)
 
 
 def test_old_runs_are_small_and_name_no_place() -> None:
