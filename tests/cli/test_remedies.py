@@ -19,7 +19,8 @@ VERB = re.compile(
 OF_ALL = {"--help", "--version"}
 OF_OTHERS = {
     "errors.py": {"--mem"},  # of sbatch
-    "training/slurm.py": {"--ntasks-per-node"},  # of srun
+    "training/placement.py": {"--ntasks-per-node"},  # of srun
+    "corpora/mapping.py": {"--scheduler-file"},  # of dask
     "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
 }
 

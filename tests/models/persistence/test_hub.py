@@ -53,7 +53,7 @@ def test_of_the_hub_only_the_files_of_a_model_are_taken(tmp_path: Path, monkeypa
         return str(tmp_path / "model" / filename)
 
     monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
-    monkeypatch.setattr("treelm.models.hub.snapshot_download", download)
+    monkeypatch.setattr("treelm.models.persistence.storage.snapshot_download", download)
     monkeypatch.setattr("huggingface_hub.hub_mixin.hf_hub_download", download_one)
     SyntacticLM.from_pretrained("someone/model", revision="v1")
     assert (asked["name"], asked["revision"], alone) == ("someone/model", "v1", ["config.json"])
