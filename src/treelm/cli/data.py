@@ -34,13 +34,13 @@ class Arguments:
     """
 
     action: Annotated[tyro.conf.Positional[Action], tyro.conf.arg()] = "list"
-    """What to do."""
+    """Action to take."""
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME|FILE")] = ()
     """Names of corpora, or files."""
     format: Literal["auto", "brackets", "conllu", "text"] = "auto"
-    """What the files hold."""
+    """Format of the files."""
     tags: Literal["present", "absent"] = "present"
-    """Whether brackets hold a part-of-speech tag over each word."""
+    """Presence of a part-of-speech tag over each word in brackets."""
     dependency_labels: Literal["plain", "upos"] = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     on_error: Literal["raise", "skip"] = "raise"

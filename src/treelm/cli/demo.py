@@ -40,7 +40,7 @@ RECIPES = (
 )
 """A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes
 first, so that no processor waits at the end."""
-QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are judged
+QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are evaluated
 QUICK_CIRCUIT = "Agreement"  # that is scored fastest
 
 
@@ -130,7 +130,7 @@ def _num_processors() -> int:
 
 
 def _suites(options: Arguments) -> tuple[str, ...]:
-    """By default the suites that count in the SG score."""
+    """Test suites to score: by default those that count in the SG score."""
     from treelm.evaluation.syntaxgym.results import circuits
 
     by_circuit = circuits()
@@ -139,7 +139,7 @@ def _suites(options: Arguments) -> tuple[str, ...]:
 
 
 def _one_by_one(options: Arguments, runs: dict[str, Path]) -> dict[str, int]:
-    """In this process. Bad input ends it at once; training that failed leaves the others their rows."""
+    """Train in this process. Bad input ends it at once; training that failed leaves the others their rows."""
     codes = dict.fromkeys(runs, EXIT_STOPPED)
     for recipe, run in runs.items():
         codes[recipe] = _train(options, recipe, run)
@@ -182,7 +182,7 @@ def _train(options: Arguments, recipe: str, run: Path) -> int:
 
 
 def _quick_training(recipe: Recipe) -> tuple[str, ...]:
-    """So short that the learning rate has to rise at once."""
+    """Settings for training so short that the learning rate has to rise at once."""
     warmup = ("training.warmup_steps=10",) if recipe.training.warmup_steps > 10 else ()
     return (f"training.max_minutes={QUICK_SECONDS / 60:.3g}", *warmup)
 
@@ -226,7 +226,7 @@ def _show(options: Arguments, runs: list[Path]) -> None:
 
 
 def _has_screen() -> bool:
-    """Whether a browser would have a window; in a bare terminal, one would take the terminal."""
+    """Tell whether a browser would have a window; in a bare terminal, one would take the terminal."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -244,9 +244,10 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]], *, jobs: int) -> dic
 
 
 class _Processes:
-    """Those that run now, so that they can be asked to stop."""
+    """The processes that run now, so that they can be asked to stop."""
 
     def __init__(self) -> None:
+        """Begin without any."""
         self._lock = Lock()
         self._running: set[subprocess.Popen[str]] = set()
         self._stopping = False

@@ -41,7 +41,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     file: InputFile = "-"
     """Text, brackets or CoNLL-U; - is standard input."""
     output: str = "-"
-    """Where to write; - is standard output."""
+    """File to write; - is standard output."""
     show: Literal["brackets", "drawing"] = "brackets"
     """brackets: for programs. drawing: for eyes."""
     figure: str = ""

@@ -48,7 +48,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     file: InputFile = "-"
     """Text, brackets, CoNLL-U, words or a table; - is standard input."""
     output: str = "-"
-    """Where to write: a name in .tsv, .txt or .csv; - is standard output. A file gets run metadata beside it, as
+    """File to write: a name in .tsv, .txt or .csv; - is standard output. A file gets run metadata beside it, as
     FILE.json."""
     layout: Literal["sentences", "words", "table"] = "sentences"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.

@@ -36,6 +36,7 @@ class DistanceBars:
     begins_word: tuple[bool, ...]  # such bars are coloured where words have several symbols
 
     def __post_init__(self) -> None:
+        """Check that all three have one value a symbol."""
         if not len(self.symbols) == len(self.distances) == len(self.begins_word):
             raise ValueError("one distance and one mark a symbol are needed")
 

@@ -41,6 +41,7 @@ class _Box:
     __slots__ = ("center", "children", "height", "label", "left", "right")
 
     def __init__(self, label: str, children: list[_Box]) -> None:
+        """Make a box over its children; columns are set when the whole tree is known."""
         self.label = label
         self.children = children
         self.height: int = 1 + max((child.height for child in children), default=-1)

@@ -70,7 +70,7 @@ def _generate(
 
 
 def _is_blank(text: str) -> bool:
-    """Whether a symbol writes nothing, so that a word cannot be it alone, or what stands between words."""
+    """Tell whether a symbol writes nothing, so that no word is it alone, or stands between words."""
     return not text.strip(BLANKS + "\0")
 
 

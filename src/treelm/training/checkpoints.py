@@ -46,9 +46,9 @@ class Checkpoint:
     values: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
     where: str = "checkpoint"
-    """For messages: the file of the values, if they were read from one."""
+    """Name for messages: the file of the values, if they were read from one."""
     step: int | None = None
-    """That its name says, if it was read."""
+    """Step that the name of the folder says, if it was read from one."""
 
     def table(self, name: str) -> dict[str, Any]:
         """One of the values, a JSON object; raises ``InputError`` if there is none of this name."""

@@ -30,7 +30,7 @@ _BETWEEN_LOOKS = 0.5  # seconds
 
 
 def is_launched() -> bool:
-    """Whether ``launch`` has started this process."""
+    """Tell whether ``launch`` has started this process."""
     return _LAUNCHER in os.environ
 
 
@@ -56,7 +56,7 @@ def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
 
 
 def end_with_launcher() -> None:
-    """In a process that was started by ``launch`` or torchrun: save and end when that is gone, so that none is left.
+    """Save and end when the ``launch`` or torchrun that started this process is gone, so that no process is left.
 
     Torchrun is gone before its workers when it gets a signal that it does not know, such as SIGUSR1.
     """

@@ -57,16 +57,16 @@ class LossSum:
         return self.total / self.num_words if self.num_words else math.nan
 
     def named(self) -> dict[str, float]:
-        """The figures under the names that ``metrics.jsonl`` gives them."""
+        """Metrics under the names that ``metrics.jsonl`` gives them."""
         per_word = self.nats_per_word
-        figures = {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word)}
-        return figures | {
+        metrics = {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word)}
+        return metrics | {
             f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count
         }
 
 
 def sum_of(losses: Iterable[LossSum]) -> LossSum:
-    """All of them together, added up in this order."""
+    """The sum of all of them, added up in this order."""
     total = LossSum()
     for loss in losses:
         total.merge(loss)

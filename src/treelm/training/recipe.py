@@ -32,7 +32,7 @@ SECTIONS = ("data", "vocabulary", "batches", "model", "training", "evaluation")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Which system, with its own config.
+    """A system with its own config.
 
     In TOML the fields of ``config`` stand directly in ``[model]``.
     """
@@ -52,10 +52,10 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
-    """How a finished run is judged."""
+    """The config of evaluating a finished run."""
 
     splits: tuple[Literal["train", "dev", "test"], ...] = ("dev", "test")
-    """What to evaluate; left out, those of dev and test that there are data for."""
+    """Splits to evaluate; left out, those of dev and test that there are data for."""
     action_beam: int = 100
     """Hypotheses kept between actions (k)."""
     word_beam: int = 10
@@ -63,18 +63,18 @@ class EvaluationConfig:
     fast_track: int = 1
     """Best SHIFTs that enter the word beam past the action beam (k_s)."""
     tree_builder: Literal["unbiased", "biased"] | None = None
-    """How trees are built from distances, for systems that have them; None: unbiased."""
+    """Way of building trees from distances, for systems that have them; None: unbiased."""
     max_sentences: int | None = None
-    """Judge only so many sentences of each split, the first ones."""
+    """Evaluate only so many sentences of each split, the first ones."""
     stream: Literal["no", "beside", "only"] = "no"
-    """Perplexity of the whole split in a row, the state carried, beside the figures of sentences or instead of them;
+    """Perplexity of the whole split in a row, the hidden state kept, beside the metrics of sentences or instead;
     for systems that read streams. Whether ends are in the stream is ``sentence_ends`` of ``[training]``."""
     stream_rows: int = 10
     """Rows in which it is read; each begins from the zero state. 1 reads the text as it stands."""
     cache_weight: float = 0.0
-    """Share of a continuous cache (lambda of Grave et al. 2016) in the figure of the stream; 0: no cache."""
+    """Share of a continuous cache (lambda of Grave et al. 2016) in the perplexity of the stream; 0: no cache."""
     cache_theta: float = 1.0
-    """How sharply the cache prefers similar states."""
+    """Sharpness of the cache's preference for similar states."""
     cache_window: int = 500
     """Latest states that the cache holds."""
 
@@ -172,7 +172,7 @@ def decode_recipe(content: bytes, *, where: str) -> Recipe:
 
 
 def parse_override(text: str) -> tuple[str, str, Any]:
-    """``section.field=value`` as section, field and value."""
+    """Split ``section.field=value`` into section, field and value."""
     path, equals, value = text.partition("=")
     section, dot, name = path.strip().partition(".")
     if not (equals and dot and name) or section not in SECTIONS:

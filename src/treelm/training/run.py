@@ -1,4 +1,4 @@
-"""From a recipe to a trained model: prepare data, build vocabulary and network, train, keep it all in a run folder."""
+"""Training by a recipe: prepare data, build vocabulary and network, train, and keep it all in a run folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What ``fit`` or ``estimate`` needs, made from a recipe whose bounds are now known."""
+    """Everything that ``fit`` or ``estimate`` needs, made from a recipe whose bounds are now known."""
 
     recipe: Recipe
     model: SyntacticLM
@@ -134,13 +134,13 @@ def _estimate(model: EstimatedLM, setup: Setup, run: Path) -> None:
 
 
 def has_run(run_directory: Path | str, recipe: Recipe) -> bool:
-    """Whether there is a run to go on with; systems that are estimated in one go begin again."""
+    """Tell whether there is a run to go on with; systems that are estimated in one go begin again."""
     estimated = issubclass(system_class(recipe.model.system), EstimatedLM)
     return (Path(run_directory) / FILE_NAME).exists() and not estimated
 
 
 def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
-    """Whether a system that is estimated in one go already is."""
+    """Tell whether a system that is estimated in one go already is."""
     estimated = issubclass(system_class(recipe.model.system), EstimatedLM)
     return estimated and (Path(run_directory) / WEIGHTS).exists()
 

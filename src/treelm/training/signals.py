@@ -1,4 +1,4 @@
-"""What SIGINT, SIGTERM, SIGHUP and SIGUSR1 do to a training process.
+"""Handling of SIGINT, SIGTERM, SIGHUP and SIGUSR1 in a training process.
 
 Before training they end it at once (``quit_on_signals``); in training they ask for an end after the present step
 (``stop_on_signals``), where another SIGINT ends the process at once; when training is over, they
@@ -32,7 +32,7 @@ def watched_signals() -> tuple[int, ...]:
 
 
 class StopRequest:
-    """Which signal came first, if any."""
+    """The name of the signal that came first, if any."""
 
     signal_name: str | None = None
 
@@ -91,7 +91,7 @@ def _end_at_another_sigint(pipe: int, last_words: Callable[[], object]) -> None:
 
 
 def _leave_it_to_the_parent() -> None:
-    """In a process that was forked while training: its signals are not those of the one that trains."""
+    """Stop listening in a process that was forked while training: its signals are not those of the one that trains."""
     if _pipes:
         signal.set_wakeup_fd(-1)
 

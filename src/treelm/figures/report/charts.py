@@ -235,7 +235,7 @@ def _round_up(step: float) -> float:
 
 
 def _log_marks(low: float, high: float, most: int) -> list[float]:
-    """Of 1, 2, 5 times powers of ten as many as fit; of a short axis, linear marks."""
+    """Marks at 1, 2, 5 times powers of ten, as many as fit; of a short axis, linear ones."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         marks = [factor * 10.0**power for power in powers for factor in factors]

@@ -119,7 +119,7 @@ def dev_points(row: RunFigures) -> list[LossPoint]:
 
 
 def perplexity(point: LossPoint) -> float:
-    """Of words, if their part of the loss is known."""
+    """Perplexity of words, if their part of the loss is known."""
     nats = point.loss_nats_per_word if point.word_nats is None else point.word_nats
     return math.exp(min(nats, 100.0))  # a run that went astray is still drawn
 

@@ -52,7 +52,7 @@ def sentence_sections(comparison: Comparison) -> Iterator[Section]:
 
 
 def _surprisals(shown: list[Shown], given: Collection[str]) -> Markup | None:
-    """``given`` are the runs that predict words with their trees."""
+    """Chart and table of surprisals; ``given`` are the runs that predict words with their trees."""
     scored = [(name, look, one.bits) for name, look, one in shown if one.bits is not None]
     if not scored:
         return None
@@ -155,7 +155,7 @@ def _memory(analysis: SentenceAnalysis) -> Markup | None:
     return Markup(grid.as_svg(styled=False))
 
 
-class _Picture(NamedTuple):
+class _SystemPicture(NamedTuple):
     """A picture that only some systems have."""
 
     name: str
@@ -167,19 +167,19 @@ class _Picture(NamedTuple):
 
 _MEMORY_KEY = (("split", "the slot where the word attaches (theta)"), ("read", "the word itself"), ("cell", "composed"))
 _OWN = (
-    _Picture(
+    _SystemPicture(
         "distances",
         _distances,
         "Syntactic distances: the higher the bar, the higher in the tree is the boundary between a symbol and the one "
         "before it. Trees follow from their order. The scale is each system's own.",
     ),
-    _Picture(
+    _SystemPicture(
         "attention over spans",
         _attention,
         "Attention over spans: when a row's symbol is read, how much weight the span has that begins at the column's "
         "symbol and ends just before the row's. The darker, the more; dashed spans are out of reach.",
     ),
-    _Picture(
+    _SystemPicture(
         "memory",
         _memory,
         "What each slot of the memory covers after every word (columns), the root on top.",
@@ -210,7 +210,7 @@ class TreeColumns:
 
 
 def shows_labels(tree: Tree) -> bool:
-    """Whether labels say something: not where all constituents have the same."""
+    """Tell whether labels say something: not where all constituents have the same."""
     return len({one.label for one in tree.constituents()}) > 1
 
 
