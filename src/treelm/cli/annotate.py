@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import write_metadata
+from treelm.cli.files import SECONDS_BETWEEN_NOTES, write_metadata
 from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, given_widths
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.inference.annotation_journal import Progress
-
-SECONDS_BETWEEN_NOTES = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,10 +88,7 @@ def _statistics(options: Arguments) -> int:
     from treelm.figures.tables import statistics_table
 
     reading = DataConfig(
-        format=options.format,
-        tags=options.tags,
-        dependency_labels=options.dependency_labels,
-        on_error=options.on_error,
+        format=options.format, tags=options.tags, dependency_labels=options.dependency_labels, on_error=options.on_error
     )
     columns: dict[str, PreparedCorpus] = {}
     for name in options.names:

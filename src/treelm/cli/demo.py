@@ -166,13 +166,14 @@ def _train(options: Arguments, recipe: str, run: Path) -> int:
     """Train, or go on with a demo that was stopped, through the subcommand that users will use next."""
     from treelm.cli.train import main as train
     from treelm.training.recipe import load_recipe
+    from treelm.training.run import has_run, is_estimated
 
     loaded = load_recipe(recipe)
-    estimated = _is_estimated(loaded)
-    if estimated and (run / "model.safetensors").exists():
+    if is_estimated(run, loaded):
         return 0  # in one go: there is nothing to resume
+    estimated = loaded.model.is_estimated
     changes = [change for change in options.set if not (estimated and change.startswith("training."))]
-    if (run / "recipe.toml").exists() and not estimated:
+    if has_run(run, loaded):
         note(f"going on with the run in {run} (treelm demo --again trains anew)")
         return train(["--resume", str(run), *(["--set", *changes] if changes else [])])
     own = [] if estimated else ["training.threads=1", *(_quick_training(loaded) if options.quick else ())]
@@ -185,13 +186,6 @@ def _quick_training(recipe: Recipe) -> tuple[str, ...]:
     """Settings for training so short that the learning rate has to rise at once."""
     warmup = ("training.warmup_steps=10",) if recipe.training.warmup_steps > 10 else ()
     return (f"training.max_minutes={QUICK_SECONDS / 60:.3g}", *warmup)
-
-
-def _is_estimated(recipe: Recipe) -> bool:
-    from treelm.models import system_class
-    from treelm.models.base import EstimatedLM
-
-    return issubclass(system_class(recipe.model.system), EstimatedLM)
 
 
 def _compare(options: Arguments, runs: list[Path]) -> Comparison:

@@ -125,7 +125,7 @@ def _evaluate_run(options: Arguments) -> int:
     _check_stream_options(recipe, options)
     _check_outputs(recipe, options)
     skipped: list[InputError] = []
-    judgements = evaluate_run(
+    evaluations = evaluate_run(
         Path(options.run),
         recipe,
         files=options.data,
@@ -139,8 +139,8 @@ def _evaluate_run(options: Arguments) -> int:
         device=options.device,
     )
     if options.trees:
-        _write_trees(Path(options.trees), judgements)
-    results = [judgement.result for judgement in judgements]
+        _write_trees(Path(options.trees), evaluations)
+    results = [one.result for one in evaluations]
     if options.summary:
         write_summary(results, Path(options.summary))
         note(f"wrote {options.summary}")
@@ -223,14 +223,14 @@ def _tree_files(folder: Path, split: str) -> dict[str, Path]:
     return {kind: folder / f"{Path(split).name}.{kind}.ptb" for kind in ("gold", "predicted")}
 
 
-def _write_trees(folder: Path, judgements: list[Evaluation]) -> None:
+def _write_trees(folder: Path, evaluations: list[Evaluation]) -> None:
     from treelm.trees.brackets import format_tree
 
     folder.mkdir(parents=True, exist_ok=True)
-    for judgement in judgements:
-        paths = _tree_files(folder, judgement.result.split)
-        gold = [format_tree(one.tree, one.tags) for one in judgement.sentences if one.tree is not None]
-        predicted = [format_tree(one.tree) for one in judgement.analyses if one.tree is not None]
+    for evaluation in evaluations:
+        paths = _tree_files(folder, evaluation.result.split)
+        gold = [format_tree(one.tree, one.tags) for one in evaluation.sentences if one.tree is not None]
+        predicted = [format_tree(one.tree) for one in evaluation.analyses if one.tree is not None]
         for kind, trees in (("gold", gold), ("predicted", predicted)):
             if not trees:  # the notes say why
                 continue

@@ -146,25 +146,14 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Check values and their combinations."""
-        for name in (
-            "epochs",
-            "max_steps",
-            "stop_after",
-            "max_actions",
-            "micro_batch_size",
-            "decay_steps",
-            "threads",
-            "shards",
-        ):
+        for name in ("epochs", "max_steps", "stop_after", "max_actions", "micro_batch_size", "decay_steps"):
             _at_least(self, name, 1)
         for name in ("batch_size", "log_every_steps", "keep_checkpoints", "bptt", "dev_rows", "nonmonotone_interval"):
             _at_least(self, name, 1)
-        for name in ("devices", "num_nodes"):
+        for name in ("threads", "shards", "devices", "num_nodes", "evaluate_every_steps", "checkpoint_every_steps"):
             _at_least(self, name, 1)
         for name in ("threads", "devices"):
             _at_most(self, name, _MOST_THREADS)
-        for name in ("evaluate_every_steps", "checkpoint_every_steps"):
-            _at_least(self, name, 1)
         for name in ("plateau_patience", "warmup_steps", "seed", "adam_epochs"):
             _at_least(self, name, 0)
         for name in ("max_minutes", "max_cpu_minutes", "learning_rate", "epsilon", "gradient_clip"):

@@ -28,12 +28,7 @@ _SENTENCES = 64  # parsed together
 
 @torch.no_grad()
 def evaluate(
-    fabric: Fabric,
-    model: SyntacticLM,
-    batches: Iterable[Batch],
-    config: TrainingConfig,
-    *,
-    ranks: Ranks | None = None,
+    fabric: Fabric, model: SyntacticLM, batches: Iterable[Batch], config: TrainingConfig, *, ranks: Ranks | None = None
 ) -> LossSum:
     """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
 

@@ -82,12 +82,7 @@ class _Enduring(io.TextIOBase):
 
 def describe(step: Step, train: LossSum) -> str:
     """One line about an evaluation; ``train`` is the loss since the one before it."""
-    parts = [
-        f"epoch {step.epoch}",
-        f"step {step.step}",
-        f"{step.seconds:.0f} s",
-        f"train {_loss(train.nats_per_word)}",
-    ]
+    parts = [f"epoch {step.epoch}", f"step {step.step}", f"{step.seconds:.0f} s", f"train {_loss(train.nats_per_word)}"]
     if step.dev is not None:
         parts.append(f"dev {_loss(step.dev.nats_per_word)}")
     if step.is_best:

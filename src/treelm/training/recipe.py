@@ -20,6 +20,7 @@ from treelm.corpora.inputs import read_bytes
 from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
+from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
@@ -43,6 +44,11 @@ class ModelConfig:
     """The system's config dataclass."""
     bounds_margin: int | None = None
     """Take the bounds of a ``BoundedConfig`` from the training trees and add this; None: they are given."""
+
+    @property
+    def is_estimated(self) -> bool:
+        """True for a system that is estimated in one go, without steps that could be resumed."""
+        return issubclass(system_class(self.system), EstimatedLM)
 
     @property
     def bounds(self) -> tuple[str, ...]:

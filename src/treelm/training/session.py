@@ -30,13 +30,7 @@ from treelm.training.ranks import Ranks
 from treelm.training.recipe import Recipe
 from treelm.training.signals import StopRequest
 from treelm.training.state import Interval, TrainingState, check_unchanged, read_state, restore_weights
-from treelm.training.updates import (
-    check_finite,
-    check_graphs,
-    check_shards,
-    count_shards,
-    make_update,
-)
+from treelm.training.updates import check_finite, check_graphs, check_shards, count_shards, make_update
 
 _logger = logging.getLogger(__name__)
 
@@ -157,14 +151,7 @@ class Session:
         self._stepping.before(reading.batch)
         optimizer, number = self._stepping.optimizer, state.step + 1
         loss, norm, self._carried = make_update(
-            self._fabric,
-            self.model,
-            optimizer,
-            reading.batch,
-            config,
-            number,
-            carried=self._carried,
-            ranks=self._ranks,
+            self._fabric, self.model, optimizer, reading.batch, config, number, carried=self._carried, ranks=self._ranks
         )
         state.step = number
         self._stepping.after()

@@ -49,10 +49,7 @@ class Axes:
 
 def for_both_widths(draw: Callable[[int], Markup], wide: int = WIDE) -> Markup:
     """A chart drawn twice: the page shows the one that fits, with letters of the same size."""
-    return join(
-        element("div", draw(wide), class_="wide"),
-        element("div", draw(NARROW), class_="narrow"),
-    )
+    return join(element("div", draw(wide), class_="wide"), element("div", draw(NARROW), class_="narrow"))
 
 
 def line_chart(series: Sequence[Series], axes: Axes, width: int, height: int = 320) -> Markup:
@@ -112,13 +109,8 @@ def scatter_chart(dots: Sequence[Dot], axes: Axes, width: int, height: int = 400
     x = scale_over([dot.x for dot in placed if dot.x is not None] or [10, 100], _LEFT, right, logarithmic=True)
     parts = [_axes(axes, x, y, right)]
     if len(placed) < len(dots):
-        strip = {
-            "x": right + 10.0,
-            "y": float(_TOP),
-            "width": float(_OUTSIDE),
-            "height": float(height - _BOTTOM - _TOP),
-        }
-        parts.append(element("rect", class_="strip", rx=4, **strip))
+        size = {"width": _OUTSIDE, "height": height - _BOTTOM - _TOP}
+        parts.append(element("rect", class_="strip", rx=4, x=right + 10, y=_TOP, **size))
         middle = right + 10 + _OUTSIDE / 2
         parts.append(element("text", outside, class_="tick", x=middle, y=height - _BOTTOM + 16, text_anchor="middle"))
     else:

@@ -134,10 +134,8 @@ def _own(shown: list[Shown]) -> Iterator[Markup]:
 
 
 def _distances(analysis: SentenceAnalysis) -> Markup | None:
-    if (found := analysis.distances) is None:
-        return None
-    bars = DistanceBars(symbols=found.symbols, distances=found.values, begins_word=found.begins_word)
-    return Markup(bars.as_svg(styled=False))
+    found = analysis.distances
+    return None if found is None else Markup(DistanceBars.of(found).as_svg(styled=False))
 
 
 def _attention(analysis: SentenceAnalysis) -> Markup | None:
@@ -149,10 +147,8 @@ def _attention(analysis: SentenceAnalysis) -> Markup | None:
 
 
 def _memory(analysis: SentenceAnalysis) -> Markup | None:
-    if (found := analysis.memory) is None:
-        return None
-    grid = MemoryGrid(words=found.symbols, decisions=found.decisions, spans=found.spans)
-    return Markup(grid.as_svg(styled=False))
+    found = analysis.memory
+    return None if found is None else Markup(MemoryGrid.of(found).as_svg(styled=False))
 
 
 class _SystemPicture(NamedTuple):

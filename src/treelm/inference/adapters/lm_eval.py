@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import BLANKS, Tokenisation
 from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, lines_of, score_lines
@@ -90,8 +91,8 @@ class Answers:
         return True
 
     def _symbols(self, words: Sequence[str]) -> list[int]:
-        first = self.model.vocabulary.encode(words[:1], sentence_initial=True).ids.tolist()
-        return [*first, *self.model.vocabulary.encode(words[1:]).ids.tolist()]
+        symbols: list[int] = encode_words([words], self.model.vocabulary).tokens.tolist()
+        return symbols
 
     def _generate(self, context: str, settings: Mapping[str, Any]) -> str:
         if settings.get("do_sample"):

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, as_list, one_sentence, score_lines
@@ -36,12 +37,7 @@ class Scorer:
     """Scores of texts of one sentence each, by any system."""
 
     def __init__(
-        self,
-        lm: SyntacticLM,
-        *,
-        unit: Unit = "symbol",
-        tokenisation: Tokenisation = "blanks",
-        with_end: bool = False,
+        self, lm: SyntacticLM, *, unit: Unit = "symbol", tokenisation: Tokenisation = "blanks", with_end: bool = False
     ) -> None:
         """Wrap a model; a score is of a ``unit``: a symbol of the vocabulary (minicons' token) or a word.
 
@@ -139,9 +135,8 @@ class Scorer:
         return names, values
 
     def _symbols(self, line: ScoredLine) -> list[int]:
-        first = self.lm.vocabulary.encode(line.words[:1], sentence_initial=True).ids.tolist()
-        rest = self.lm.vocabulary.encode(line.words[1:]).ids.tolist()
-        return [*first, *rest]
+        symbols: list[int] = encode_words([line.words], self.lm.vocabulary).tokens.tolist()
+        return symbols
 
     def _ranks(self, text: str) -> list[int]:
         (line,) = self._lines([text])
