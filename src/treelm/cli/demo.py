@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import how_called, note, parse
 from treelm.errors import InputError
-from treelm.training.signals import watched_signals
+from treelm.training.signals import handling
 
 if TYPE_CHECKING:
     from treelm.evaluation.comparison.figures import Comparison
@@ -232,7 +231,7 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]], *, jobs: int) -> dic
     training does after saving, and nothing more is begun.
     """
     processes = _Processes()
-    with _on_signals(processes.stop), ThreadPoolExecutor(jobs) as pool:
+    with handling(lambda *_: processes.stop()), ThreadPoolExecutor(jobs) as pool:
         codes = pool.map(processes.run, commands, commands.values())
         return dict(zip(commands, codes, strict=True))
 
@@ -287,14 +286,3 @@ def _begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
         encoding="utf-8",
         errors="replace",
     )
-
-
-@contextmanager
-def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` at the signals that training listens to within the block."""
-    before = {number: signal.signal(number, lambda *_: stop()) for number in watched_signals()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from treelm.errors import InputError
-from treelm.training.signals import EXIT_INTERRUPTED, restore_at_end, watched_signals
+from treelm.training.signals import EXIT_INTERRUPTED, handling
 
 EXIT_LOST, EXIT_AGAIN = 71, 75  # see outcomes.ProcessLost and outcomes.TrainingInterrupted
 _COMMAND = ("-m", "treelm")
@@ -99,11 +99,8 @@ def _forwarding(children: Sequence[subprocess.Popen[Any]]) -> Iterator[list[int]
         for child in children:
             child.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in watched_signals()}
-    try:
+    with handling(forward):
         yield came
-    finally:
-        restore_at_end(before)
 
 
 def _watch(children: Sequence[subprocess.Popen[Any]]) -> list[int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from treelm.figures.markup import Markup, element, join
-from treelm.figures.report.parts import colour_class, mark, text_width
+from treelm.figures.report.parts import colour_class, drawing, mark, text_width
 
 WIDE, NARROW = 560, 364
 """Widths in pixels that a figure is drawn for: beside another one on a screen, alone on a telephone."""
@@ -64,7 +64,7 @@ def line_chart(series: Sequence[Series], axes: Axes, width: int, height: int = 3
     parts = [_axes(axes, x, y, right), *lines]
     if named:
         parts.append(_end_labels(series, x, y, height))
-    return _svg(axes.title, width, height, parts)
+    return drawing("chart", axes.title, width, height, join(*parts))
 
 
 def curve(look: int, places: Sequence[tuple[float, float]], tips: Sequence[str]) -> Markup:
@@ -119,7 +119,7 @@ def scatter_chart(dots: Sequence[Dot], axes: Axes, width: int, height: int = 400
     placed_runs = [(dot, *place) for dot, place in zip(dots, places, strict=True) if dot.look is not None]
     parts.append(_dot_labels(placed_runs, float(width)))
     parts += [_dot(dot, *place) for dot, place in zip(dots, places, strict=True)]
-    return _svg(axes.title, width, height, parts)
+    return drawing("chart", axes.title, width, height, join(*parts))
 
 
 def _dot(dot: Dot, x: float, y: float) -> Markup:
@@ -167,19 +167,6 @@ def _axes(axes: Axes, x: Scale, y: Scale, right: float) -> Markup:
     parts.append(element("text", axes.y, class_="label", x=2, y=14))
     parts.append(element("text", axes.x, class_="label", x=(x.start + x.end) / 2, y=bottom + 34, text_anchor="middle"))
     return join(*parts)
-
-
-def _svg(title: str, width: float, height: float, parts: Iterable[Markup]) -> Markup:
-    return element(
-        "svg",
-        element("title", title),
-        *parts,
-        class_="chart",
-        viewBox=f"0 0 {width:.0f} {height:.0f}",
-        width=width,
-        height=height,
-        role="img",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from treelm.figures.report.parts import (
     Section,
     data_table,
     details,
+    drawing,
     figure,
     key,
     looks_of,
@@ -282,10 +283,3 @@ def _surprisal_axis(y: Scale, width: float) -> Markup:
         parts.append(element("line", class_="rule", x1=_AXIS, x2=width - _MARGIN, y1=place, y2=place))
         parts.append(element("text", mark_text(value), class_="tick", x=_AXIS - 6, y=place + 4, text_anchor="end"))
     return join(*parts)
-
-
-def drawing(class_: str, title: str, width: float, height: float, content: Markup) -> Markup:
-    """An SVG in its natural size, with its title."""
-    box = f"0 0 {width:.0f} {height:.0f}"
-    parts = (element("title", title), content)
-    return element("svg", *parts, class_=class_, role="img", viewBox=box, width=round(width), height=round(height))
