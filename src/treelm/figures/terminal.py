@@ -21,6 +21,14 @@ def draw_tree(tree: Tree, under: Sequence[str] | None = None, *, width: int | No
     Upright with the words in one row when that fits into ``width`` cells (default: the terminal's width), else on its
     side with one word a line; subtrees that do not fit even so are drawn flat, labelled ``…``, so that no word is lost.
     Raises ``ValueError`` when ``under`` does not have one text a word.
+
+    >>> print(draw_tree(Tree.parse("(S (NP the dog) (VP barks))"), ["2.1", "8.0", "6.4"], width=40))
+           S
+       ┌───┴────┐
+       NP       VP
+     ┌─┴──┐     │
+    the  dog  barks
+    2.1  8.0   6.4
     """
     words = tree.words()
     notes = [""] * len(words) if under is None else list(under)

@@ -113,9 +113,8 @@ class Recipe:
 
 def recipe_names() -> list[str]:
     """Recipes that come with the package."""
-    return sorted(
-        item.name.removesuffix(".toml") for item in files("treelm.recipes").iterdir() if _is_recipe(item.name)
-    )
+    names = [item.name for item in files("treelm.recipes").iterdir()]
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -178,7 +177,11 @@ def decode_recipe(content: bytes, *, where: str) -> Recipe:
 
 
 def parse_override(text: str) -> tuple[str, str, Any]:
-    """Split ``section.field=value`` into section, field and value."""
+    """Split ``section.field=value`` into section, field and value.
+
+    >>> parse_override("training.epochs=3"), parse_override("model.system=rnng")
+    (('training', 'epochs', 3), ('model', 'system', 'rnng'))
+    """
     path, equals, value = text.partition("=")
     section, dot, name = path.strip().partition(".")
     if not (equals and dot and name) or section not in SECTIONS:
@@ -274,7 +277,3 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         number = line[1] if line else text.count("\n") + 1
         reason = str(error).partition(" (at ")[0]
         raise InputError(f"not TOML ({reason})", where=f"{where}:{number}", remedy="correct this line") from None
-
-
-def _is_recipe(name: str) -> bool:
-    return name.endswith(".toml")

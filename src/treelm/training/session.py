@@ -132,7 +132,7 @@ class Session:
 
     def _all_rows(self) -> Carried | None:
         """Hidden states of all rows, on the first process."""
-        own = {shard: _to_cpu(state) for shard, state in self._carried.items()}
+        own = {shard: {name: rows.cpu() for name, rows in state.items()} for shard, state in self._carried.items()}
         shards = {shard: state for part in self._ranks.to_main(own) for shard, state in part.items()}
         return join_rows([shards[shard] for shard in sorted(shards)]) if shards else None
 
@@ -301,7 +301,3 @@ class Session:
         now = perf_counter()
         self.state.seconds = self._ranks.from_main(self.state.seconds + now - self._clock)
         self._clock = now
-
-
-def _to_cpu(carried: Carried) -> Carried:
-    return {name: tensor.cpu() for name, tensor in carried.items()}
