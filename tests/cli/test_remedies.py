@@ -18,8 +18,8 @@ SUBCOMMAND = re.compile(rf"(?:treelm|\.\.\.) ({NAMES})\b")  # ...: a value, such
 OF_ALL = {"--help", "--version"}
 OF_OTHERS = {
     "errors.py": {"--mem"},  # of sbatch
-    "corpora/mapping.py": {"--scheduler-file"},  # of dask scheduler
     "training/placement.py": {"--ntasks-per-node"},  # of srun
+    "corpora/mapping.py": {"--scheduler-file"},  # of dask
     "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
 }
 

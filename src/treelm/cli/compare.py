@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _outputs(options: Arguments) -> list[Path]:
-    """Files that will be written."""
+    """All that will be written."""
     from treelm.evaluation.comparison.figures import FILE_NAME
 
     pages = [Path(options.report), Path(options.report).with_suffix(".json")] if options.report else []
