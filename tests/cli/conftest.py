@@ -1,4 +1,4 @@
-"""A tiny trained run that the verbs are tried on."""
+"""A tiny trained run that the subcommands are tried on."""
 
 from collections.abc import Callable
 from pathlib import Path

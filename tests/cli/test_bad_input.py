@@ -1,4 +1,4 @@
-"""What broke the verbs once: every failure is one line and exit code 2, and no output is lost in silence."""
+"""What broke the subcommands once: every failure is one line and exit code 2, and no output is lost in silence."""
 
 import csv
 import os
@@ -25,10 +25,12 @@ def assert_one_line(err: str, *, code: int, expected: str) -> None:
     assert expected in err
 
 
-@pytest.mark.parametrize("verb", ["surprisal", "parse"])
+@pytest.mark.parametrize("subcommand", ["surprisal", "parse"])
 @pytest.mark.parametrize("size", ["0", "-1"])
-def test_a_batch_size_below_one_is_refused(treelm: Treelm, project: Path, stimuli: Path, verb: str, size: str) -> None:
-    outcome = treelm(verb, project / "run", stimuli, "--batch-size", size)
+def test_a_batch_size_below_one_is_refused(
+    treelm: Treelm, project: Path, stimuli: Path, subcommand: str, size: str
+) -> None:
+    outcome = treelm(subcommand, project / "run", stimuli, "--batch-size", size)
     assert_one_line(outcome.err, code=outcome.code, expected=f"batch_size = {size}")
 
 

@@ -95,38 +95,38 @@ def test_what_a_cluster_gives_is_what_one_process_gives(
 ) -> None:
     monkeypatch.chdir(project)
     extra = ("--batch-size", "3", "--columns", "entropy_bits")
-    for verb in (("surprisal", "run", text, *extra), ("parse", "run", text), ("evaluate", "run", "--json")):
-        one, many = treelm(*verb), treelm(*verb, "--cluster", cluster)
+    for command in (("surprisal", "run", text, *extra), ("parse", "run", text), ("evaluate", "run", "--json")):
+        one, many = treelm(*command), treelm(*command, "--cluster", cluster)
         assert (many.code, many.out, many.err) == (0, one.out, one.err)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("good\tbad\nthe dog barks .\tdog the barks .\na cat sees .\tsees a cat .\n")
-    verb = ("pairs", "run", pairs, "--good", "good", "--bad", "bad", "--json")
-    assert treelm(*verb, "--cluster", cluster) == treelm(*verb)
-    verb = ("syntaxgym", "run", "--suites", "number_orc", "--json", "--fresh")
-    assert treelm(*verb, "--cluster", cluster) == treelm(*verb, "--processes", "1")
+    command = ("pairs", "run", pairs, "--good", "good", "--bad", "bad", "--json")
+    assert treelm(*command, "--cluster", cluster) == treelm(*command)
+    command = ("syntaxgym", "run", "--suites", "number_orc", "--json", "--fresh")
+    assert treelm(*command, "--cluster", cluster) == treelm(*command, "--processes", "1")
 
 
 def test_trees_annotated_by_a_cluster_are_those_of_one_process(
     project: Path, treelm: Treelm, text: Path, tmp_path: Path, cluster: Path
 ) -> None:
     for name, where in (("one", ()), ("many", ("--cluster", cluster))):
-        verb = ("data", "annotate", text, "--parser", project / "run", "--out", tmp_path / f"{name}.ptb")
-        assert treelm(*verb, *where).code == 0
+        command = ("data", "annotate", text, "--parser", project / "run", "--out", tmp_path / f"{name}.ptb")
+        assert treelm(*command, *where).code == 0
     assert (tmp_path / "many.ptb").read_bytes() == (tmp_path / "one.ptb").read_bytes()
 
 
 def test_a_run_that_a_worker_cannot_read_or_that_is_another_one_there_is_one_line(
     project: Path, treelm: Treelm, text: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verb = ("surprisal", project / "run", text, "--cluster", cluster)
+    command = ("surprisal", project / "run", text, "--cluster", cluster)
     with monkeypatch.context() as patch:
         patch.setattr(processes, "path_everywhere", lambda run: "/nowhere/run")
-        outcome = treelm(*verb)
+        outcome = treelm(*command)
         assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
         assert "/nowhere/run: no such run folder on " in outcome.err
         assert "put it where every worker can read it, under the same path" in outcome.err
     monkeypatch.setattr(processes, "weights_hash", lambda run: "of other weights")
-    outcome = treelm(*verb)
+    outcome = treelm(*command)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert "another model on " in outcome.err
 
@@ -134,10 +134,10 @@ def test_a_run_that_a_worker_cannot_read_or_that_is_another_one_there_is_one_lin
 def test_the_sentences_of_a_worker_that_is_killed_are_scored_again(
     project: Path, treelm: Treelm, text: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verb = ("surprisal", project / "run", text, "--batch-size", "3")
-    one = treelm(*verb)
+    command = ("surprisal", project / "run", text, "--batch-size", "3")
+    one = treelm(*command)
     monkeypatch.setattr(processes, "score", die_once_and_score)
-    many = treelm(*verb, "--cluster", cluster)
+    many = treelm(*command, "--cluster", cluster)
     assert (many.code, many.err) == (0, one.err)
     assert many.out == one.out
     assert (cluster.parent / "killed").exists()

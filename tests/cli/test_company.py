@@ -33,7 +33,7 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def verbs(run: str) -> list[tuple[str, ...]]:
+def commands(run: str) -> list[tuple[str, ...]]:
     """What a run can be asked for."""
     lm = package.load(run)
     beam = ("--action-beam", "4", "--word-beam", "2") if lm.system == "rnng" else ()
@@ -45,8 +45,8 @@ def verbs(run: str) -> list[tuple[str, ...]]:
     return found
 
 
-def output(treelm: Treelm, verb: tuple[str, ...], run: str, text: Path, *options: str) -> str:
-    outcome = treelm(verb[0], run, text, *verb[1:], *options)
+def output(treelm: Treelm, command: tuple[str, ...], run: str, text: Path, *options: str) -> str:
+    outcome = treelm(command[0], run, text, *command[1:], *options)
     assert outcome.code == 0, outcome.err
     assert outcome.out.count("\n") >= SENTENCES.count("\n")
     return outcome.out
@@ -55,9 +55,9 @@ def output(treelm: Treelm, verb: tuple[str, ...], run: str, text: Path, *options
 @pytest.mark.isa
 @pytest.mark.parametrize("run", ANY, ids=[Path(run).name for run in ANY])
 def test_tables_and_trees_have_the_same_bytes_in_batches_of_any_size(treelm: Treelm, text: Path, run: str) -> None:
-    for verb in verbs(run):
-        first, *others = (output(treelm, verb, run, text, "--batch-size", size) for size in ("1", "7", "64"))
-        assert others == [first, first], verb
+    for command in commands(run):
+        first, *others = (output(treelm, command, run, text, "--batch-size", size) for size in ("1", "7", "64"))
+        assert others == [first, first], command
 
 
 @pytest.mark.parametrize("run", ANY, ids=[Path(run).name for run in ANY])
@@ -69,10 +69,10 @@ def test_tables_and_trees_have_the_same_bytes_from_two_processes(
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        for verb in verbs(run):
+        for command in commands(run):
             one, two = (
-                output(treelm, verb, run, text, "--batch-size", "3", "--processes", number) for number in ("1", "2")
+                output(treelm, command, run, text, "--batch-size", "3", "--processes", number) for number in ("1", "2")
             )
-            assert two == one, verb
+            assert two == one, command
     finally:
         torch.set_num_threads(before)

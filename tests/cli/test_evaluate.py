@@ -211,16 +211,16 @@ def test_a_run_with_given_trees_says_why_it_does_not_parse(treelm: Treelm, runs:
     assert not (tmp_path / "out.ptb").exists()
 
 
-@pytest.mark.parametrize("verb", ["surprisal", "generate", "parse"])
+@pytest.mark.parametrize("subcommand", ["surprisal", "generate", "parse"])
 def test_what_a_run_cannot_do_is_refused_before_any_output(
-    treelm: Treelm, runs: Path, tmp_path: Path, verb: str
+    treelm: Treelm, runs: Path, tmp_path: Path, subcommand: str
 ) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\n")
-    files = () if verb == "generate" else (tmp_path / "in.txt",)
-    outcome = treelm(verb, runs / "given", *files)
+    files = () if subcommand == "generate" else (tmp_path / "in.txt",)
+    outcome = treelm(subcommand, runs / "given", *files)
     assert (outcome.code, outcome.out) == (2, "")
     assert "given" in outcome.err
-    assert treelm(verb, runs / "given", *files, "--output", tmp_path / "out").code == 2
+    assert treelm(subcommand, runs / "given", *files, "--output", tmp_path / "out").code == 2
     assert not (tmp_path / "out").exists()
 
 

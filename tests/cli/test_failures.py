@@ -26,7 +26,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verb with a bug."""
+    """A subcommand with a bug."""
 
     def fail(arguments: list[str]) -> int:
         value = SECRET

@@ -1,4 +1,4 @@
-"""``--device`` of the verbs that load a run."""
+"""``--device`` of the subcommands that load a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from tests.cli.conftest import Treelm
 
-VERBS = [
+COMMANDS = [
     "surprisal {run} {text}",
     "parse {run} {text}",
     "generate {run}",
@@ -30,9 +30,11 @@ def place(project: Path, tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_gpu_that_is_not_there_is_one_line_and_exit_code_2(verb: str, treelm: Treelm, place: dict[str, str]) -> None:
-    outcome = treelm(*verb.format(**place).split(), "--device", "cuda")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_gpu_that_is_not_there_is_one_line_and_exit_code_2(
+    command: str, treelm: Treelm, place: dict[str, str]
+) -> None:
+    outcome = treelm(*command.format(**place).split(), "--device", "cuda")
     assert outcome.code == 2
     assert len(outcome.err.splitlines()) == 1
     assert "torch finds no GPU" in outcome.err
@@ -42,8 +44,8 @@ def test_auto_is_the_cpu_where_there_is_nothing_else(
     treelm: Treelm, place: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for verb in ("surprisal {run} {text}", "surprisal {run} {text} --processes 2"):
-        arguments = verb.format(**place).split()
+    for command in ("surprisal {run} {text}", "surprisal {run} {text} --processes 2"):
+        arguments = command.format(**place).split()
         assert treelm(*arguments, "--device", "auto").out == treelm(*arguments).out
 
 

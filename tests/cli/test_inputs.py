@@ -1,4 +1,4 @@
-"""What the verbs make of their input before they work: none is written over, none is taken for what it is not."""
+"""What the subcommands make of their input before they work: none is written over, none is taken for what it is not."""
 
 import gzip
 import io
@@ -52,7 +52,7 @@ OWN_INPUT = {
 
 
 @pytest.mark.parametrize("name", OWN_INPUT)
-def test_no_verb_writes_over_its_input(name: str, folder: Path, treelm: Treelm) -> None:
+def test_no_subcommand_writes_over_its_input(name: str, folder: Path, treelm: Treelm) -> None:
     for other in ("in.tsv", "in.html", "comparison.csv"):
         (folder / other).write_text(TREE)
     before = {path: path.read_bytes() for path in folder.iterdir()}
@@ -78,7 +78,7 @@ CONLLU = "# text = The city\n1\tThe\tthe\tDET\t_\t_\t2\tdet\t_\t_\n2\tcity\tcity
 
 @pytest.fixture
 def piped(treelm: Treelm, monkeypatch: pytest.MonkeyPatch) -> Treelm:
-    """Call the command line with this standard input: ``piped(content, verb, ...)``."""
+    """Call the command line with this standard input: ``piped(content, subcommand, ...)``."""
 
     def call(content: str | Path, *arguments: str | Path) -> Outcome:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(str(content).encode())))
@@ -100,10 +100,10 @@ def test_trees_on_standard_input_are_not_taken_for_text(
     assert as_text.out.count("\n") > 1 + num_words
 
 
-@pytest.mark.parametrize("verb", ["parse", "data annotate"])
-def test_no_verb_takes_trees_on_standard_input_for_text(verb: str, piped: Treelm, folder: Path) -> None:
-    run = ["--parser", RUNS / "rnng", "--out", "out.ptb"] if " " in verb else []
-    arguments = [*verb.split(), "-", *run] if " " in verb else [verb, RUNS / "rnng", "-"]
+@pytest.mark.parametrize("subcommand", ["parse", "data annotate"])
+def test_no_subcommand_takes_trees_on_standard_input_for_text(subcommand: str, piped: Treelm, folder: Path) -> None:
+    run = ["--parser", RUNS / "rnng", "--out", "out.ptb"] if " " in subcommand else []
+    arguments = [*subcommand.split(), "-", *run] if " " in subcommand else [subcommand, RUNS / "rnng", "-"]
     assert_refused(piped(TREE, *arguments), "<stdin>:1: looks like brackets")
 
 

@@ -1,4 +1,4 @@
-"""Options that messages and help name are there: in the verb that is named, or in the one that says so."""
+"""Options that messages and help name are there: in the subcommand that is named, or in the one that says so."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from treelm.cli import NESTED, SUBCOMMANDS
 
 SOURCE = Path(treelm.__file__).parent
 OPTION = re.compile(r"(?<![\w`-])--[a-z][a-z-]*[a-z]")
-VERB = re.compile(
-    rf"(?:treelm|\.\.\.) ({'|'.join([*NESTED, *SUBCOMMANDS])})\b"
-)  # ...: a value, such as the program's name
+NAMES = "|".join([*NESTED, *SUBCOMMANDS])
+SUBCOMMAND = re.compile(rf"(?:treelm|\.\.\.) ({NAMES})\b")  # ...: a value, such as the program's name
 OF_ALL = {"--help", "--version"}
 OF_OTHERS = {
     "errors.py": {"--mem"},  # of sbatch
@@ -25,12 +24,12 @@ OF_OTHERS = {
 }
 
 
-def options_of_verbs() -> dict[str, set[str]]:
+def options_of_subcommands() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for line in flags():
-        verb, _, option = line.partition(" --")
+        subcommand, _, option = line.partition(" --")
         if option:
-            found.setdefault(verb, set()).add(f"--{option.split()[0]}")
+            found.setdefault(subcommand, set()).add(f"--{option.split()[0]}")
     return found
 
 
@@ -47,12 +46,12 @@ def texts_of(path: Path) -> Iterator[tuple[int, str, bool]]:
             yield node.lineno, node.value, id(node) in docstrings
 
 
-def test_every_option_that_a_text_names_is_one_of_the_verb_that_it_is_about() -> None:
-    options = options_of_verbs()
+def test_every_option_that_a_text_names_is_one_of_the_subcommand_that_it_is_about() -> None:
+    options = options_of_subcommands()
     anywhere = set().union(*options.values())
-    verb_of_module = {
-        **{f"cli/{verb}.py": verb for verb in SUBCOMMANDS},
-        **{f"cli/{m}.py": v for v, m in NESTED.items()},
+    subcommand_of_module = {
+        **{f"cli/{subcommand}.py": subcommand for subcommand in SUBCOMMANDS},
+        **{f"cli/{module}.py": subcommand for subcommand, module in NESTED.items()},
     }
     wrong = []
     for path in sorted(SOURCE.rglob("*.py")):
@@ -62,14 +61,14 @@ def test_every_option_that_a_text_names_is_one_of_the_verb_that_it_is_about() ->
             if is_docstring and not in_cli:
                 continue  # nobody is told
             for match in OPTION.finditer(text):
-                named = [found[1] for found in VERB.finditer(text, 0, match.start())]
+                named = [found[1] for found in SUBCOMMAND.finditer(text, 0, match.start())]
                 if text == match[0]:  # an argument that is passed on
                     known = anywhere
                 elif named:
                     known = options[named[-1]]
-                elif name in verb_of_module:
-                    known = options[verb_of_module[name]]
-                else:  # what several verbs share cannot know which of them speaks
+                elif name in subcommand_of_module:
+                    known = options[subcommand_of_module[name]]
+                else:  # what several subcommands share cannot know which of them speaks
                     known = anywhere if in_cli else OF_OTHERS.get(name, set())
                 if match[0] not in known | OF_ALL:
                     wrong.append(f"{name}:{line}: {match[0]}")

@@ -39,7 +39,7 @@ def test_a_name_is_found_and_a_folder_of_that_name_wins(package: Path) -> None:
     assert find_run("tiny") == Path("tiny")
 
 
-def test_every_verb_takes_the_name(package: Path, project: Path, treelm: Treelm) -> None:
+def test_every_subcommand_takes_the_name(package: Path, project: Path, treelm: Treelm) -> None:
     Path("in.txt").write_text("the dog barks .\n")
     for arguments in (["surprisal"], ["parse"]):
         by_name = treelm(*arguments, "tiny", "in.txt")
@@ -57,8 +57,8 @@ def test_python_takes_the_name(package: Path) -> None:
 
 
 def test_what_is_not_there_lists_what_is(package: Path, treelm: Treelm) -> None:
-    for verb in ("parse", "surprisal", "evaluate", "audit"):
-        outcome = treelm(verb, "timy", *(["-"] if verb in ("parse", "surprisal") else []))
+    for subcommand in ("parse", "surprisal", "evaluate", "audit"):
+        outcome = treelm(subcommand, "timy", *(["-"] if subcommand in ("parse", "surprisal") else []))
         assert outcome.code == 2
         assert outcome.err.count("\n") == 1
         assert "timy: no such run folder" in outcome.err

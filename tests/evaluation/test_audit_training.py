@@ -53,7 +53,7 @@ def test_other_systems_are_a_user_error() -> None:
 
 
 @pytest.mark.parametrize(("norm", "code"), [("layer", 0), ("batch", 1)])
-def test_the_verb_tells_by_its_exit_code(
+def test_the_subcommand_tells_by_its_exit_code(
     norm: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torch.manual_seed(0)

@@ -66,13 +66,13 @@ def flags() -> Iterator[str]:
     """Every subcommand, and its arguments with type and default, from what the parsers are made of."""
     from treelm.cli import NESTED, SUBCOMMANDS
 
-    modules = {**{verb: verb.replace("-", "_") for verb in SUBCOMMANDS}, **NESTED}
+    modules = {**{subcommand: subcommand.replace("-", "_") for subcommand in SUBCOMMANDS}, **NESTED}
     unnamed = set(_modules_with_arguments()) - set(modules.values())
     assert not unnamed, f"no subcommand of SUBCOMMANDS or NESTED in treelm.cli: {unnamed}"
-    for verb in sorted(modules, key=lambda verb: list(SUBCOMMANDS).index(verb.split()[0])):
-        yield verb
-        for arguments in _arguments_of(import_module(f"treelm.cli.{modules[verb]}")):
-            yield from sorted(_flags_of(verb, arguments))
+    for subcommand in sorted(modules, key=lambda subcommand: list(SUBCOMMANDS).index(subcommand.split()[0])):
+        yield subcommand
+        for arguments in _arguments_of(import_module(f"treelm.cli.{modules[subcommand]}")):
+            yield from sorted(_flags_of(subcommand, arguments))
 
 
 def _modules_with_arguments() -> Iterator[str]:
@@ -89,13 +89,13 @@ def _arguments_of(module: types.ModuleType) -> list[Any]:
     return [one for one in named if dataclasses.is_dataclass(one) and one.__module__ == module.__name__]
 
 
-def _flags_of(verb: str, arguments: Any) -> Iterator[str]:
+def _flags_of(subcommand: str, arguments: Any) -> Iterator[str]:
     hints = get_type_hints(arguments, include_extras=True)
     for field in dataclasses.fields(arguments):
         annotation, positional = _without_markers(hints[field.name])
         name = field.name.upper() if positional else f"--{field.name.replace('_', '-')}"
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
-        yield f"{verb} {name} {_type(annotation)}{default}"
+        yield f"{subcommand} {name} {_type(annotation)}{default}"
 
 
 def _without_markers(annotation: Any) -> tuple[Any, bool]:
@@ -223,7 +223,7 @@ def _keys_of_runs(folder: Path) -> Iterator[str]:
             yield from (line for line in _paths(f"state.json {name}", state.read_text()) if ".random." not in line)
 
 
-def _call(folder: Path, verb: str, *arguments: str) -> str:
+def _call(folder: Path, subcommand: str, *arguments: str) -> str:
     """What a subcommand prints; names of runs and of files in the folder become paths."""
     from treelm.cli import run
 
@@ -234,7 +234,7 @@ def _call(folder: Path, verb: str, *arguments: str) -> str:
     out = io.StringIO()
     out.reconfigure = lambda **options: None  # type: ignore[attr-defined]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as err:
-        code = run([verb, *places])
+        code = run([subcommand, *places])
     assert code == 0, err.getvalue()
     return out.getvalue()
 

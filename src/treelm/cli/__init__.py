@@ -35,7 +35,7 @@ NESTED = {"data annotate": "annotate"}
 """Subcommands of subcommands, and their modules."""
 
 is_program = False
-"""Whether this process does nothing but run one subcommand (and is not a caller's own)."""
+"""True if this process does nothing but run one subcommand (and is not a caller's own)."""
 _was_interrupted = False
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _note_interrupts() -> None:
-    """From now on, remember a Ctrl-C: libraries that catch whatever goes wrong while they load may swallow it."""
+    """Remember a Ctrl-C from now on: libraries that catch whatever goes wrong while they load may swallow it."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # ignored by whoever started it, as of jobs in the background
 

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import write_metadata
+from treelm.cli.files import SECONDS_BETWEEN_NOTES, write_metadata
 from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, given_widths
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.inference.annotation_journal import Progress
-
-SECONDS_BETWEEN_NOTES = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +36,11 @@ class Arguments(ModelOptions, WorkerOptions):
     out: str
     """Bracket file to make, such as silver.ptb; .gz is packed."""
     format: FileFormat = "auto"
-    """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
+    """Format of the file. auto: by its name; standard input is text, and refused if it begins like trees."""
     tokenise: bool = False
     """Cut text into words as treebanks do; else at blanks."""
     on_error: Literal["raise", "skip", "blank", "flat"] = "raise"
-    """What to do with a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
+    """Treatment of a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
     line in its place. flat: a tree (UNPARSED word word ...) in its place. All but raise report every one at the end,
     and exit with code 3."""
     max_words: int | None = None
@@ -103,13 +101,15 @@ def _beam(options: Arguments) -> tuple[tuple[str, int], ...]:
 
 
 class _Notes:
-    """Says now and then how far it is."""
+    """Notes on progress, written now and then."""
 
     def __init__(self) -> None:
+        """Start the clock."""
         self._begin = self._last = time.monotonic()
         self._before: int | None = None
 
     def __call__(self, progress: Progress) -> None:
+        """Write a note if the last one is long enough ago."""
         now = time.monotonic()
         if self._before is None:  # what was there already, and the first block, which loads the parser
             self._before, self._begin = progress.num_words, now

@@ -29,7 +29,7 @@ class Arguments(InputOptions):
     file: InputFile = ""
     """Sentences to check with; without a file, some of the packaged gum-open."""
     num_sentences: int = 3
-    """How many of them, from the start."""
+    """Number of them, from the start."""
     seed: int = 1
     """Seed of the cuts and changes."""
     training_mode: bool = False

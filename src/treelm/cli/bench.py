@@ -59,11 +59,11 @@ class Arguments:
     rounds: int | None = None
     """Deprecated, without effect: SOM's forms are compared by benchmarks/som_forms.py of the source."""
     json: str = ""
-    """File to write all figures into."""
+    """File to write all metrics into."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb."""
+    """Run the subcommand."""
     options = parse(Arguments, "bench", arguments)
     from rich.console import Console
 

@@ -44,7 +44,7 @@ class Arguments(ModelOptions, PairOptions):
     data: str = ""
     """A treebank file instead, the same for all."""
     data_format: FileFormat = "auto"
-    """What the file of --data holds. auto: by its name."""
+    """Format of the file of --data. auto: by its name."""
     max_sentences: int | None = None
     """Only the first sentences; without it, as in each run's recipe (so also the beam)."""
     protocol: tuple[SpanProtocol, ...] = ("plain",)
@@ -54,9 +54,9 @@ class Arguments(ModelOptions, PairOptions):
     pairs: tuple[str, ...] = ()
     """Files of minimal pairs, such as BLiMP's. --good, --bad and --group-by hold for all of them."""
     tokenisation: Literal["treebank", "blanks"] = "treebank"
-    """How suites and pairs are cut into words."""
+    """Cut of suites and pairs into words, as in treelm surprisal."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
-    """What to print."""
+    """Form of the table that is printed."""
     out: str = ""
     """Folder to write comparison.json, .md, .csv and .tex into."""
     report: str = ""

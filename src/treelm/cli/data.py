@@ -34,13 +34,13 @@ class Arguments:
     """
 
     action: Annotated[tyro.conf.Positional[Action], tyro.conf.arg()] = "list"
-    """What to do."""
+    """Action to take."""
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME|FILE")] = ()
     """Names of corpora, or files."""
     format: Literal["auto", "brackets", "conllu", "text"] = "auto"
-    """What the files hold."""
+    """Format of the files."""
     tags: Literal["present", "absent"] = "present"
-    """Whether brackets hold a part-of-speech tag over each word."""
+    """Presence of a part-of-speech tag over each word in brackets."""
     dependency_labels: Literal["plain", "upos"] = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     on_error: Literal["raise", "skip"] = "raise"
@@ -88,10 +88,7 @@ def _statistics(options: Arguments) -> int:
     from treelm.figures.tables import statistics_table
 
     reading = DataConfig(
-        format=options.format,
-        tags=options.tags,
-        dependency_labels=options.dependency_labels,
-        on_error=options.on_error,
+        format=options.format, tags=options.tags, dependency_labels=options.dependency_labels, on_error=options.on_error
     )
     columns: dict[str, PreparedCorpus] = {}
     for name in options.names:

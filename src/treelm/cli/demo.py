@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import how_called, note, parse
 from treelm.errors import InputError
-from treelm.training.signals import watched_signals
+from treelm.training.signals import handling
 
 if TYPE_CHECKING:
     from treelm.evaluation.comparison.figures import Comparison
@@ -40,7 +39,7 @@ RECIPES = (
 )
 """A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes
 first, so that no processor waits at the end."""
-QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are judged
+QUICK_SECONDS, QUICK_SENTENCES = 6, 30  # training of each system; sentences of each split that are evaluated
 QUICK_CIRCUIT = "Agreement"  # that is scored fastest
 
 
@@ -130,7 +129,7 @@ def _num_processors() -> int:
 
 
 def _suites(options: Arguments) -> tuple[str, ...]:
-    """By default the suites that count in the SG score."""
+    """Test suites to score: by default those that count in the SG score."""
     from treelm.evaluation.syntaxgym.results import circuits
 
     by_circuit = circuits()
@@ -139,7 +138,7 @@ def _suites(options: Arguments) -> tuple[str, ...]:
 
 
 def _one_by_one(options: Arguments, runs: dict[str, Path]) -> dict[str, int]:
-    """In this process. Bad input ends it at once; training that failed leaves the others their rows."""
+    """Train in this process. Bad input ends it at once; training that failed leaves the others their rows."""
     codes = dict.fromkeys(runs, EXIT_STOPPED)
     for recipe, run in runs.items():
         codes[recipe] = _train(options, recipe, run)
@@ -166,13 +165,14 @@ def _train(options: Arguments, recipe: str, run: Path) -> int:
     """Train, or go on with a demo that was stopped, through the subcommand that users will use next."""
     from treelm.cli.train import main as train
     from treelm.training.recipe import load_recipe
+    from treelm.training.run import has_run, is_estimated
 
     loaded = load_recipe(recipe)
-    estimated = _is_estimated(loaded)
-    if estimated and (run / "model.safetensors").exists():
+    if is_estimated(run, loaded):
         return 0  # in one go: there is nothing to resume
+    estimated = loaded.model.is_estimated
     changes = [change for change in options.set if not (estimated and change.startswith("training."))]
-    if (run / "recipe.toml").exists() and not estimated:
+    if has_run(run, loaded):
         note(f"going on with the run in {run} (treelm demo --again trains anew)")
         return train(["--resume", str(run), *(["--set", *changes] if changes else [])])
     own = [] if estimated else ["training.threads=1", *(_quick_training(loaded) if options.quick else ())]
@@ -182,16 +182,9 @@ def _train(options: Arguments, recipe: str, run: Path) -> int:
 
 
 def _quick_training(recipe: Recipe) -> tuple[str, ...]:
-    """So short that the learning rate has to rise at once."""
+    """Settings for training so short that the learning rate has to rise at once."""
     warmup = ("training.warmup_steps=10",) if recipe.training.warmup_steps > 10 else ()
     return (f"training.max_minutes={QUICK_SECONDS / 60:.3g}", *warmup)
-
-
-def _is_estimated(recipe: Recipe) -> bool:
-    from treelm.models import system_class
-    from treelm.models.base import EstimatedLM
-
-    return issubclass(system_class(recipe.model.system), EstimatedLM)
 
 
 def _compare(options: Arguments, runs: list[Path]) -> Comparison:
@@ -226,7 +219,7 @@ def _show(options: Arguments, runs: list[Path]) -> None:
 
 
 def _has_screen() -> bool:
-    """Whether a browser would have a window; in a bare terminal, one would take the terminal."""
+    """Tell whether a browser would have a window; in a bare terminal, one would take the terminal."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -238,15 +231,16 @@ def run_side_by_side(commands: Mapping[str, Sequence[str]], *, jobs: int) -> dic
     training does after saving, and nothing more is begun.
     """
     processes = _Processes()
-    with _on_signals(processes.stop), ThreadPoolExecutor(jobs) as pool:
+    with handling(lambda *_: processes.stop()), ThreadPoolExecutor(jobs) as pool:
         codes = pool.map(processes.run, commands, commands.values())
         return dict(zip(commands, codes, strict=True))
 
 
 class _Processes:
-    """Those that run now, so that they can be asked to stop."""
+    """The processes that run now, so that they can be asked to stop."""
 
     def __init__(self) -> None:
+        """Begin without any."""
         self._lock = Lock()
         self._running: set[subprocess.Popen[str]] = set()
         self._stopping = False
@@ -292,14 +286,3 @@ def _begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
         encoding="utf-8",
         errors="replace",
     )
-
-
-@contextmanager
-def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` at the signals that training listens to within the block."""
-    before = {number: signal.signal(number, lambda *_: stop()) for number in watched_signals()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

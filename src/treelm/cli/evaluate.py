@@ -41,15 +41,15 @@ class Arguments(ModelOptions, WorkerOptions):
     data: tuple[str, ...] = ()
     """Treebank files instead of the run's own corpus."""
     tree_builder: Literal["unbiased", "biased"] | None = None
-    """How trees are built from distances; without it, as in the recipe."""
+    """Way of building trees from distances; without it, as in the recipe."""
     preprocess: Literal["none", "prpn"] | None = None
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None
     """Only so many sentences of each split, the first ones."""
     format: FileFormat = "auto"
-    """What the files of --data hold. auto: by their names."""
+    """Format of the files of --data. auto: by their names."""
     stream: Flag = False
-    """Also the perplexity of the whole text in a row, the state carried over sentences: what papers on LMs report.
+    """Also the perplexity of the whole text in a row, the hidden state kept over sentences: what papers on LMs report.
     Without this and the next three, as in the recipe."""
     stream_only: Flag = False
     """Nothing but that."""
@@ -63,7 +63,7 @@ class Arguments(ModelOptions, WorkerOptions):
     cache_weight: float | None = None
     """Put a continuous cache on the stream: its share, lambda (Grave et al. 2016)."""
     cache_theta: float | None = None
-    """How sharply the cache prefers similar states."""
+    """Sharpness of the cache's preference for similar states."""
     cache_window: int | None = None
     """Latest states that the cache holds."""
     protocol: tuple[SpanProtocol, ...] = ()
@@ -125,7 +125,7 @@ def _evaluate_run(options: Arguments) -> int:
     _check_stream_options(recipe, options)
     _check_outputs(recipe, options)
     skipped: list[InputError] = []
-    judgements = evaluate_run(
+    evaluations = evaluate_run(
         Path(options.run),
         recipe,
         files=options.data,
@@ -139,8 +139,8 @@ def _evaluate_run(options: Arguments) -> int:
         device=options.device,
     )
     if options.trees:
-        _write_trees(Path(options.trees), judgements)
-    results = [judgement.result for judgement in judgements]
+        _write_trees(Path(options.trees), evaluations)
+    results = [one.result for one in evaluations]
     if options.summary:
         write_summary(results, Path(options.summary))
         note(f"wrote {options.summary}")
@@ -170,7 +170,7 @@ def _asks_for_trees(options: Arguments) -> list[str]:
 
 
 def _stream(options: Arguments, usual: Stream) -> Stream:
-    """Whether the stream is evaluated: what was asked for, else as in the recipe."""
+    """Choice of evaluating the stream: what was asked for, else as in the recipe."""
     if options.no_stream:
         return "no"
     if options.stream_only:
@@ -223,14 +223,14 @@ def _tree_files(folder: Path, split: str) -> dict[str, Path]:
     return {kind: folder / f"{Path(split).name}.{kind}.ptb" for kind in ("gold", "predicted")}
 
 
-def _write_trees(folder: Path, judgements: list[Evaluation]) -> None:
+def _write_trees(folder: Path, evaluations: list[Evaluation]) -> None:
     from treelm.trees.brackets import format_tree
 
     folder.mkdir(parents=True, exist_ok=True)
-    for judgement in judgements:
-        paths = _tree_files(folder, judgement.result.split)
-        gold = [format_tree(one.tree, one.tags) for one in judgement.sentences if one.tree is not None]
-        predicted = [format_tree(one.tree) for one in judgement.analyses if one.tree is not None]
+    for evaluation in evaluations:
+        paths = _tree_files(folder, evaluation.result.split)
+        gold = [format_tree(one.tree, one.tags) for one in evaluation.sentences if one.tree is not None]
+        predicted = [format_tree(one.tree) for one in evaluation.analyses if one.tree is not None]
         for kind, trees in (("gold", gold), ("predicted", predicted)):
             if not trees:  # the notes say why
                 continue

@@ -62,7 +62,7 @@ def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path])
 
 
 def _file_status(path: str | Path, stream: IO[str] | None) -> os.stat_result | None:
-    """Of a file that is there; none of folders, devices and pipes, of which nothing is lost by writing."""
+    """Status of a file that is there; none of folders, devices and pipes, of which nothing is lost by writing."""
     try:
         status = os.stat(path) if str(path) != "-" or stream is None else os.fstat(stream.fileno())
     except (OSError, ValueError):  # what is wrong with it is told where it is opened; a stream may be no file

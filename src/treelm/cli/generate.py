@@ -18,7 +18,7 @@ class Arguments(ModelOptions):
 
     run: RunFolder
     num_sentences: int = 10
-    """How many."""
+    """Number of sentences."""
     seed: int = 1
     """Seed of the random choices."""
     max_words: int = 60
@@ -30,7 +30,7 @@ class Arguments(ModelOptions):
     trees: bool = False
     """Write the model's tree over each sentence instead of its words."""
     output: str = "-"
-    """Where to write; - is standard output."""
+    """File to write; - is standard output."""
 
 
 def main(arguments: list[str]) -> int:

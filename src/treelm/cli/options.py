@@ -30,9 +30,9 @@ class InputOptions:
     """Options of reading the input."""
 
     format: FileFormat = "auto"
-    """What the file holds. auto: by its name; standard input is text, and refused if it begins like trees."""
+    """Format of the file. auto: by its name; standard input is text, and refused if it begins like trees."""
     tags: Literal["present", "absent"] = "present"
-    """Whether brackets hold a part-of-speech tag over each word."""
+    """Presence of a part-of-speech tag over each word in brackets."""
     on_error: Literal["raise", "skip"] = "raise"
     """raise: stop at the first bad sentence. skip: leave it out, report all at the end, exit with code 3."""
 
@@ -49,7 +49,7 @@ class ModelOptions:
     fast_track: int | None = None
     """Best SHIFTs that enter the word beam past the action beam."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
-    """Where it computes. auto: on a GPU if there is one."""
+    """Device that computes. auto: on a GPU if there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ def load_adaptive(
 
 
 def in_words(lm: SyntacticLM, beam: dict[str, int]) -> str:
-    """Such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
+    """Description such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
     from treelm.models.base import SyntacticLM as Interface
 
     if type(lm).set_beam is Interface.set_beam:

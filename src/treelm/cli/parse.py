@@ -41,7 +41,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     file: InputFile = "-"
     """Text, brackets or CoNLL-U; - is standard input."""
     output: str = "-"
-    """Where to write; - is standard output."""
+    """File to write; - is standard output."""
     show: Literal["brackets", "drawing"] = "brackets"
     """brackets: for programs. drawing: for eyes."""
     figure: str = ""
@@ -54,28 +54,24 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    return write_trees(parse(Arguments, "parse", arguments))
-
-
-def write_trees(arguments: Arguments) -> int:
-    """Parse the file and write its trees."""
+    options = parse(Arguments, "parse", arguments)
     from treelm.inference.batching import in_batches
     from treelm.inference.processes import computing
     from treelm.inference.processes import parse as parse_sentences
 
-    if arguments.figure and not arguments.figure.endswith(".svg"):
-        raise InputError(f"cannot draw into {arguments.figure}", remedy="end its name in .svg")
-    check_not_input((arguments.output, arguments.figure), [arguments.file])
-    lm, _ = load_with_beam(arguments.run, arguments)
+    if options.figure and not options.figure.endswith(".svg"):
+        raise InputError(f"cannot draw into {options.figure}", remedy="end its name in .svg")
+    check_not_input((options.output, options.figure), [options.file])
+    lm, _ = load_with_beam(options.run, options)
     lm.require_trees()
     skipped: list[InputError] = []
-    sentences = read_input(arguments.file, arguments, skipped, empty_lines=True)
-    collect = skipped if arguments.on_error == "skip" else None
-    draw = _writer(arguments.show)
-    computer = computing(parse_sentences, lm, **workers(arguments))
-    with open_output(arguments.output) as out, computer as compute:
-        figure = arguments.figure
-        for sentence, tree in in_batches(sentences, compute, batch_size=arguments.batch_size, skipped=collect):
+    sentences = read_input(options.file, options, skipped, empty_lines=True)
+    collect = skipped if options.on_error == "skip" else None
+    draw = _writer(options.show)
+    computer = computing(parse_sentences, lm, **workers(options))
+    with open_output(options.output) as out, computer as compute:
+        figure = options.figure
+        for sentence, tree in in_batches(sentences, compute, batch_size=options.batch_size, skipped=collect):
             print("" if tree is None else draw(tree), file=out)
             if figure and tree is not None:
                 _draw(figure, lm, tree, sentence.tree)

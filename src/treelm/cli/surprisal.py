@@ -48,7 +48,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     file: InputFile = "-"
     """Text, brackets, CoNLL-U, words or a table; - is standard input."""
     output: str = "-"
-    """Where to write: a name in .tsv, .txt or .csv; - is standard output. A file gets run metadata beside it, as
+    """File to write: a name in .tsv, .txt or .csv; - is standard output. A file gets run metadata beside it, as
     FILE.json."""
     layout: Literal["sentences", "words", "table"] = "sentences"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.
@@ -83,38 +83,34 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    return write_table(parse(Arguments, "surprisal", arguments))
-
-
-def write_table(arguments: Arguments) -> int:
-    """Score the file and write the table."""
+    options = parse(Arguments, "surprisal", arguments)
     from treelm.inference.processes import computing, score
     from treelm.inference.stimulus_scores import ENTROPY, check_columns, score_stimuli, score_with_entropies
     from treelm.inference.surprisal import COLUMNS, CONVERGED, Totals, apart, table_rows, tsv_row
 
-    check_not_input((arguments.output, f"{arguments.output}.json"), [arguments.file])
-    separator = _separator(arguments)
-    lm, beam = load_adaptive(arguments.run, arguments, arguments.threshold)
+    check_not_input((options.output, f"{options.output}.json"), [options.file])
+    separator = _separator(options)
+    lm, beam = load_adaptive(options.run, options, options.threshold)
     lm.require_words()
-    check_columns(lm, arguments.columns)
+    check_columns(lm, options.columns)
     skipped: list[InputError] = []
-    names, stimuli = _read(arguments, skipped)
-    has_documents = arguments.context == "document" or bool(arguments.document_column)
+    names, stimuli = _read(options, skipped)
+    has_documents = options.context == "document" or bool(options.document_column)
     about = ("document_id", "context") if has_documents else ()
     searches = CONVERGED in lm.word_columns
-    extra = tuple(dict.fromkeys((*((CONVERGED,) if searches else ()), *arguments.columns)))
+    extra = tuple(dict.fromkeys((*((CONVERGED,) if searches else ()), *options.columns)))
     kept = apart(names, taken=(*COLUMNS, *extra, *about))
     totals, contexts, num_doubtful = Totals(), set[str](), 0
-    job = score_with_entropies if ENTROPY in arguments.columns else score
-    computer = computing(job, lm, **workers(arguments))
-    with open_output(arguments.output) as out, computer as compute:
+    job = score_with_entropies if ENTROPY in options.columns else score
+    computer = computing(job, lm, **workers(options))
+    with open_output(options.output) as out, computer as compute:
         scored = score_stimuli(
             lm,
             stimuli,
-            context=arguments.context,
-            entropies=ENTROPY in arguments.columns,
-            batch_size=arguments.batch_size,
-            skipped=skipped if arguments.on_error == "skip" else None,
+            context=options.context,
+            entropies=ENTROPY in options.columns,
+            batch_size=options.batch_size,
+            skipped=skipped if options.on_error == "skip" else None,
             compute=compute,
         )
         first = list(islice(scored, 1))  # before the header: of input that cannot be read nothing is written
@@ -126,12 +122,12 @@ def write_table(arguments: Arguments) -> int:
             for row in table_rows(
                 one.scored,
                 extra=extra,
-                with_end=arguments.end,
+                with_end=options.end,
                 kept=one.stimulus.kept,
                 about=(one.stimulus.document, one.context) if has_documents else (),
             ):
                 print(tsv_row(row, separator), file=out)
-    if arguments.context == "document" and "sentence" in contexts:
+    if options.context == "document" and "sentence" in contexts:
         note(f"{lm.system} reads whole sentences: each begins from nothing, whatever the document said before")
     if totals.num_impossible_words:
         number = f"{totals.num_impossible_words} of {totals.num_words} words"
@@ -139,23 +135,23 @@ def write_table(arguments: Arguments) -> int:
         note(f"{number} have inf bits: {why} them probability 0" + ("; try a wider beam" if searches else ""))
     if num_doubtful:
         note(f"{num_doubtful} of {totals.num_words} words not converged: another beam may differ ({_wider(beam)})")
-    found = {"context": ", ".join(sorted(contexts)), "punctuation": arguments.punctuation, **totals.to_json()}
-    write_metadata(arguments.output, metadata(arguments, lm.system, beam, found, len(skipped)))
+    found = {"context": ", ".join(sorted(contexts)), "punctuation": options.punctuation, **totals.to_json()}
+    write_metadata(options.output, metadata(options, lm.system, beam, found, len(skipped)))
     return report_skipped(skipped)
 
 
-def _read(arguments: Arguments, skipped: list[InputError]) -> tuple[tuple[str, ...], Iterator[Stimulus]]:
+def _read(options: Arguments, skipped: list[InputError]) -> tuple[tuple[str, ...], Iterator[Stimulus]]:
     """The names of a table's own columns, and the stimuli."""
     from treelm.inference.stimuli import Columns, from_sentences, read_table, read_words
 
-    if arguments.layout == "table":
-        columns = Columns(arguments.word_column, arguments.sentence_column, arguments.document_column)
-        table = read_table(arguments.file, columns, arguments.punctuation)
+    if options.layout == "table":
+        columns = Columns(options.word_column, options.sentence_column, options.document_column)
+        table = read_table(options.file, columns, options.punctuation)
         return table.names, iter(table.stimuli)
-    if arguments.layout == "words":
-        return (), read_words(arguments.file, arguments.punctuation)
-    sentences = read_input(arguments.file, arguments, skipped, empty_lines=arguments.context == "document")
-    return (), from_sentences(sentences, arguments.punctuation)
+    if options.layout == "words":
+        return (), read_words(options.file, options.punctuation)
+    sentences = read_input(options.file, options, skipped, empty_lines=options.context == "document")
+    return (), from_sentences(sentences, options.punctuation)
 
 
 def _wider(beam: Mapping[str, float | None]) -> str:
@@ -165,29 +161,29 @@ def _wider(beam: Mapping[str, float | None]) -> str:
     return f"--threshold {beam['threshold'] + 1:g} takes longer and settles more of them"
 
 
-def _separator(arguments: Arguments) -> str:
+def _separator(options: Arguments) -> str:
     """Between cells; raises ``InputError`` for an output that by its name is no table, such as .xlsx or .gz."""
-    suffix = Path(arguments.output).suffix.lower()
+    suffix = Path(options.output).suffix.lower()
     if suffix not in SEPARATORS:
         remedy = "end its name in .tsv, .txt or .csv"
-        raise InputError(f"cannot write a table into a file ending in {suffix}", where=arguments.output, remedy=remedy)
-    return {"auto": SEPARATORS[suffix], "comma": ",", "tab": "\t"}[arguments.separator]
+        raise InputError(f"cannot write a table into a file ending in {suffix}", where=options.output, remedy=remedy)
+    return {"auto": SEPARATORS[suffix], "comma": ",", "tab": "\t"}[options.separator]
 
 
 def metadata(
-    arguments: Arguments, system: str, beam: Mapping[str, float | None], totals: dict[str, object], num_skipped: int
+    options: Arguments, system: str, beam: Mapping[str, float | None], totals: dict[str, object], num_skipped: int
 ) -> dict[str, object]:
     """Metadata of the table: how it was made, for its readers."""
     from treelm import __version__
 
     return {
         "treelm_version": __version__,
-        "run": arguments.run,
+        "run": options.run,
         "system": system,
         **beam,
-        "input": arguments.file,
+        "input": options.file,
         "unit": "bits",
-        "end_of_sentence_rows": arguments.end,
+        "end_of_sentence_rows": options.end,
         "num_skipped_sentences": num_skipped,
         **totals,
     }

@@ -1,1 +1,1 @@
-"""Pictures: trees, surprisal, tables."""
+"""Drawings and tables for terminal, pages and papers: trees, distances, memory, attention, comparisons."""

@@ -15,7 +15,7 @@ from treelm.models.structures import SlotSpans
 
 
 def seen_in_sentence(run: Path, words: Sequence[str]) -> Iterator[str]:
-    """What a run makes of a sentence: its tree with surprisals, and its memory of slots. Nothing if it has no trees."""
+    """Analyses of a sentence by a run: its tree with surprisals, and its memory of slots. Nothing without trees."""
     lm = load(run)
     if not lm.parses:
         return

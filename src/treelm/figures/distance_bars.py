@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from unicodedata import east_asian_width
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len
 
 from treelm.figures.markup import escaped, svg_file
 from treelm.models.base import SyntacticLM
@@ -36,6 +36,7 @@ class DistanceBars:
     begins_word: tuple[bool, ...]  # such bars are coloured where words have several symbols
 
     def __post_init__(self) -> None:
+        """Check that all three have one value a symbol."""
         if not len(self.symbols) == len(self.distances) == len(self.begins_word):
             raise ValueError("one distance and one mark a symbol are needed")
 
@@ -53,7 +54,7 @@ class DistanceBars:
 
     def as_text(self, *, height: int = 6) -> str:
         """Bars of block characters, ``height`` lines high, and below them the symbols; above, the largest distance."""
-        widths = [max(_columns(symbol), 1) for symbol in self.symbols]
+        widths = [max(cell_len(symbol), 1) for symbol in self.symbols]
         eighths = np.rint(self.scaled * height * 8).astype(int)
         lines = [f"largest distance {max(self.distances, default=0.0):.3g}"]
         for line in range(height - 1, -1, -1):
@@ -61,7 +62,7 @@ class DistanceBars:
             cells = [BLOCKS[fill] * width for fill, width in zip(filled, widths, strict=True)]
             lines.append(" ".join(cells).rstrip())
         pairs = zip(self.symbols, widths, strict=True)
-        lines.append(" ".join(symbol + " " * (width - _columns(symbol)) for symbol, width in pairs).rstrip())
+        lines.append(" ".join(symbol + " " * (width - cell_len(symbol)) for symbol, width in pairs).rstrip())
         return "\n".join(lines) + "\n"
 
     def as_svg(self, *, styled: bool = True) -> str:
@@ -69,7 +70,7 @@ class DistanceBars:
 
         Without style, colours are those that a page sets for the classes in ``svg.distances``.
         """
-        widths = [max(_columns(symbol), 1.5) * _CHARACTER for symbol in self.symbols]
+        widths = [max(cell_len(symbol), 1.5) * _CHARACTER for symbol in self.symbols]
         left = np.cumsum([_MARGIN + _AXIS, *(width + _GAP for width in widths)])
         width, height = float(left[-1]) - _GAP + _MARGIN, _HEIGHT + FONT_SIZE + 2 * _MARGIN
         base, size = _MARGIN + _HEIGHT, f'width="{width:.0f}" height="{height}"'
@@ -110,8 +111,3 @@ def distance_bars(lm: SyntacticLM, words: Sequence[str]) -> DistanceBars:
     """
     lm.require_trees()
     return DistanceBars.of(of_kind(lm.structure(words), Distances))
-
-
-def _columns(text: str) -> int:
-    """Terminal columns of a text."""
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

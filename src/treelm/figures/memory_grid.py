@@ -70,7 +70,7 @@ class MemoryGrid:
         where the word was written. Without style (and legend), colours are those that a page sets for the classes in
         ``svg.memory``. The picture needs no outside resources.
         """
-        return _Picture(self).draw(styled=styled)
+        return _GridDrawing(self).draw(styled=styled)
 
     def _repr_svg_(self) -> str:
         return self.as_svg()
@@ -81,8 +81,11 @@ def grid_of_sentence(lm: SyntacticLM, words: Sequence[str]) -> MemoryGrid:
     return MemoryGrid.of(of_kind(lm.structure(words), SlotSpans))
 
 
-class _Picture:
+class _GridDrawing:
+    """The SVG of a grid while it is drawn, column by column."""
+
     def __init__(self, grid: MemoryGrid) -> None:
+        """Find the widths of the columns."""
         self.grid = grid
         self.slots = grid.used_slots()  # the root first
         columns = list(zip(grid.words, grid.spans, strict=True))

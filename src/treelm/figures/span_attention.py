@@ -126,9 +126,7 @@ class SpanAttentionFigure:
 
 
 def span_grid(
-    symbols: Sequence[str],
-    weights: Sequence[Sequence[float]] | NDArray[np.float64],
-    reach: Sequence[int] | None = None,
+    symbols: Sequence[str], weights: Sequence[Sequence[float]] | NDArray[np.float64], reach: Sequence[int] | None = None
 ) -> tuple[str, float, float]:
     """The grid as parts of an SVG, without style, and where it ends to the right and below, in pixels.
 

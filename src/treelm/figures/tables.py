@@ -117,7 +117,7 @@ def _pair_cells(counts: Counts) -> tuple[str, ...]:
 
 def statistics_table(corpora: Mapping[str, PreparedCorpus]) -> Table:
     """One column a corpus, one row a count or distribution."""
-    table = _table("figure", corpora)
+    table = _table("statistic", corpora)
     table.title, table.title_justify = "Corpora", "center"
     columns = [dict(_statistics_rows(corpus_statistics(corpus))) for corpus in corpora.values()]
     for name in columns[0]:

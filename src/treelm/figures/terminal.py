@@ -21,6 +21,14 @@ def draw_tree(tree: Tree, under: Sequence[str] | None = None, *, width: int | No
     Upright with the words in one row when that fits into ``width`` cells (default: the terminal's width), else on its
     side with one word a line; subtrees that do not fit even so are drawn flat, labelled ``…``, so that no word is lost.
     Raises ``ValueError`` when ``under`` does not have one text a word.
+
+    >>> print(draw_tree(Tree.parse("(S (NP the dog) (VP barks))"), ["2.1", "8.0", "6.4"], width=40))
+           S
+       ┌───┴────┐
+       NP       VP
+     ┌─┴──┐     │
+    the  dog  barks
+    2.1  8.0   6.4
     """
     words = tree.words()
     notes = [""] * len(words) if under is None else list(under)
@@ -41,6 +49,7 @@ class _Box:
     __slots__ = ("center", "children", "height", "label", "left", "right")
 
     def __init__(self, label: str, children: list[_Box]) -> None:
+        """Make a box over its children; columns are set when the whole tree is known."""
         self.label = label
         self.children = children
         self.height: int = 1 + max((child.height for child in children), default=-1)

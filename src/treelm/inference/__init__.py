@@ -1,1 +1,1 @@
-"""What users do with a trained model: load, surprisal, parsing, generation."""
+"""Uses of a trained model: loading, surprisal, parsing, annotation, generation."""

@@ -37,21 +37,21 @@ _WORKER = {
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotationSettings:
-    """What the trees depend on. Going on with other settings is refused."""
+    """Settings that the trees depend on. Going on with other settings is refused."""
 
     parser: ParserSettings
-    """Who parses."""
+    """The parser."""
     format: Format = "text"
-    """What the input holds; of trees, only the words are read."""
+    """Format of the input; of trees, only the words are read."""
     is_guess: bool = False
-    """Whether nobody has said that it is text: then one that begins like trees is refused."""
+    """True if nobody has said that it is text: then one that begins like trees is refused."""
     tokenise: bool = False
     """Cut text into words as treebanks do; else at blanks."""
     max_words: int | None = None
     """A longer sentence counts as one that cannot be parsed."""
     on_error: OnError = "raise"
-    """With a sentence that cannot be read or parsed: stop; leave it out; or put an empty line or a flat tree in its
-    place (``UNPARSED``; an empty line if even its words cannot be read)."""
+    """Treatment of a sentence that cannot be read or parsed: stop; leave it out; or put an empty line or a flat tree in
+    its place (``UNPARSED``; an empty line if even its words cannot be read)."""
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for values that cannot be."""
@@ -63,13 +63,13 @@ class AnnotationSettings:
             raise InputError(f"tokenise with {self.format}", remedy="leave it out: these sentences have words")
 
     def to_json(self) -> dict[str, Any]:
-        """As the journal keeps it."""
+        """Settings in the form that the journal keeps."""
         own = {name: getattr(self, name) for name in ("format", "tokenise", "max_words", "on_error")}
         parser = {"parser": self.parser.name, "parser_version": parser_version(self.parser.name)}
         return {**parser, "beam": dict(self.parser.beam), **own}
 
 
-class Item(NamedTuple):
+class InputSentence(NamedTuple):
     """A sentence of the input, or what is wrong with it."""
 
     words: tuple[str, ...]
@@ -77,16 +77,16 @@ class Item(NamedTuple):
     error: InputError | None = None
 
 
-class Block(NamedTuple):
+class SentenceBlock(NamedTuple):
     """Sentences that are parsed together, and how far the input has been read with them."""
 
-    items: list[Item]
+    items: list[InputSentence]
     num_read: int
     digest: str
 
 
-class Task(NamedTuple):
-    """What a process is asked."""
+class ParsingTask(NamedTuple):
+    """Sentences for a process to parse, and by which parser."""
 
     parser: ParserSettings
     sentences: Words
@@ -169,17 +169,17 @@ def _work(
     batch_size: int,
     on_progress: Callable[[Progress], None],
 ) -> None:
-    """Everything from where the journal is to the end of the input."""
+    """Annotate from where the journal is to the end of the input."""
     journal.go_on()
     parser = settings.parser
     if cluster:
         parser = replace(parser, name=path_everywhere(parser.name), version=parser_version(parser.name))
-    waiting: deque[Block] = deque()
+    waiting: deque[SentenceBlock] = deque()
 
-    def tasks(blocks: Iterator[Block]) -> Iterator[Task]:
+    def tasks(blocks: Iterator[SentenceBlock]) -> Iterator[ParsingTask]:
         for block in blocks:
             waiting.append(block)
-            yield Task(parser, [item.words for item in block.items if item.error is None], batch_size)
+            yield ParsingTask(parser, [item.words for item in block.items if item.error is None], batch_size)
 
     with mapping(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
         blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=str(journal.folder))
@@ -206,7 +206,7 @@ def _work(
 
 def read_blocks(
     stream: Any, name: str, settings: AnnotationSettings, progress: Progress, *, where: str = ""
-) -> Iterator[Block]:
+) -> Iterator[SentenceBlock]:
     """The rest of the input in blocks. Raises ``InputError`` if what comes before is not what it was."""
     lines = numbered_lines(stream, name=name)
     stretches = cut(only_text(lines, name=name) if settings.is_guess else lines, settings.format)
@@ -217,22 +217,22 @@ def read_blocks(
         found = f"{name} is not the input that this was begun with"
         raise InputError(found, where=where, remedy="give the same input, or remove this folder to begin again")
     parser = StretchParser(name, settings.format, ReadOptions(format=settings.format))
-    items: list[Item] = []
+    items: list[InputSentence] = []
     for stretch in stretches:
         num_read += 1
         digest.add(stretch.content)
         items += _items(stretch, parser, settings)
         if len(items) >= BLOCK:
-            yield Block(items, num_read, digest.value)
+            yield SentenceBlock(items, num_read, digest.value)
             items = []
     if items:
-        yield Block(items, num_read, digest.value)
+        yield SentenceBlock(items, num_read, digest.value)
 
 
-def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings) -> Iterator[Item]:
+def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings) -> Iterator[InputSentence]:
     for found in parser.parse(stretch):
         if isinstance(found, InputError):
-            yield Item((), found.where or "", found)
+            yield InputSentence((), found.where or "", found)
             continue
         words = _words(found, settings)
         if not words:  # nothing but other spaces of Unicode, in running text
@@ -240,7 +240,7 @@ def _items(stretch: Stretch, parser: StretchParser, settings: AnnotationSettings
         error = None
         if settings.max_words is not None and len(words) > settings.max_words:
             error = InputError(f"{len(words)} words", where=found.where, remedy="raise max_words to parse it")
-        yield Item(words, found.where, error)
+        yield InputSentence(words, found.where, error)
 
 
 def _words(sentence: Sentence, settings: AnnotationSettings) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ def _words(sentence: Sentence, settings: AnnotationSettings) -> tuple[str, ...]:
 # Parsing.
 
 
-def parse_task(task: Task) -> Answer:
+def parse_task(task: ParsingTask) -> Answer:
     """A line, or an error, for every sentence of a task; sentences of similar length are parsed together."""
     parser = open_parser(task.parser)
     order = sorted(range(len(task.sentences)), key=lambda number: len(task.sentences[number]))
@@ -263,7 +263,7 @@ def parse_task(task: Task) -> Answer:
     return [found[number] for number in range(len(task.sentences))]
 
 
-def _settle(items: Sequence[Item], answers: Answer, policy: OnError) -> tuple[list[str], list[InputError]]:
+def _settle(items: Sequence[InputSentence], answers: Answer, policy: OnError) -> tuple[list[str], list[InputError]]:
     """Lines to write, and errors to report. Raises the first error if that is the policy."""
     remaining = iter(answers)
     lines, errors = [], []
@@ -281,13 +281,13 @@ def _settle(items: Sequence[Item], answers: Answer, policy: OnError) -> tuple[li
 
 
 def _instead(words: Sequence[str], policy: OnError) -> list[str]:
-    """What stands in the place of a sentence without a tree."""
+    """Lines that stand in the place of a sentence without a tree."""
     if policy == "skip":
         return []
     return [format_tree(Tree(UNPARSED, words))] if policy == "flat" and words else [""]
 
 
 def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> dict[str, Any]:
-    """What a reader of the trees should know about how they were made, as JSON values."""
+    """The provenance of the trees for those who read them, as JSON values."""
     counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
     return {"treelm_version": version, "input": source, **settings.to_json(), **counts}

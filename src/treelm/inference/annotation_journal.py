@@ -23,7 +23,7 @@ from treelm.models.persistence.files import encode_json, flush_directory, sealed
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far an annotation has come."""
+    """The part of input and output that is done."""
 
     num_read: int = 0
     """Pieces of the input (lines of text) that are done."""
@@ -43,7 +43,7 @@ _TREES, _JOURNAL = "trees", "journal.jsonl"
 
 
 def is_finishing(folder: Path) -> bool:
-    """Whether an annotation was ended when its trees had been moved to their place, and only the folder was left."""
+    """Tell whether an annotation was ended when its trees were in their place, and only the folder was left."""
     return (folder / _JOURNAL).exists() and not (folder / _TREES).exists()
 
 
@@ -123,7 +123,7 @@ class Journal:
         _append(self._lines, sealed_line(entry))
 
     def errors(self) -> Iterator[str]:
-        """All errors so far, in input order."""
+        """Errors so far, in input order."""
         if self._lines.exists():
             for entry, _ in self._entries():
                 yield from entry["errors"]
@@ -149,6 +149,7 @@ class InputHash:
     """A hash over the pieces of the input that have been read."""
 
     def __init__(self) -> None:
+        """Begin with the hash of no pieces."""
         self._hash = hashlib.sha256()
 
     def add(self, content: bytes) -> None:

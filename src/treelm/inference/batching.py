@@ -84,16 +84,11 @@ def _named(
     """Sentences with their results, in order; errors are collected, or raised."""
     for i, sentence in enumerate(group):
         result = found[i]
-        if isinstance(result, InputError):
-            _accept(result, sentence, skipped)
-            yield sentence, None
-        else:
+        if not isinstance(result, InputError):
             yield sentence, result
-
-
-def _accept(error: InputError, sentence: Sentence, skipped: list[InputError] | None) -> None:
-    """Collect an error, or raise it, with the place of its sentence."""
-    located = InputError(error.found, where=error.where or sentence.where, remedy=error.remedy)
-    if skipped is None:
-        raise located from error
-    skipped.append(located)
+            continue
+        located = InputError(result.found, where=result.where or sentence.where, remedy=result.remedy)
+        if skipped is None:
+            raise located from result
+        skipped.append(located)
+        yield sentence, None

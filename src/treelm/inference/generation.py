@@ -63,15 +63,11 @@ def generate(
 def _generate(
     lm: SyntacticLM, num_sentences: int, generator: torch.Generator, drawing: Drawing, with_trees: bool
 ) -> Iterator[tuple[list[str], Tree | None]]:
-    unwritable = torch.tensor([_is_blank(lm.vocabulary.spell([index])) for index in range(len(lm.vocabulary))])
+    spelled = (lm.vocabulary.spell([index]) for index in range(len(lm.vocabulary)))
+    unwritable = torch.tensor([not text.strip(BLANKS + "\0") for text in spelled])  # no word is such a symbol alone
     for _ in range(num_sentences):
         words, state = _sample(lm, generator, drawing, unwritable)
         yield words, _tree(lm, state, words) if with_trees and words and lm.parses else None
-
-
-def _is_blank(text: str) -> bool:
-    """Whether a symbol writes nothing, so that a word cannot be it alone, or what stands between words."""
-    return not text.strip(BLANKS + "\0")
 
 
 def _sample(

@@ -31,6 +31,10 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     fixed beam of the run's recipe instead (``run_beam``, for ``set_beam``). With ``device`` "cuda" or "auto" it
     computes on a GPU, unless it has no weights (n-grams). Raises ``InputError`` when the folder is missing, incomplete,
     damaged, or made by a newer version, and when there is no GPU.
+
+    >>> [tree] = load("rnng-gum-open").parse([["The", "dog", "barks", "."]])
+    >>> str(tree)
+    '(S (NP The dog) (VP barks) .)'
     """
     from treelm.models.layers.devices import find_device
     from treelm.models.persistence.storage import load_model

@@ -25,7 +25,7 @@ from treelm.trees.tree import Tree
 Result = TypeVar("Result")
 Words = Sequence[Sequence[str]]
 Job = Callable[[SyntacticLM, Words], Sequence[Result]]
-"""What is to be done with sentences: a function of a module, so that another process finds it."""
+"""Operation on sentences: a function of a module, so that another process finds it."""
 
 _WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
 _WORTH_STARTING = 20.0  # seconds of work that are left: to start processes takes a few
@@ -57,7 +57,7 @@ def compute_each(compute: Callable[[Words], Sequence[Result]], sentences: Words)
         return [result for one in sentences for result in compute_each(compute, [one])]
 
 
-class Task(NamedTuple):
+class InferenceTask(NamedTuple):
     """A job for some sentences, with what is needed to load the model."""
 
     run: str
@@ -69,7 +69,7 @@ class Task(NamedTuple):
 
 
 Compute = Callable[[Iterable[Words]], Iterator[list[Result | InputError]]]
-"""From batches to the results of each, in order, as ``compute_each`` gives them: here, or in other processes."""
+"""Function from batches to the results of each, in order, as of ``compute_each``: here, or in other processes."""
 
 
 def here(compute: Callable[[Words], Sequence[Result]]) -> Compute[Result]:
@@ -98,7 +98,7 @@ def computing(
         return
     with mapping(processes, cluster, **_WORKER) as computed:
         settings = {name: getattr(lm, name) for name in lm.changeable}
-        task = partial(Task, path_everywhere(run), weights_hash(run), device or device_of(lm), settings, job)
+        task = partial(InferenceTask, path_everywhere(run), weights_hash(run), device or device_of(lm), settings, job)
         yield lambda batches: computed(_answer, map(task, batches))
 
 
@@ -140,7 +140,7 @@ def _without_errors(found: Sequence[Result | InputError]) -> list[Result]:
 
 
 def path_everywhere(run: str) -> str:
-    """What a run is called wherever the working directory is; a model of the package keeps its name."""
+    """Path of a run that holds in any working directory; a model of the package keeps its name."""
     return str(Path(run).resolve()) if Path(run).is_dir() else run
 
 
@@ -161,7 +161,7 @@ def _model(run: str, identity: str, device: DeviceName) -> SyntacticLM:
     return load(run, device=device)
 
 
-def _answer(task: Task) -> list[Any]:
+def _answer(task: InferenceTask) -> list[Any]:
     """Do a job in another process, which keeps the model from task to task."""
     lm = _model(task.run, task.identity, task.device)
     for name, value in task.settings.items():

@@ -71,7 +71,7 @@ def score_stimuli(
 ) -> Iterator[ScoredStimulus]:
     """Score stimuli in their order; ``skipped`` collects those that cannot be (see ``in_batches``).
 
-    With ``context="document"`` a system that reads streams carries its state from sentence to sentence of a document;
+    With ``context="document"`` a system that reads streams keeps its hidden state over the sentences of a document;
     any other begins every sentence from nothing, and each result says so. ``entropies`` adds the column ``ENTROPY``.
     ``compute`` (see ``computing``, with ``score`` or ``score_with_entropies``) scores sentences in other processes.
     """

@@ -95,6 +95,9 @@ def tsv_row(cells: Iterable[str], separator: str = "\t") -> str:
     """A line of the table, without its end. A cell with a quotation mark is quoted, and the mark doubled.
 
     That is how R and pandas read by default: to both, a lone ``"`` would open a cell that goes on over the next rows.
+
+    >>> print(tsv_row(["1", 'a "big" dog'], ","))
+    1,"a ""big"" dog"
     """
     return separator.join(_quoted(cell) if separator in cell or _SPECIAL.search(cell) else cell for cell in cells)
 

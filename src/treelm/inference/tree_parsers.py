@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -19,7 +20,7 @@ from treelm.trees.tree import Tree
 
 Words = Sequence[Sequence[str]]
 LineParser = Callable[[Words], list[str]]
-"""From sentences to their trees in brackets, a tag over each word."""
+"""Function from sentences to their trees in brackets, a tag over each word."""
 
 BENEPAR_MODEL = "benepar_en3"
 _LEAF = None
@@ -27,16 +28,16 @@ _LEAF = None
 
 @dataclass(frozen=True, kw_only=True)
 class ParserSettings:
-    """Which parser."""
+    """Name and settings of a parser, from which any process opens it."""
 
     name: str
     """A run folder, the name of a model in the package, ``benepar`` or ``stanza``."""
     beam: tuple[tuple[str, int], ...] = ()
     """Arguments of ``set_beam`` for a run; without any, the adaptive beam."""
     device: DeviceName = "cpu"
-    """Where a run computes."""
+    """Device on which a run computes."""
     version: str = ""
-    """What ``parser_version`` must say wherever the parser is opened; empty: anything."""
+    """Version that ``parser_version`` must give wherever the parser is opened; empty: anything."""
 
 
 @lru_cache(maxsize=1)
@@ -50,7 +51,7 @@ def open_parser(settings: ParserSettings) -> LineParser:
 
 
 def parser_version(name: str) -> str:
-    """What tells this parser from another one of the same name: the hash of a run's weights, or a package's version.
+    """Version of a parser, to tell it from others of its name: the hash of a run's weights, or a package's version.
 
     Raises ``InputError`` for a run that is not there.
     """
@@ -66,12 +67,14 @@ class _Run:
     """A trained model of this package. Its trees have no tags, so the tag is X."""
 
     def __init__(self, lm: SyntacticLM, beam: Mapping[str, int]) -> None:
+        """Set the beam, if one is given; raises ``InputError`` for a system without trees."""
         lm.require_trees()
         if beam:
             lm.set_beam(**beam)
         self._lm = lm
 
     def __call__(self, sentences: Words) -> list[str]:
+        """Parse sentences together."""
         return [format_tree(tree) for tree in self._lm.parse(sentences)]
 
 
@@ -79,6 +82,7 @@ class _Benepar:
     """The Berkeley neural parser (Kitaev et al. 2019)."""
 
     def __init__(self) -> None:
+        """Load the English model; raises ``InputError`` if it or the package is not there."""
         self._benepar = _import("benepar")
         try:
             self._parser = self._benepar.Parser(BENEPAR_MODEL)
@@ -87,6 +91,7 @@ class _Benepar:
             raise InputError(f"benepar has no model {BENEPAR_MODEL}", remedy=remedy) from None
 
     def __call__(self, sentences: Words) -> list[str]:
+        """Parse sentences together, checking that each tree has the words of its sentence."""
         inputs = [self._benepar.InputSentence(words=list(words)) for words in sentences]
         with _as_input_error("benepar"):
             trees = list(self._parser.parse_sents(inputs))
@@ -97,6 +102,7 @@ class _Stanza:
     """Stanza's shift-reduce parser, English."""
 
     def __init__(self) -> None:
+        """Load the English models; raises ``InputError`` if they or the package are not there."""
         stanza = _import("stanza")
         try:
             self._pipeline = stanza.Pipeline(
@@ -111,6 +117,7 @@ class _Stanza:
             raise InputError("stanza has no English models", remedy=remedy) from None
 
     def __call__(self, sentences: Words) -> list[str]:
+        """Parse sentences together, checking that each tree has the words of its sentence."""
         with _as_input_error("stanza"):
             found = self._pipeline([list(words) for words in sentences]).sentences
         if len(found) != len(sentences):
@@ -131,20 +138,17 @@ def _import(name: str) -> Any:
         raise InputError(f"the parser {name} is not installed ({error})", remedy=remedy) from None
 
 
-class _as_input_error:
-    """What a foreign parser stumbles over is about its input: the sentence is to be reported, not the program ended."""
-
-    def __init__(self, parser: str) -> None:
-        self._parser = parser
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, MemoryError):
-            reason = str(error).partition("\n")[0] or type(error).__name__
-            found = f"{self._parser} cannot parse it ({reason})"
-            raise InputError(found, remedy="give on_error = skip, or max_words") from error
+@contextmanager
+def _as_input_error(parser: str) -> Iterator[None]:
+    """Turn errors of a foreign parser into ``InputError``, so that the sentence is reported."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        found = f"{parser} cannot parse it ({reason})"
+        raise InputError(found, remedy="give on_error = skip, or max_words") from error
 
 
 Look = Callable[[Any], "tuple[str, Sequence[Any]] | None"]

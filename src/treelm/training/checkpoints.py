@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,9 @@ class Checkpoint:
     values: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
     where: str = "checkpoint"
-    """For messages: the file of the values, if they were read from one."""
+    """Name for messages: the file of the values, if they were read from one."""
     step: int | None = None
-    """That its name says, if it was read."""
+    """Step that the name of the folder says, if it was read from one."""
 
     def table(self, name: str) -> dict[str, Any]:
         """One of the values, a JSON object; raises ``InputError`` if there is none of this name."""
@@ -167,10 +168,8 @@ class Checkpoints:
         return Checkpoint(tensors=tensors, values=values, files=files, where=where, step=_order(path)[0])
 
     def _free_name(self, step: int) -> Path:
-        number = 0
-        while (path := self.directory / f"step-{step:08d}.{number}").exists():
-            number += 1
-        return path
+        paths = (self.directory / f"step-{step:08d}.{number}" for number in count())
+        return next(path for path in paths if not path.exists())
 
     def _prune(self) -> None:
         for path in self.paths()[: -self._keep]:
@@ -205,10 +204,8 @@ def _hash(content: bytes) -> str:
 
 def _unused(path: Path) -> Path:
     """The path, or one like it that is not there yet."""
-    number = 1
-    while (other := path if number == 1 else path.with_name(f"{path.name}-{number}")).exists():
-        number += 1
-    return other
+    paths = chain([path], (path.with_name(f"{path.name}-{number}") for number in count(2)))
+    return next(one for one in paths if not one.exists())
 
 
 def _order(path: Path) -> tuple[int, int]:

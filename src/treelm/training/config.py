@@ -1,4 +1,4 @@
-"""How a model is trained: everything that is not data, vocabulary or network."""
+"""The config of training: everything that is not data, vocabulary or network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrainingConfig:
 
     # Batches.
     batches: Literal["sentences", "stream"] = "sentences"
-    """Whole sentences, each from the zero state; or segments of the whole corpus in a row, with the state carried."""
+    """Whole sentences, each from the zero state; or segments of the corpus in a row, with the hidden state kept."""
     batch_size: int = 16
     """Sentences in a step, at most; rows of a stream."""
     bptt: int = 35
@@ -52,7 +52,7 @@ class TrainingConfig:
     """Draw the length of every segment around ``bptt``, or rarely half of it, and scale the learning rate by length
     over ``bptt`` (Merity et al. 2018, section 5)."""
     sentence_ends: bool = True
-    """Whether the end symbol follows each sentence of a stream; not for text8, which has no sentences."""
+    """Put the end symbol behind each sentence of a stream; not for text8, which has no sentences."""
     dev_rows: int = 10
     """Rows in which dev is read (stream); each begins from the zero state, so fewer are better and slower."""
     max_actions: int | None = 26_000
@@ -99,13 +99,13 @@ class TrainingConfig:
     warmup_steps: int = 0
     """Steps of linear rise from 0 (schedule ``warmup``)."""
     decay: Decay = "none"
-    """What follows the warm-up: ``inverse-sqrt`` of the step, or ``linear`` or ``cosine`` down to 0."""
+    """Course after the warm-up: ``inverse-sqrt`` of the step, or ``linear`` or ``cosine`` down to 0."""
     decay_steps: int | None = None
     """Step at which ``linear`` and ``cosine`` arrive at 0."""
 
     # Evaluation, records, checkpoints.
     select_by: Literal["loss", "unlabeled_f1"] = "loss"
-    """Which model is kept: that with the lowest loss on dev, or that with the highest unlabelled F1 against dev's trees
+    """Choice of the model to keep: the lowest loss on dev, or the highest unlabelled F1 against dev's trees
     (the two criteria of Htut et al. 2018; the second sees trees). Schedules and early stopping look at the loss."""
     evaluate_every_steps: int | None = None
     """Evaluate on dev every so many steps; without it, at the end of every epoch."""
@@ -120,7 +120,7 @@ class TrainingConfig:
 
     # Machine.
     device: Literal["cpu", "cuda", "auto"] = "auto"
-    """Where to compute; ``auto`` takes a GPU if there is one."""
+    """Device that computes; ``auto`` takes a GPU if there is one."""
     precision: Precision = "fp32"
     """``fp32-fast``: float32 with the faster matrix products of oneDNN, where these do not round, or TF32 on a GPU.
     ``bf16``: mixed, weights in float32."""
@@ -133,7 +133,7 @@ class TrainingConfig:
     the same, up to rounding, on any number of processes. None: as many as there are processes (one of one: the whole
     batch), and random numbers depend on that."""
     timeout_minutes: float = 30.0
-    """How long processes wait for each other before they give up. May differ when a run is resumed."""
+    """Minutes that processes wait for each other before they give up. May differ when a run is resumed."""
     threads: int | None = None
     """CPU threads; None leaves torch's number. Results are equal bit for bit only for equal numbers."""
     deterministic: bool = True
@@ -146,25 +146,14 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Check values and their combinations."""
-        for name in (
-            "epochs",
-            "max_steps",
-            "stop_after",
-            "max_actions",
-            "micro_batch_size",
-            "decay_steps",
-            "threads",
-            "shards",
-        ):
+        for name in ("epochs", "max_steps", "stop_after", "max_actions", "micro_batch_size", "decay_steps"):
             _at_least(self, name, 1)
         for name in ("batch_size", "log_every_steps", "keep_checkpoints", "bptt", "dev_rows", "nonmonotone_interval"):
             _at_least(self, name, 1)
-        for name in ("devices", "num_nodes"):
+        for name in ("threads", "shards", "devices", "num_nodes", "evaluate_every_steps", "checkpoint_every_steps"):
             _at_least(self, name, 1)
         for name in ("threads", "devices"):
             _at_most(self, name, _MOST_THREADS)
-        for name in ("evaluate_every_steps", "checkpoint_every_steps"):
-            _at_least(self, name, 1)
         for name in ("plateau_patience", "warmup_steps", "seed", "adam_epochs"):
             _at_least(self, name, 0)
         for name in ("max_minutes", "max_cpu_minutes", "learning_rate", "epsilon", "gradient_clip"):

@@ -1,4 +1,4 @@
-"""What training asks of its batches, and how it reads them."""
+"""The interface between training and its batches, and cutting a batch into shards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Batches(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class PositionedBatch:
     """A batch, the position behind it, and whether the epoch ends with it."""
 
     batch: Batch
@@ -38,7 +38,7 @@ class Reading:
     ends_epoch: bool
 
 
-def read_epoch(batches: Batches) -> Iterator[Reading]:
+def read_epoch(batches: Batches) -> Iterator[PositionedBatch]:
     """The rest of an epoch, read one batch ahead so that its end is known; raises ``InputError`` if it is empty."""
     iterator = iter(batches)
     batch = next(iterator, None)
@@ -48,7 +48,7 @@ def read_epoch(batches: Batches) -> Iterator[Reading]:
         position = batches.state()
         following = next(iterator, None)
         ends_epoch = following is None
-        yield Reading(batch=batch, position=batches.state() if ends_epoch else position, ends_epoch=ends_epoch)
+        yield PositionedBatch(batch=batch, position=batches.state() if ends_epoch else position, ends_epoch=ends_epoch)
         batch = following
 
 

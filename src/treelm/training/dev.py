@@ -1,4 +1,4 @@
-"""What dev says of a model: its loss, and by unlabelled F1 how well its trees agree with dev's."""
+"""Evaluation on dev during training: the loss, and the unlabelled F1 of the model's trees against dev's."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ _SENTENCES = 64  # parsed together
 
 @torch.no_grad()
 def evaluate(
-    fabric: Fabric,
-    model: SyntacticLM,
-    batches: Iterable[Batch],
-    config: TrainingConfig,
-    *,
-    ranks: Ranks | None = None,
+    fabric: Fabric, model: SyntacticLM, batches: Iterable[Batch], config: TrainingConfig, *, ranks: Ranks | None = None
 ) -> LossSum:
     """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
 
@@ -86,22 +81,22 @@ class DevTrees:
         """Mean of the sentences' F1, 0..100, over spans of at least two words and less than the sentence, as a set.
 
         A sentence without such gold spans counts as 100, or as 0 if some are predicted, as in the protocols ``wsj10``
-        and ``wsj40`` of the evaluation. Of several processes
-        (``ranks``) each parses some. The model is in training mode afterwards.
+        and ``wsj40`` of the evaluation. Of several processes (``ranks``) each parses some. The model is in
+        training mode afterwards.
         """
         model.eval()
         starts = range(0, len(self.trees), _SENTENCES)
         if ranks is None:
-            figures = [figure for start in starts for figure in self._figures(model, start)]
+            scores = [f1 for start in starts for f1 in self._sentence_f1(model, start)]
         else:
             own = starts[ranks.rank :: ranks.number]
-            parts = ranks.together(lambda: {start: self._figures(model, start) for start in own})
-            by_start = {start: figures for part in parts for start, figures in part.items()}
-            figures = [figure for start in starts for figure in by_start[start]]
+            parts = ranks.together(lambda: {start: self._sentence_f1(model, start) for start in own})
+            by_start = {start: found for part in parts for start, found in part.items()}
+            scores = [f1 for start in starts for f1 in by_start[start]]
         model.train()
-        return sum(figures) / len(figures)
+        return sum(scores) / len(scores)
 
-    def _figures(self, model: SyntacticLM, start: int) -> list[float]:
+    def _sentence_f1(self, model: SyntacticLM, start: int) -> list[float]:
         """F1 of each sentence of a group, 0..100."""
         gold = self.trees[start : start + _SENTENCES]
         parsed = model.parse([tree.words() for tree in gold])

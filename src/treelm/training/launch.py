@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from treelm.errors import InputError
-from treelm.training.signals import EXIT_INTERRUPTED, restore_at_end, watched_signals
+from treelm.training.signals import EXIT_INTERRUPTED, handling
 
 EXIT_LOST, EXIT_AGAIN = 71, 75  # see outcomes.ProcessLost and outcomes.TrainingInterrupted
 _COMMAND = ("-m", "treelm")
@@ -30,7 +30,7 @@ _BETWEEN_LOOKS = 0.5  # seconds
 
 
 def is_launched() -> bool:
-    """Whether ``launch`` has started this process."""
+    """Tell whether ``launch`` has started this process."""
     return _LAUNCHER in os.environ
 
 
@@ -56,7 +56,7 @@ def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
 
 
 def end_with_launcher() -> None:
-    """In a process that was started by ``launch`` or torchrun: save and end when that is gone, so that none is left.
+    """Save and end when the ``launch`` or torchrun that started this process is gone, so that no process is left.
 
     Torchrun is gone before its workers when it gets a signal that it does not know, such as SIGUSR1.
     """
@@ -99,11 +99,8 @@ def _forwarding(children: Sequence[subprocess.Popen[Any]]) -> Iterator[list[int]
         for child in children:
             child.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in watched_signals()}
-    try:
+    with handling(forward):
         yield came
-    finally:
-        restore_at_end(before)
 
 
 def _watch(children: Sequence[subprocess.Popen[Any]]) -> list[int]:

@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What happened in one step."""
+    """One update of the weights, and the loss, norm and evaluation that belong to it."""
 
     step: int  # updates so far
     epoch: int  # complete passes so far
@@ -65,9 +65,9 @@ def fit(
             if step.is_best:
                 print(step.epoch, step.dev.nats_per_word)
 
-    What is minimised: ``model.losses(batch).total``, a sum in nats, divided by the batch's words or sentences
-    (``config.normalise_loss``). ``dev`` is judged by the same total, per word, without dropout; the model that is best
-    on it is in ``run_directory`` (without dev, the last; with ``select_by = "unlabeled_f1"``, the one whose trees agree
+    The minimised loss is ``model.losses(batch).total``, a sum in nats, divided by the batch's words or sentences
+    (``config.normalise_loss``). ``dev`` is evaluated by the same total, per word, without dropout; the best model on
+    it is in ``run_directory`` (without dev, the last; with ``select_by = "unlabeled_f1"``, the one whose trees agree
     best with ``dev_trees``). A checkpoint is there from the start. With ``resume``, a run
     goes on from its newest checkpoint as if it had never stopped: the same weights bit for bit, given the same machine
     and number of threads, and no use of the global random generators by the caller.
@@ -101,7 +101,7 @@ def fit_locked(
     ranks: Ranks,
     recipe: Recipe | None,
 ) -> Iterator[Step]:
-    """As ``fit``, for a caller whose first process holds the run folder by ``lock_folder``."""
+    """Train as ``fit`` does, for a caller whose first process holds the run folder by ``lock_folder``."""
     if dev is None:
         _check_without_dev(config)
     if (config.select_by == "unlabeled_f1") != (dev_trees is not None):

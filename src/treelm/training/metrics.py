@@ -57,16 +57,16 @@ class LossSum:
         return self.total / self.num_words if self.num_words else math.nan
 
     def named(self) -> dict[str, float]:
-        """The figures under the names that ``metrics.jsonl`` gives them."""
+        """Metrics under the names that ``metrics.jsonl`` gives them."""
         per_word = self.nats_per_word
-        figures = {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word)}
-        return figures | {
+        metrics = {"loss_nats_per_word": per_word, "loss_perplexity_per_word": perplexity(per_word)}
+        return metrics | {
             f"{name}_nats_per_decision": total / count for name, (total, count) in self.terms.items() if count
         }
 
 
 def sum_of(losses: Iterable[LossSum]) -> LossSum:
-    """All of them together, added up in this order."""
+    """The sum of all of them, added up in this order."""
     total = LossSum()
     for loss in losses:
         total.merge(loss)
@@ -100,7 +100,8 @@ class MetricsLog:
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line; readers see it at once. JSON has no infinity: a value that is not finite becomes null."""
-        finite = {name: None if _is_not_finite(value) else value for name, value in values.items()}
+        infinite = {name for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)}
+        finite = values | dict.fromkeys(infinite)
         with naming(self._path), self._path.open("ab") as file:
             file.write(json.dumps(finite, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
@@ -109,10 +110,6 @@ class MetricsLog:
         with naming(self._path), self._path.open("ab") as file:
             os.fsync(file.fileno())
             return file.tell()
-
-
-def _is_not_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What the last bits of a run depend on: settings of torch while training runs, and random generators."""
+"""Settings of torch and random generators that the last bits of a run depend on."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def low_precision(fabric: Fabric, config: TrainingConfig) -> Iterator[None]:
 
 
 def describe_machine(fabric: Fabric) -> dict[str, Any]:
-    """What the last bits of a result depend on besides the config."""
+    """The properties of this machine that the last bits of a result depend on, besides the config."""
     return {
         "torch": torch.__version__,
         "device": fabric.device.type,

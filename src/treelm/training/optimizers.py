@@ -1,4 +1,4 @@
-"""What changes the weights: the optimiser of the present phase, the rate of each step, the averages of ASGD."""
+"""Optimisers: the one of the present phase, the learning rate of each step, and the averages of ASGD."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig, *, epoch: int) -> 
 
 
 def uses_adam(config: TrainingConfig, epoch: int) -> bool:
-    """Whether the steps of an epoch (from 0) are Adam's."""
+    """Tell whether the steps of an epoch (from 0) are Adam's."""
     return config.optimizer == "adam" or (config.optimizer == "adam-then-asgd" and epoch < config.adam_epochs)
 
 
@@ -136,11 +136,11 @@ class Stepping:
 
     @property
     def learning_rate(self) -> float:
-        """Of the last step."""
+        """Learning rate of the last step."""
         return float(self.optimizer.param_groups[0]["lr"])
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
-        """For a checkpoint."""
+        """Tensors of optimiser and averages for a checkpoint."""
         tensors: dict[str, Mapping[str, Tensor]] = {_OPTIMIZER: optimizer_tensors(self._model, self.optimizer)}
         if self.averages.num_steps:
             tensors[_AVERAGES] = self.averages.means

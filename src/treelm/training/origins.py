@@ -1,4 +1,4 @@
-"""What a run follows from: recipe, vocabulary and data. Every checkpoint says it, and resuming compares."""
+"""Origins of a run: recipe, vocabulary and data. Every checkpoint records them, and resuming compares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How training ends when it does not end by itself, and the exit codes that the command line gives for it."""
+"""Exceptions of training that does not end by itself, and the exit codes that the command line gives for them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from treelm.training.metrics import LossSum
 from treelm.training.numerics import low_precision
 
 ShardStates = dict[int, Carried]
-"""What the rows of each shard of a stream carry on; a process has those of its own shards."""
+"""Hidden states of a stream's rows by shard, for the next segment; a process has those of its own shards."""
 _logger = logging.getLogger(__name__)
 
 
@@ -42,7 +42,7 @@ def compute_in_parts(
 
     Each shard is computed within its ``random_numbers``, and ``take`` gets the losses of each part. When memory is
     exhausted everything is done again from ``begin`` on, in parts of half the size. Returns the sum of the losses and
-    what the rows of a stream carry on. Raises ``InputError`` for a single row that does not fit into memory, for a
+    the hidden states of a stream's rows. Raises ``InputError`` for a single row that does not fit into memory, for a
     batch that does not and cannot be split, and for a stream that the system does not read.
     """
     while True:
@@ -77,13 +77,13 @@ def compute_in_parts(
 
 
 def _rows(carried: Carried | None, rows: slice, here: slice) -> Carried | None:
-    """What some rows of a batch begin with, from what a shard of these rows carries."""
+    """Hidden states that some rows of a batch begin with, cut from those of their shard."""
     own = slice(here.start - rows.start, here.stop - rows.start)
     return None if carried is None else {name: tensor[own] for name, tensor in carried.items()}
 
 
 def join_rows(parts: Sequence[Carried]) -> Carried:
-    """What the rows of several parts carry, in a row."""
+    """Join the hidden states of several parts' rows along the rows."""
     return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -109,5 +109,5 @@ def _half(part: Batch, *, splits: bool) -> int:
 
 @cache
 def _report(size: int, half: int) -> None:
-    """Once for each size."""
+    """Warn once for each size."""
     _logger.warning("out of memory with %d sentences or rows at once: computed in parts of %d", size, half)

@@ -1,4 +1,4 @@
-"""Which processes train together, and how this one finds the others: torchrun, SLURM, or our own launcher."""
+"""Placement of the processes that train together, started by torchrun, by SLURM, or by ``launch``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BETWEEN_STEPS = 1009  # so that steps of a job, and jobs that follow each other
 
 
 class Placement(NamedTuple):
-    """How many processes there are, and what tells this one who it is."""
+    """Number of the processes that train together, and the environment that gives this one its rank."""
 
     devices: int  # processes of a node, one a device
     nodes: int
@@ -33,7 +33,7 @@ class Placement(NamedTuple):
 
 
 def find_placement(config: TrainingConfig) -> Placement:
-    """What torchrun or srun has started counts; else what the config asks for.
+    """Find the processes that torchrun or srun has started; without those, take what the config asks for.
 
     Raises ``InputError`` if the config asks for other numbers than were started, or if nobody has started the others.
     """
@@ -55,13 +55,13 @@ def find_placement(config: TrainingConfig) -> Placement:
 
 
 def is_alone_but_should_not_be(config: TrainingConfig) -> bool:
-    """Whether the config asks for several processes, and nobody has started the others."""
+    """Tell whether the config asks for several processes, and nobody has started the others."""
     asked = config.devices * config.num_nodes > 1
     return asked and "LOCAL_RANK" not in os.environ and _started_from_outside()[1] is None
 
 
 def is_first_process() -> bool:
-    """Whether this process speaks for all, by the environment alone: it is known before there is a connection."""
+    """Tell by the environment alone whether this process speaks for all: it is known before there is a connection."""
     values = os.environ
     if "TORCHELASTIC_RUN_ID" in values:
         return values.get("RANK", "0") == "0"
@@ -169,7 +169,7 @@ class SrunStep(ClusterEnvironment):
 
     @staticmethod
     def detect() -> bool:
-        """Whether srun has started several tasks."""
+        """Tell whether srun has started several tasks."""
         return count_tasks() > 1
 
     def world_size(self) -> int:

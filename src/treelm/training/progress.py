@@ -1,4 +1,4 @@
-"""What a person sees of a training run; separate from the loop, which is silent."""
+"""Progress of a training run on the terminal: a bar, or lines. The training loop itself prints nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def show_progress(
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),
         TextColumn("{task.percentage:3.0f}%"),
-        TextColumn("{task.fields[figures]}"),
+        TextColumn("{task.fields[metrics]}"),
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
@@ -37,11 +37,11 @@ def show_progress(
     )
     since = LossSum()
     with bar if console.is_terminal else nullcontext():  # older releases of rich end even a disabled bar by a line
-        task = bar.add_task("training", total=1.0, epoch=1, figures="")
+        task = bar.add_task("training", total=1.0, epoch=1, metrics="")
         for step in steps:
             since.merge(step.loss)
             done = fraction_done(step, config, steps_per_epoch)
-            bar.update(task, completed=done, epoch=step.epoch + 1, figures=_figures(step))
+            bar.update(task, completed=done, epoch=step.epoch + 1, metrics=_metrics(step))
             if step.dev is not None:
                 console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
                 since = LossSum()
@@ -57,15 +57,15 @@ class _Enduring(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """That of the stream: what cannot be shown depends on it."""
+        """Encoding of the stream, which decides what can be shown."""
         return self._stream.encoding
 
     def isatty(self) -> bool:
-        """Whether a bar can be drawn."""
+        """Tell whether a bar can be drawn."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """Of the stream, whose size is that of its terminal."""
+        """Descriptor of the stream, so that its terminal's size is found."""
         return self._stream.fileno()
 
     def write(self, text: str) -> int:
@@ -82,12 +82,7 @@ class _Enduring(io.TextIOBase):
 
 def describe(step: Step, train: LossSum) -> str:
     """One line about an evaluation; ``train`` is the loss since the one before it."""
-    parts = [
-        f"epoch {step.epoch}",
-        f"step {step.step}",
-        f"{step.seconds:.0f} s",
-        f"train {_loss(train.nats_per_word)}",
-    ]
+    parts = [f"epoch {step.epoch}", f"step {step.step}", f"{step.seconds:.0f} s", f"train {_loss(train.nats_per_word)}"]
     if step.dev is not None:
         parts.append(f"dev {_loss(step.dev.nats_per_word)}")
     if step.is_best:
@@ -101,12 +96,12 @@ def _loss(nats_per_word: float) -> str:
     return f"{nats_per_word:.4f} nats/word (loss perplexity {perplexity(nats_per_word):.1f})"
 
 
-def _figures(step: Step) -> str:
+def _metrics(step: Step) -> str:
     return f"step {step.step}, loss {step.loss.nats_per_word:.3f} nats/word, learning rate {step.learning_rate:.2g}"
 
 
 def fraction_done(step: Step, config: TrainingConfig, steps_per_epoch: int | None) -> float:
-    """How much of the run is over, by whichever limit is nearest; early stopping may end it before."""
+    """Fraction of the run that is over, by whichever limit is nearest; early stopping may end it before."""
     if step.stopped_because:
         return 1.0
     done = [0.0]

@@ -54,11 +54,11 @@ class Ranks:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes: the first one."""
+        """True in the process that writes: the first one."""
         return self.rank == 0
 
     def all_of(self, value: Value) -> list[Value]:
-        """What each process gives, in their order."""
+        """Gather the value of each process, in their order."""
         if self.number == 1:
             return [value]
         values: list[Any] = [None] * self.number
@@ -67,7 +67,7 @@ class Ranks:
         return values
 
     def to_main(self, value: Value) -> list[Value]:
-        """What each process gives, in their order, for the first one; the others get an empty list."""
+        """Gather the value of each process, in their order, on the first one; the others get an empty list."""
         if self.number == 1:
             return [value]
         values: list[Any] = [None] * self.number if self.is_main else []
@@ -76,7 +76,7 @@ class Ranks:
         return values
 
     def from_main(self, value: Value) -> Value:
-        """What the first process gives."""
+        """Broadcast the value of the first process."""
         if self.number == 1:
             return value
         values: list[Any] = [value]
@@ -86,7 +86,7 @@ class Ranks:
         return found
 
     def together(self, compute: Callable[[], Value]) -> list[Value]:
-        """What each computes, in their order; if some meet errors that users see, all raise the first one's."""
+        """Gather the results of each, in their order; if some meet errors that users see, all raise the first one's."""
         if self.number == 1:
             return [compute()]
         outcomes = self.all_of(_attempt(compute))
@@ -96,7 +96,7 @@ class Ranks:
         return [value for value, _ in outcomes]
 
     def on_main(self, compute: Callable[[], Value]) -> Value:
-        """What the first process computes, or its error, for all; the others wait."""
+        """Compute on the first process, and give its result, or its error, to all; the others wait."""
         if self.number == 1:
             return compute()
         outcome: tuple[Any, BaseException | None] = _attempt(compute) if self.is_main else (None, None)

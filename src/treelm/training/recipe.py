@@ -20,6 +20,7 @@ from treelm.corpora.inputs import read_bytes
 from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
+from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
@@ -32,7 +33,7 @@ SECTIONS = ("data", "vocabulary", "batches", "model", "training", "evaluation")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Which system, with its own config.
+    """A system with its own config.
 
     In TOML the fields of ``config`` stand directly in ``[model]``.
     """
@@ -45,6 +46,11 @@ class ModelConfig:
     """Take the bounds of a ``BoundedConfig`` from the training trees and add this; None: they are given."""
 
     @property
+    def is_estimated(self) -> bool:
+        """True for a system that is estimated in one go, without steps that could be resumed."""
+        return issubclass(system_class(self.system), EstimatedLM)
+
+    @property
     def bounds(self) -> tuple[str, ...]:
         """Names of the fields that are bounds."""
         return self.config.bounds if isinstance(self.config, BoundedConfig) else ()
@@ -52,10 +58,10 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
-    """How a finished run is judged."""
+    """The config of evaluating a finished run."""
 
     splits: tuple[Literal["train", "dev", "test"], ...] = ("dev", "test")
-    """What to evaluate; left out, those of dev and test that there are data for."""
+    """Splits to evaluate; left out, those of dev and test that there are data for."""
     action_beam: int = 100
     """Hypotheses kept between actions (k)."""
     word_beam: int = 10
@@ -63,18 +69,18 @@ class EvaluationConfig:
     fast_track: int = 1
     """Best SHIFTs that enter the word beam past the action beam (k_s)."""
     tree_builder: Literal["unbiased", "biased"] | None = None
-    """How trees are built from distances, for systems that have them; None: unbiased."""
+    """Way of building trees from distances, for systems that have them; None: unbiased."""
     max_sentences: int | None = None
-    """Judge only so many sentences of each split, the first ones."""
+    """Evaluate only so many sentences of each split, the first ones."""
     stream: Literal["no", "beside", "only"] = "no"
-    """Perplexity of the whole split in a row, the state carried, beside the figures of sentences or instead of them;
+    """Perplexity of the whole split in a row, the hidden state kept, beside the metrics of sentences or instead;
     for systems that read streams. Whether ends are in the stream is ``sentence_ends`` of ``[training]``."""
     stream_rows: int = 10
     """Rows in which it is read; each begins from the zero state. 1 reads the text as it stands."""
     cache_weight: float = 0.0
-    """Share of a continuous cache (lambda of Grave et al. 2016) in the figure of the stream; 0: no cache."""
+    """Share of a continuous cache (lambda of Grave et al. 2016) in the perplexity of the stream; 0: no cache."""
     cache_theta: float = 1.0
-    """How sharply the cache prefers similar states."""
+    """Sharpness of the cache's preference for similar states."""
     cache_window: int = 500
     """Latest states that the cache holds."""
 
@@ -107,9 +113,8 @@ class Recipe:
 
 def recipe_names() -> list[str]:
     """Recipes that come with the package."""
-    return sorted(
-        item.name.removesuffix(".toml") for item in files("treelm.recipes").iterdir() if _is_recipe(item.name)
-    )
+    names = [item.name for item in files("treelm.recipes").iterdir()]
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -172,7 +177,11 @@ def decode_recipe(content: bytes, *, where: str) -> Recipe:
 
 
 def parse_override(text: str) -> tuple[str, str, Any]:
-    """``section.field=value`` as section, field and value."""
+    """Split ``section.field=value`` into section, field and value.
+
+    >>> parse_override("training.epochs=3"), parse_override("model.system=rnng")
+    (('training', 'epochs', 3), ('model', 'system', 'rnng'))
+    """
     path, equals, value = text.partition("=")
     section, dot, name = path.strip().partition(".")
     if not (equals and dot and name) or section not in SECTIONS:
@@ -268,7 +277,3 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         number = line[1] if line else text.count("\n") + 1
         reason = str(error).partition(" (at ")[0]
         raise InputError(f"not TOML ({reason})", where=f"{where}:{number}", remedy="correct this line") from None
-
-
-def _is_recipe(name: str) -> bool:
-    return name.endswith(".toml")

@@ -1,4 +1,4 @@
-"""From a recipe to a trained model: prepare data, build vocabulary and network, train, keep it all in a run folder."""
+"""Training by a recipe: prepare data, build vocabulary and network, train, and keep it all in a run folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What ``fit`` or ``estimate`` needs, made from a recipe whose bounds are now known."""
+    """Everything that ``fit`` or ``estimate`` needs, made from a recipe whose bounds are now known."""
 
     recipe: Recipe
     model: SyntacticLM
@@ -66,7 +67,8 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
         setup = _set_up_together(recipe, run, resume=resume, ranks=ranks)
         model = setup.model
         if isinstance(model, EstimatedLM):
-            ranks.on_main(lambda: _estimate(model, setup, run))
+            dev = setup.dev if isinstance(setup.dev, SentenceBatches) else None
+            ranks.on_main(partial(estimate, model, setup.encoded, dev, run))
         else:
             _fit(setup, run, resume=resume, ranks=ranks, on_terminal=on_terminal)
         return load_model(run)
@@ -129,26 +131,20 @@ def _check_free(run: Path, recipe: Recipe) -> None:
         raise InputError("this folder already holds a run", where=str(run), remedy=RESUME)
 
 
-def _estimate(model: EstimatedLM, setup: Setup, run: Path) -> None:
-    estimate(model, setup.encoded, _sentences(setup.dev), run)
-
-
 def has_run(run_directory: Path | str, recipe: Recipe) -> bool:
-    """Whether there is a run to go on with; systems that are estimated in one go begin again."""
-    estimated = issubclass(system_class(recipe.model.system), EstimatedLM)
-    return (Path(run_directory) / FILE_NAME).exists() and not estimated
+    """Tell whether there is a run to go on with; systems that are estimated in one go begin again."""
+    return (Path(run_directory) / FILE_NAME).exists() and not recipe.model.is_estimated
 
 
 def is_estimated(run_directory: Path | str, recipe: Recipe) -> bool:
-    """Whether a system that is estimated in one go already is."""
-    estimated = issubclass(system_class(recipe.model.system), EstimatedLM)
-    return estimated and (Path(run_directory) / WEIGHTS).exists()
+    """Tell whether a system that is estimated in one go already is."""
+    return recipe.model.is_estimated and (Path(run_directory) / WEIGHTS).exists()
 
 
 def load_run_recipe(
     run_directory: Path | str, overrides: tuple[str, ...] = (), *, same_as: Recipe | None = None
 ) -> Recipe:
-    """The recipe of a run (a folder, or a model that ships with the package), for judging or resuming it.
+    """The recipe of a run (a folder, or a model that ships with the package), for evaluating or resuming it.
 
     With ``same_as``, training is as long, and on as many machines, as that recipe says. Raises ``InputError`` when the
     folder holds no run, and for an override, or a recipe, by which its data or vocabulary would have been others.
@@ -191,7 +187,8 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     labels = merge_labels([train_data])
     dev_data = prepared_split(recipe.data, "dev") if recipe.data.has_split("dev") else None
     for corpus in (train_data, dev_data):
-        _report_skipped(corpus)
+        for error in corpus.skipped if corpus else ():  # by on_error = "skip"
+            _logger.warning("left out: %s", error)
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
     splits = {"train": train_data, "dev": dev_data}
@@ -213,10 +210,6 @@ def _dev_trees(recipe: Recipe, model: SyntacticLM) -> DevTrees | None:
         found = f'select_by = "unlabeled_f1", but {model.why_no_trees}'
         raise InputError(found, where="[training]", remedy='set select_by = "loss"')
     return DevTrees.read(recipe.data)
-
-
-def _sentences(batches: SentenceBatches | BPTTBatches | None) -> SentenceBatches | None:
-    return batches if isinstance(batches, SentenceBatches) else None
 
 
 def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:
@@ -263,12 +256,6 @@ def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfi
     if model.bounds_margin is None:
         return model
     return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)
-
-
-def _report_skipped(corpus: PreparedCorpus | None) -> None:
-    """Say which sentences ``on_error = "skip"`` has left out."""
-    for error in corpus.skipped if corpus else ():
-        _logger.warning("left out: %s", error)
 
 
 def _dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:

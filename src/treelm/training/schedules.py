@@ -49,7 +49,7 @@ class LearningRate:
 
 @dataclass
 class AveragingStart:
-    """When the weights begin to be averaged: the optimisers with "asgd" in their names."""
+    """The step after which weights are averaged, for the optimisers with "asgd" in their names."""
 
     earlier: list[float] = field(default_factory=list)  # planned dev losses so far
     after_step: int | None = None  # the mean is over the weights of all steps behind this one

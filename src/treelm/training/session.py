@@ -18,7 +18,7 @@ from treelm.models.persistence.storage import describe_model, remove_leftovers, 
 from treelm.models.readings import Carried
 from treelm.training.checkpoints import FOLDER, Checkpoint, Checkpoints, check_new_run
 from treelm.training.config import TrainingConfig
-from treelm.training.data import Batch, Batches, Reading, shard_rows
+from treelm.training.data import Batch, Batches, PositionedBatch, shard_rows
 from treelm.training.dev import DevTrees, evaluate
 from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
 from treelm.training.numerics import describe_machine, random_state, restore_random_state, seed_everything
@@ -30,19 +30,13 @@ from treelm.training.ranks import Ranks
 from treelm.training.recipe import Recipe
 from treelm.training.signals import StopRequest
 from treelm.training.state import Interval, TrainingState, check_unchanged, read_state, restore_weights
-from treelm.training.updates import (
-    check_finite,
-    check_graphs,
-    check_shards,
-    count_shards,
-    make_update,
-)
+from treelm.training.updates import check_finite, check_graphs, check_shards, count_shards, make_update
 
 _logger = logging.getLogger(__name__)
 
 
 class Session:
-    """Everything that ``fit`` works with."""
+    """Model, optimiser, data and counters of a training run, with the operations that ``fit`` calls in turn."""
 
     def __init__(
         self,
@@ -73,7 +67,7 @@ class Session:
             self.state = read_state(checkpoint)
         self._stepping = Stepping(model, config, self.state)
         self._fabric.setup(model, self._stepping.optimizer)
-        self._carried: ShardStates = {}  # of a stream
+        self._carried: ShardStates = {}  # hidden states of a stream
         self._signal: str | None = None  # that some process has got
         self._clock = perf_counter()
         self._saved_after = 0.0  # seconds of training at the last checkpoint
@@ -128,7 +122,7 @@ class Session:
             self._metrics = MetricsLog(self.run_directory / FILE_NAME, offset=num_bytes)
 
     def _own_rows(self, carried: Mapping[str, Tensor]) -> ShardStates:
-        """What this process' shards carry, from what all rows do."""
+        """Hidden states of this process' shards, cut from those of all rows."""
         found: ShardStates = {}
         num_shards = count_shards(self.config, self._ranks)
         for shard in range(self._ranks.rank, num_shards, self._ranks.number) if carried else ():
@@ -137,8 +131,8 @@ class Session:
         return found
 
     def _all_rows(self) -> Carried | None:
-        """What all rows carry, for the first process."""
-        own = {shard: _to_cpu(state) for shard, state in self._carried.items()}
+        """Hidden states of all rows, on the first process."""
+        own = {shard: {name: rows.cpu() for name, rows in state.items()} for shard, state in self._carried.items()}
         shards = {shard: state for part in self._ranks.to_main(own) for shard, state in part.items()}
         return join_rows([shards[shard] for shard in sorted(shards)]) if shards else None
 
@@ -150,21 +144,14 @@ class Session:
                 message = "%s = %s now, but the run had %s: it goes on, but not bit for bit"
                 _logger.warning(message, name, value, before.get(name))
 
-    def update(self, reading: Reading, stop: StopRequest) -> tuple[LossSum, float]:
+    def update(self, reading: PositionedBatch, stop: StopRequest) -> tuple[LossSum, float]:
         """One step: returns its loss and the norm of the gradient. A signal to this process becomes known to all."""
         state, config = self.state, self.config
         begin, cpu_begin = perf_counter(), process_time()
         self._stepping.before(reading.batch)
         optimizer, number = self._stepping.optimizer, state.step + 1
         loss, norm, self._carried = make_update(
-            self._fabric,
-            self.model,
-            optimizer,
-            reading.batch,
-            config,
-            number,
-            carried=self._carried,
-            ranks=self._ranks,
+            self._fabric, self.model, optimizer, reading.batch, config, number, carried=self._carried, ranks=self._ranks
         )
         state.step = number
         self._stepping.after()
@@ -191,7 +178,7 @@ class Session:
         return signal_name if self._ranks.number == 1 else self._signal
 
     def evaluation_is_due(self, *, ends_epoch: bool) -> bool:
-        """Whether dev is evaluated after this step by plan."""
+        """Tell whether dev is evaluated after this step by plan."""
         every = self.config.evaluate_every_steps
         return ends_epoch if every is None else self.state.step % every == 0
 
@@ -221,12 +208,12 @@ class Session:
             state.early_stopping.observe(value)
             state.averaging.observe(value, state.step, self.config)
         self._tick()
-        figures = {**loss.named(), "is_best": is_best, "seconds": perf_counter() - begin}
+        metrics = {**loss.named(), "is_best": is_best, "seconds": perf_counter() - begin}
         if f1 is not None:
-            figures["unlabeled_f1"] = f1
+            metrics["unlabeled_f1"] = f1
         if self._stepping.averages.num_steps:
-            figures["num_averaged_steps"] = self._stepping.averages.num_steps
-        self._write("dev", figures)
+            metrics["num_averaged_steps"] = self._stepping.averages.num_steps
+        self._write("dev", metrics)
         return loss, is_best
 
     def _score(self, dev: Iterable[Batch]) -> LossSum:
@@ -243,7 +230,7 @@ class Session:
 
     @property
     def learning_rate(self) -> float:
-        """Of the last update."""
+        """Learning rate of the last update."""
         return self._stepping.learning_rate
 
     def log(self, *, force: bool) -> None:
@@ -251,7 +238,7 @@ class Session:
         interval, state = self.state.interval, self.state
         if not interval.num_steps or not (force or interval.num_steps >= self.config.log_every_steps):
             return
-        figures = {
+        metrics = {
             **interval.loss.named(),
             "gradient_norm": interval.gradient_norm / interval.num_steps,
             "learning_rate": self.learning_rate,
@@ -262,10 +249,10 @@ class Session:
             "sentences_per_second": interval.loss.num_sentences / interval.seconds,
         }
         state.interval = Interval()
-        self._write("train", figures)
+        self._write("train", metrics)
 
     def checkpoint_is_due(self, *, ends_epoch: bool) -> bool:
-        """Whether the state is saved after this step by plan."""
+        """Tell whether the state is saved after this step by plan."""
         steps, minutes = self.config.checkpoint_every_steps, self.config.checkpoint_every_minutes
         by_steps = steps is not None and self.state.step % steps == 0
         by_minutes = minutes is not None and self.state.seconds - self._saved_after >= 60 * minutes
@@ -299,12 +286,12 @@ class Session:
         }
         self._checkpoints.save(self.state.step, Checkpoint(tensors=tensors, values=values, files=self._files))
 
-    def _write(self, kind: str, figures: dict[str, Any]) -> None:
+    def _write(self, kind: str, metrics: dict[str, Any]) -> None:
         state = self.state
         where = {"kind": kind, "step": state.step, "epoch": state.epoch, "elapsed_seconds": state.seconds}
         where["cpu_seconds"] = state.cpu_seconds
         if self._metrics is not None:
-            self._metrics.write({**where, **figures})
+            self._metrics.write({**where, **metrics})
 
     def leave_out(self, seconds: float) -> None:
         """Do not count these seconds as training: the caller's own."""
@@ -314,7 +301,3 @@ class Session:
         now = perf_counter()
         self.state.seconds = self._ranks.from_main(self.state.seconds + now - self._clock)
         self._clock = now
-
-
-def _to_cpu(carried: Carried) -> Carried:
-    return {name: tensor.cpu() for name, tensor in carried.items()}

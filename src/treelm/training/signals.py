@@ -1,4 +1,4 @@
-"""What SIGINT, SIGTERM, SIGHUP and SIGUSR1 do to a training process.
+"""Handling of SIGINT, SIGTERM, SIGHUP and SIGUSR1 in a training process.
 
 Before training they end it at once (``quit_on_signals``); in training they ask for an end after the present step
 (``stop_on_signals``), where another SIGINT ends the process at once; when training is over, they
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
@@ -22,7 +22,7 @@ _SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, nam
 EXIT_INTERRUPTED = 130  # as shells say it of a process that SIGINT has ended
 _pipes: list[int] = []  # where the numbers of signals come, while this process trains
 
-Handlers = Mapping[int, "Callable[[int, FrameType | None], object] | int | None"]
+Handler = Callable[[int, "FrameType | None"], object]
 
 
 def watched_signals() -> tuple[int, ...]:
@@ -32,7 +32,7 @@ def watched_signals() -> tuple[int, ...]:
 
 
 class StopRequest:
-    """Which signal came first, if any."""
+    """The name of the signal that came first, if any."""
 
     signal_name: str | None = None
 
@@ -52,12 +52,8 @@ def stop_on_signals(last_words: Callable[[], object] = lambda: None) -> Iterator
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    with _ending_at_another_sigint(last_words):
-        before = {number: signal.signal(number, remember) for number in watched_signals()}
-        try:
-            yield request
-        finally:
-            restore_at_end(before)
+    with _ending_at_another_sigint(last_words), handling(remember):
+        yield request
 
 
 @contextmanager
@@ -91,7 +87,7 @@ def _end_at_another_sigint(pipe: int, last_words: Callable[[], object]) -> None:
 
 
 def _leave_it_to_the_parent() -> None:
-    """In a process that was forked while training: its signals are not those of the one that trains."""
+    """Stop listening in a process that was forked while training: its signals are not those of the one that trains."""
     if _pipes:
         signal.set_wakeup_fd(-1)
 
@@ -139,10 +135,15 @@ def quit_on_signals(exit_code: int, *, to_the_end: bool = False) -> Iterator[Non
             signal.signal(number, signal.SIG_IGN if to_the_end and number != signal.SIGINT else old)
 
 
-def restore_at_end(before: Handlers) -> None:
-    """Give signals the handlers back that they had before training, which is over now."""
-    for handler in before.values():
-        if isinstance(handler, Quit):
-            handler.is_over = True  # first, so that no signal falls in between
-    for number, handler in before.items():
-        signal.signal(number, handler)
+@contextmanager
+def handling(handler: Handler) -> Iterator[None]:
+    """Handle the signals that training listens to while the block runs; training is over after it."""
+    before = {number: signal.signal(number, handler) for number in watched_signals()}
+    try:
+        yield
+    finally:
+        for old in before.values():
+            if isinstance(old, Quit):
+                old.is_over = True  # first, so that no signal falls in between
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -1,4 +1,4 @@
-"""Where a run stands: what a checkpoint holds besides tensors, as JSON values that are believed field by field only."""
+"""The state of training in a checkpoint: counters and schedules as JSON values, checked field by field when read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")  # of Adam
 
 @dataclass
 class Interval:
-    """What is averaged in the next line of ``metrics.jsonl``."""
+    """Sums over the steps that the next line of ``metrics.jsonl`` averages."""
 
     loss: LossSum = field(default_factory=LossSum)
     gradient_norm: float = 0.0  # sum over steps
@@ -58,7 +58,7 @@ class TrainingState:
         return asdict(self)
 
     def is_best(self, loss: float, f1: float | None) -> bool:
-        """Whether a model with this dev loss, or by F1 if there is one, is the best so far; keeps the best of both."""
+        """Tell whether this dev loss, or F1 if there is one, is the best so far; keeps the best of both."""
         better_loss = self.best_loss is None or loss < self.best_loss
         better_f1 = f1 is not None and (self.best_f1 is None or f1 > self.best_f1)
         if better_loss:
@@ -68,7 +68,7 @@ class TrainingState:
         return better_loss if f1 is None else better_f1
 
     def reason_to_stop(self, config: TrainingConfig) -> str | None:
-        """Why training is over, or None."""
+        """Reason why training is over, or None."""
         if config.epochs is not None and self.epoch >= config.epochs:
             return f"epochs = {config.epochs} are done"
         if config.max_steps is not None and self.step >= config.max_steps:
@@ -121,7 +121,7 @@ def _check_numbers(values: Mapping[str, Any], where: str, *, are_losses: bool = 
 
 
 def _contradictions(state: TrainingState, step: int | None) -> Iterator[str]:
-    """What cannot be true together; ``step`` is that of the checkpoint's name."""
+    """Values that cannot be true together; ``step`` is that of the checkpoint's name."""
     if step not in (None, state.step):
         yield f"step = {state.step} in a checkpoint of step {step}"
     at_most_once_a_step = {

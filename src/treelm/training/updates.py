@@ -26,11 +26,11 @@ from treelm.training.ranks import Ranks
 
 
 class Update(NamedTuple):
-    """What one step gives."""
+    """Results of one update."""
 
     loss: LossSum
     gradient_norm: float  # before clipping
-    carried: ShardStates  # of a stream, for the next segment
+    carried: ShardStates  # hidden states of a stream, for the next segment
 
 
 def make_update(

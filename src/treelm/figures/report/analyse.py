@@ -1,4 +1,4 @@
-"""What systems make of chosen sentences, measured once and kept with the comparison's figures."""
+"""Analyses of chosen sentences by each system, measured once and kept with the comparison's metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from treelm.models.structures import Distances, SlotSpans, SpanWeights
 from treelm.training.run import load_run_recipe
 from treelm.trees.tree import Tree
 
-DECIMALS = 4  # of figures that are only drawn
+DECIMALS = 4  # of numbers that are only drawn
 
 
 def examples_of(comparison: Comparison) -> list[Sentence]:
@@ -68,7 +68,7 @@ def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: 
 
 
 def _analysed(row: RunFigures, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
-    """By the adaptive beam, whatever the row was measured with: what is drawn are figures of single words."""
+    """Analyse by the adaptive beam, whatever the row was measured with: surprisals of single words are drawn."""
     return analyses_of(load(Path(row.run)), sentences)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from treelm.figures.markup import Markup, element, join
-from treelm.figures.report.parts import colour_class, mark, text_width
+from treelm.figures.report.parts import colour_class, drawing, mark, text_width
 
 WIDE, NARROW = 560, 364
 """Widths in pixels that a figure is drawn for: beside another one on a screen, alone on a telephone."""
@@ -49,10 +49,7 @@ class Axes:
 
 def for_both_widths(draw: Callable[[int], Markup], wide: int = WIDE) -> Markup:
     """A chart drawn twice: the page shows the one that fits, with letters of the same size."""
-    return join(
-        element("div", draw(wide), class_="wide"),
-        element("div", draw(NARROW), class_="narrow"),
-    )
+    return join(element("div", draw(wide), class_="wide"), element("div", draw(NARROW), class_="narrow"))
 
 
 def line_chart(series: Sequence[Series], axes: Axes, width: int, height: int = 320) -> Markup:
@@ -67,7 +64,7 @@ def line_chart(series: Sequence[Series], axes: Axes, width: int, height: int = 3
     parts = [_axes(axes, x, y, right), *lines]
     if named:
         parts.append(_end_labels(series, x, y, height))
-    return _svg(axes.title, width, height, parts)
+    return drawing("chart", axes.title, width, height, join(*parts))
 
 
 def curve(look: int, places: Sequence[tuple[float, float]], tips: Sequence[str]) -> Markup:
@@ -112,13 +109,8 @@ def scatter_chart(dots: Sequence[Dot], axes: Axes, width: int, height: int = 400
     x = scale_over([dot.x for dot in placed if dot.x is not None] or [10, 100], _LEFT, right, logarithmic=True)
     parts = [_axes(axes, x, y, right)]
     if len(placed) < len(dots):
-        strip = {
-            "x": right + 10.0,
-            "y": float(_TOP),
-            "width": float(_OUTSIDE),
-            "height": float(height - _BOTTOM - _TOP),
-        }
-        parts.append(element("rect", class_="strip", rx=4, **strip))
+        size = {"width": _OUTSIDE, "height": height - _BOTTOM - _TOP}
+        parts.append(element("rect", class_="strip", rx=4, x=right + 10, y=_TOP, **size))
         middle = right + 10 + _OUTSIDE / 2
         parts.append(element("text", outside, class_="tick", x=middle, y=height - _BOTTOM + 16, text_anchor="middle"))
     else:
@@ -127,7 +119,7 @@ def scatter_chart(dots: Sequence[Dot], axes: Axes, width: int, height: int = 400
     placed_runs = [(dot, *place) for dot, place in zip(dots, places, strict=True) if dot.look is not None]
     parts.append(_dot_labels(placed_runs, float(width)))
     parts += [_dot(dot, *place) for dot, place in zip(dots, places, strict=True)]
-    return _svg(axes.title, width, height, parts)
+    return drawing("chart", axes.title, width, height, join(*parts))
 
 
 def _dot(dot: Dot, x: float, y: float) -> Markup:
@@ -177,19 +169,6 @@ def _axes(axes: Axes, x: Scale, y: Scale, right: float) -> Markup:
     return join(*parts)
 
 
-def _svg(title: str, width: float, height: float, parts: Iterable[Markup]) -> Markup:
-    return element(
-        "svg",
-        element("title", title),
-        *parts,
-        class_="chart",
-        viewBox=f"0 0 {width:.0f} {height:.0f}",
-        width=width,
-        height=height,
-        role="img",
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """An axis from ``low`` to ``high``, drawn from ``start`` to ``end`` (pixels; y axes have start > end)."""
@@ -235,7 +214,7 @@ def _round_up(step: float) -> float:
 
 
 def _log_marks(low: float, high: float, most: int) -> list[float]:
-    """Of 1, 2, 5 times powers of ten as many as fit; of a short axis, linear marks."""
+    """Marks at 1, 2, 5 times powers of ten, as many as fit; of a short axis, linear ones."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
         marks = [factor * 10.0**power for power in powers for factor in factors]

@@ -22,7 +22,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # browsers fetch noth
 
 
 def write_report(comparison: Comparison, path: Path, *, title: str = "") -> None:
-    """Write the page of a comparison, in one piece; only the sections that its figures give.
+    """Write the page of a comparison, in one piece; only the sections that its metrics give.
 
     Raises ``InputError`` for a name that is not a page's, and for a comparison without runs.
     """
@@ -87,10 +87,10 @@ def _summary(comparison: Comparison) -> str:
     texts = {(row.split, row.num_sentences, row.num_words) for row in comparison.runs}
     systems = ", ".join(dict.fromkeys(row.system for row in comparison.runs))
     if len(texts) > 1:
-        return f"Systems: {systems}. The runs were not all judged on the same text."
+        return f"Systems: {systems}. The runs were not all evaluated on the same text."
     ((split, num_sentences, num_words),) = texts
     words = f" of {num_words:,} words" if num_words else ""
-    return f"Systems: {systems}. Judged on {split}: {num_sentences:,} sentences{words}."
+    return f"Systems: {systems}. Evaluated on {split}: {num_sentences:,} sentences{words}."
 
 
 def _warnings(comparison: Comparison) -> Iterator[Markup]:

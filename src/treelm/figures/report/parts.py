@@ -90,6 +90,13 @@ def figure(content: Content, *caption: Content, class_: str | None = None) -> Ma
     return element("figure", content, element("figcaption", *caption), class_=class_)
 
 
+def drawing(class_: str, title: str, width: float, height: float, content: Markup) -> Markup:
+    """An SVG in its natural size, with its title."""
+    box = f"0 0 {width:.0f} {height:.0f}"
+    parts = (element("title", title), content)
+    return element("svg", *parts, class_=class_, role="img", viewBox=box, width=round(width), height=round(height))
+
+
 def scrolled(content: Content, name: str) -> Markup:
     """A box that scrolls by itself where it is narrower than its content; by keys too, so it has a name."""
     return element("div", content, class_="scrolled", tabindex="0", role="region", aria_label=name)

@@ -11,16 +11,7 @@ from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.charts import Axes, Series, for_both_widths, line_chart
-from treelm.figures.report.parts import (
-    Section,
-    data_table,
-    details,
-    figure,
-    key,
-    looks_of,
-    run_name,
-    scrolled,
-)
+from treelm.figures.report.parts import Section, data_table, details, figure, key, looks_of, run_name, scrolled
 
 _CURVES = (
     "Perplexity per word (of models of characters or pieces: per symbol, which compares with no other unit) on the "
@@ -119,7 +110,7 @@ def dev_points(row: RunFigures) -> list[LossPoint]:
 
 
 def perplexity(point: LossPoint) -> float:
-    """Of words, if their part of the loss is known."""
+    """Perplexity of words, if their part of the loss is known."""
     nats = point.loss_nats_per_word if point.word_nats is None else point.word_nats
     return math.exp(min(nats, 100.0))  # a run that went astray is still drawn
 

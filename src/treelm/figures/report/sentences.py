@@ -15,6 +15,7 @@ from treelm.figures.report.parts import (
     Section,
     data_table,
     details,
+    drawing,
     figure,
     key,
     looks_of,
@@ -52,7 +53,7 @@ def sentence_sections(comparison: Comparison) -> Iterator[Section]:
 
 
 def _surprisals(shown: list[Shown], given: Collection[str]) -> Markup | None:
-    """``given`` are the runs that predict words with their trees."""
+    """Chart and table of surprisals; ``given`` are the runs that predict words with their trees."""
     scored = [(name, look, one.bits) for name, look, one in shown if one.bits is not None]
     if not scored:
         return None
@@ -134,10 +135,8 @@ def _own(shown: list[Shown]) -> Iterator[Markup]:
 
 
 def _distances(analysis: SentenceAnalysis) -> Markup | None:
-    if (found := analysis.distances) is None:
-        return None
-    bars = DistanceBars(symbols=found.symbols, distances=found.values, begins_word=found.begins_word)
-    return Markup(bars.as_svg(styled=False))
+    found = analysis.distances
+    return None if found is None else Markup(DistanceBars.of(found).as_svg(styled=False))
 
 
 def _attention(analysis: SentenceAnalysis) -> Markup | None:
@@ -149,13 +148,11 @@ def _attention(analysis: SentenceAnalysis) -> Markup | None:
 
 
 def _memory(analysis: SentenceAnalysis) -> Markup | None:
-    if (found := analysis.memory) is None:
-        return None
-    grid = MemoryGrid(words=found.symbols, decisions=found.decisions, spans=found.spans)
-    return Markup(grid.as_svg(styled=False))
+    found = analysis.memory
+    return None if found is None else Markup(MemoryGrid.of(found).as_svg(styled=False))
 
 
-class _Picture(NamedTuple):
+class _SystemPicture(NamedTuple):
     """A picture that only some systems have."""
 
     name: str
@@ -167,19 +164,19 @@ class _Picture(NamedTuple):
 
 _MEMORY_KEY = (("split", "the slot where the word attaches (theta)"), ("read", "the word itself"), ("cell", "composed"))
 _OWN = (
-    _Picture(
+    _SystemPicture(
         "distances",
         _distances,
         "Syntactic distances: the higher the bar, the higher in the tree is the boundary between a symbol and the one "
         "before it. Trees follow from their order. The scale is each system's own.",
     ),
-    _Picture(
+    _SystemPicture(
         "attention over spans",
         _attention,
         "Attention over spans: when a row's symbol is read, how much weight the span has that begins at the column's "
         "symbol and ends just before the row's. The darker, the more; dashed spans are out of reach.",
     ),
-    _Picture(
+    _SystemPicture(
         "memory",
         _memory,
         "What each slot of the memory covers after every word (columns), the root on top.",
@@ -210,7 +207,7 @@ class TreeColumns:
 
 
 def shows_labels(tree: Tree) -> bool:
-    """Whether labels say something: not where all constituents have the same."""
+    """Tell whether labels say something: not where all constituents have the same."""
     return len({one.label for one in tree.constituents()}) > 1
 
 
@@ -286,10 +283,3 @@ def _surprisal_axis(y: Scale, width: float) -> Markup:
         parts.append(element("line", class_="rule", x1=_AXIS, x2=width - _MARGIN, y1=place, y2=place))
         parts.append(element("text", mark_text(value), class_="tick", x=_AXIS - 6, y=place + 4, text_anchor="end"))
     return join(*parts)
-
-
-def drawing(class_: str, title: str, width: float, height: float, content: Markup) -> Markup:
-    """An SVG in its natural size, with its title."""
-    box = f"0 0 {width:.0f} {height:.0f}"
-    parts = (element("title", title), content)
-    return element("svg", *parts, class_=class_, role="img", viewBox=box, width=round(width), height=round(height))

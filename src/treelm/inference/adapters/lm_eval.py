@@ -1,7 +1,7 @@
-"""Our models in the Language Model Evaluation Harness: ``pip install 'treelm[lm-eval]'``.
+"""Adapter to the Language Model Evaluation Harness: ``pip install 'treelm[lm-eval]'``.
 
-A line is a sentence: our models predict the end of a sentence, and that is what a line break is. Every line is read
-from its beginning, so what a prompt says on earlier lines does not count.
+A line is a sentence: models of treelm predict the end of a sentence, and that is what a line break is. Every line is
+read from its beginning, so what a prompt says on earlier lines does not count.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import BLANKS, Tokenisation
 from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, lines_of, score_lines
@@ -28,12 +29,12 @@ class Request(Protocol):
 
 
 class Answers:
-    """The three questions of the harness, answered by a model."""
+    """The answers of a model to the three kinds of request of the harness."""
 
     def __init__(
         self, lm: SyntacticLM, *, tokenisation: Tokenisation = "treebank", group_size: int = 64, greedy: bool = True
     ) -> None:
-        """``greedy`` looks whether a continuation is the likeliest one, word by word, which takes long.
+        """Wrap a model; ``greedy`` looks whether a continuation is the likeliest one, word by word, which takes long.
 
         Without it the answer is always that it is not; most tasks do not ask.
         """
@@ -75,7 +76,7 @@ class Answers:
         return found
 
     def _is_greedy(self, lines: Sequence[ScoredLine], start: int, end: int) -> bool:
-        """Whether every symbol that counts between two places of a text is the likeliest there."""
+        """Tell whether every symbol that counts between two places of a text is the likeliest there."""
         for line in lines:
             symbols = self._symbols(line.words)
             counts = [bool(place > start) for place in line.symbol_ends]
@@ -90,8 +91,8 @@ class Answers:
         return True
 
     def _symbols(self, words: Sequence[str]) -> list[int]:
-        first = self.model.vocabulary.encode(words[:1], sentence_initial=True).ids.tolist()
-        return [*first, *self.model.vocabulary.encode(words[1:]).ids.tolist()]
+        symbols: list[int] = encode_words([words], self.model.vocabulary).tokens.tolist()
+        return symbols
 
     def _generate(self, context: str, settings: Mapping[str, Any]) -> str:
         if settings.get("do_sample"):
@@ -140,7 +141,7 @@ def harness_model(run: str | Path | SyntacticLM, **options: Any) -> Any:
     lm = run if isinstance(run, SyntacticLM) else load(run)
 
     class TreelmLM(Answers, LM):  # type: ignore[misc]
-        """``Answers`` as the harness's own kind of model."""
+        """Subclass of the harness's own model class, answering as ``Answers``."""
 
         @property
         def tokenizer_name(self) -> str:

@@ -2,7 +2,7 @@
 
 No other package is needed.
 
-Where our models differ from those that minicons knows: the first word has a score, given the beginning of the sentence
+Models of treelm differ from those that minicons knows: the first word has a score, given the beginning of the sentence
 (there it is 0 or left out); and the end of the sentence counts only if it is asked for.
 """
 
@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, as_list, one_sentence, score_lines
@@ -36,14 +37,9 @@ class Scorer:
     """Scores of texts of one sentence each, by any system."""
 
     def __init__(
-        self,
-        lm: SyntacticLM,
-        *,
-        unit: Unit = "symbol",
-        tokenisation: Tokenisation = "blanks",
-        with_end: bool = False,
+        self, lm: SyntacticLM, *, unit: Unit = "symbol", tokenisation: Tokenisation = "blanks", with_end: bool = False
     ) -> None:
-        """``unit``: what a score is of, a symbol of the vocabulary (minicons' token) or a word.
+        """Wrap a model; a score is of a ``unit``: a symbol of the vocabulary (minicons' token) or a word.
 
         ``with_end`` counts the end of the sentence as one more, under the name ``</s>``.
         """
@@ -54,7 +50,7 @@ class Scorer:
     def sequence_score(
         self, batch: str | Sequence[str], reduction: Reduction = mean, base_two: bool = False
     ) -> list[float]:
-        """Each sentence's log probabilities (n,), reduced to one number: by default their mean, in nats."""
+        """Log probabilities (n,) of each sentence, reduced to one number: by default their mean, in nats."""
         return [reduction(_converted(log_probs, base_two=base_two)) for _, log_probs in self._scores(as_list(batch))]
 
     def token_score(
@@ -65,7 +61,7 @@ class Scorer:
         base_two: bool = False,
         rank: bool = False,
     ) -> list[list[tuple[str, float]]] | list[list[tuple[str, float, int]]]:
-        """Every token of every sentence with its log probability, surprisal or probability.
+        """Tokens of every sentence, each with its log probability, surprisal or probability.
 
         ``rank`` adds the rank of the symbol (1 for the likeliest) among all that could have followed. Raises
         ``InputError`` for what contradicts itself, and for ranks of words.
@@ -139,9 +135,8 @@ class Scorer:
         return names, values
 
     def _symbols(self, line: ScoredLine) -> list[int]:
-        first = self.lm.vocabulary.encode(line.words[:1], sentence_initial=True).ids.tolist()
-        rest = self.lm.vocabulary.encode(line.words[1:]).ids.tolist()
-        return [*first, *rest]
+        symbols: list[int] = encode_words([line.words], self.lm.vocabulary).tokens.tolist()
+        return symbols
 
     def _ranks(self, text: str) -> list[int]:
         (line,) = self._lines([text])

@@ -1,4 +1,4 @@
-"""The verbs on a tiny run, as a user calls them."""
+"""The subcommands on a tiny run, as a user calls them."""
 
 import csv
 import io
@@ -25,11 +25,11 @@ def stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
-@pytest.mark.parametrize("verb", SUBCOMMANDS)
-def test_every_verb_has_help_with_an_example(treelm: Treelm, verb: str) -> None:
-    outcome = treelm(verb, "--help")
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
+def test_every_subcommand_has_help_with_an_example(treelm: Treelm, subcommand: str) -> None:
+    outcome = treelm(subcommand, "--help")
     assert outcome.code == 0
-    assert f"treelm {verb}" in outcome.out
+    assert f"treelm {subcommand}" in outcome.out
     assert "Example" in outcome.out
 
 
@@ -273,7 +273,7 @@ def test_a_finished_run_can_be_made_longer(treelm: Treelm, project: Path, tmp_pa
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("no-such-verb",),
+        ("no-such-subcommand",),
         ("surprisal", "no-such-run", "-"),
         ("parse", "no-such-run", "-"),
         ("evaluate",),
