@@ -14,7 +14,7 @@ from rich.text import Text
 
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_statistics
-from treelm.evaluation.comparison.figures import Comparison
+from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, overall_score
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import Comparison, RunFigures
 from treelm.evaluation.comparison.measure import FOLDER, Kept, Settings, ShowProgress, measure
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models.persistence import shipped
 from treelm.models.persistence.storage import WEIGHTS
@@ -33,7 +33,7 @@ def compare(
         raise InputError("nothing to compare", remedy="give run folders")
     _check_pairs(settings)
     sources = [_found(source) for source in sources]
-    rows: list[RunFigures] = []
+    rows: list[RunMetrics] = []
     names = row_names([source for source in sources if not source.is_file()])
     for source in sources:
         if source.is_file():
@@ -56,9 +56,9 @@ def _check_pairs(settings: Settings) -> None:
         next(settings.read_pairs(file), None)
 
 
-def _named_apart(rows: Sequence[RunFigures]) -> list[RunFigures]:
+def _named_apart(rows: Sequence[RunMetrics]) -> list[RunMetrics]:
     """Rows of which no two have one name: a run and what was kept of it, say, are told apart by numbers."""
-    named: list[RunFigures] = []
+    named: list[RunMetrics] = []
     taken: set[str] = set()
     for row in rows:
         name, number = row.name, 1
@@ -95,7 +95,7 @@ def row_names(runs: Sequence[Path]) -> dict[Path, str]:
     return names
 
 
-def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:
+def hardly_trained(rows: Sequence[RunMetrics]) -> Iterator[str]:
     """A warning, if there are rows of models after a few steps."""
     ends = ((row.name, row.loss_curve[-1]) for row in rows if row.loss_curve)
     found = [
@@ -107,7 +107,7 @@ def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:
         yield f"hardly trained: figures show that everything works and mean nothing else: {', '.join(found)}"
 
 
-def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
+def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     """Notes on what makes metrics mean nothing, what keeps them from being compared, then how they were made."""
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
@@ -134,20 +134,20 @@ def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
     yield from dict.fromkeys(note for row in rows for note in row.notes if note != GIVEN_TREES)
 
 
-def _vocabulary(row: RunFigures) -> str:
+def _vocabulary(row: RunMetrics) -> str:
     return row.vocabulary
 
 
-def _text(row: RunFigures) -> str:
+def _text(row: RunMetrics) -> str:
     return row.text
 
 
-def _groups(rows: Sequence[RunFigures], key: Callable[[RunFigures], Value]) -> dict[Value, list[RunFigures]]:
-    groups: dict[Value, list[RunFigures]] = {}
+def _groups(rows: Sequence[RunMetrics], key: Callable[[RunMetrics], Value]) -> dict[Value, list[RunMetrics]]:
+    groups: dict[Value, list[RunMetrics]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups
 
 
-def _listed(groups: dict[Value, list[RunFigures]]) -> str:
+def _listed(groups: dict[Value, list[RunMetrics]]) -> str:
     return " | ".join(", ".join(row.name for row in found) for found in groups.values())

@@ -23,14 +23,14 @@ from treelm.corpora.lines import Format
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import (
+from treelm.evaluation.comparison.metrics import (
     FORMAT_VERSION,
-    F1Figure,
+    F1Metric,
     GoldTrees,
-    PairFigures,
-    RunFigures,
-    SyntaxGymFigures,
-    training_figures,
+    PairMetrics,
+    RunMetrics,
+    SyntaxGymMetrics,
+    training_metrics,
 )
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.minimal_pairs import MinimalPair, first_of_groups, read_pairs, score_pairs
@@ -115,14 +115,14 @@ class Kept:
             kept = read_json(self.path(part, origin), remedy="remove it")
         except InputError:
             return None  # it is measured again, and replaced
-        figures = (unsealed(kept) or {}).get("figures")
-        return figures if isinstance(figures, dict) else None
+        metrics = (unsealed(kept) or {}).get("figures")
+        return metrics if isinstance(metrics, dict) else None
 
-    def put(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
+    def put(self, part: str, origin: dict[str, Any], metrics: dict[str, Any]) -> None:
         """Keep metrics, in one piece."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": figures})))
+            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": metrics})))
 
     def path(self, part: str, origin: dict[str, Any]) -> Path:
         """The place of metrics of an origin, whether they are there or not."""
@@ -130,12 +130,12 @@ class Kept:
         return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
 
 
-def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunFigures:
+def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunMetrics:
     """All metrics of a run; what ``kept`` has is not measured again.
 
     Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
     """
-    return _Measuring(run, name, settings, kept, show).figures()
+    return _Measuring(run, name, settings, kept, show).metrics()
 
 
 class _Measuring:
@@ -151,26 +151,26 @@ class _Measuring:
         if find_device(settings.device) != "cpu":
             self._origin["device"] = "cuda"  # times are others there
 
-    def figures(self) -> RunFigures:
+    def metrics(self) -> RunMetrics:
         """Everything together; the parts that take long are kept one by one."""
-        figures = self._evaluated()
-        seconds, words_per_second, curve = training_figures(self._run)
+        metrics = self._evaluated()
+        seconds, words_per_second, curve = training_metrics(self._run)
         return replace(
-            figures,
+            metrics,
             name=self._name,
             run=str(self._run),
             data_identity=read_data_identity(self._run),
             training_seconds=seconds,
             training_words_per_second=words_per_second,
             loss_curve=curve,
-            syntaxgym=self._syntaxgym() if self._settings.suites and self._scores_words(figures) else None,
-            pairs=tuple(map(self._pairs, self._settings.pairs)) if self._scores_words(figures) else (),
+            syntaxgym=self._syntaxgym() if self._settings.suites and self._scores_words(metrics) else None,
+            pairs=tuple(map(self._pairs, self._settings.pairs)) if self._scores_words(metrics) else (),
         )
 
     @staticmethod
-    def _scores_words(figures: RunFigures) -> bool:
+    def _scores_words(metrics: RunMetrics) -> bool:
         """Whether words alone are enough for its probabilities."""
-        return bool(figures.perplexities) and not figures.needs_trees
+        return bool(metrics.perplexities) and not metrics.needs_trees
 
     def _model(self) -> SyntacticLM:
         if self._lm is None:
@@ -186,7 +186,7 @@ class _Measuring:
             remedy = "wait until its training is over, then compare again"
             raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
 
-    def _evaluated(self) -> RunFigures:
+    def _evaluated(self) -> RunMetrics:
         path, format = self._data()
         origin = {
             **self._origin,
@@ -204,7 +204,7 @@ class _Measuring:
             gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
             kept = to_plain(self._evaluate(gold))
             self._kept.put("evaluation", origin, kept)
-        return from_plain(RunFigures, kept, where=f"kept figures of {self._run}")
+        return from_plain(RunMetrics, kept, where=f"kept metrics of {self._run}")
 
     def _data(self) -> tuple[Path, str]:
         """The file that is evaluated, and its format."""
@@ -214,7 +214,7 @@ class _Measuring:
             path, format = locate_split(self._recipe.data, self._settings.split)
         return path, self._recipe.data.read_options(format).format_for(str(path))
 
-    def _evaluate(self, gold: GoldTrees) -> RunFigures:
+    def _evaluate(self, gold: GoldTrees) -> RunMetrics:
         protocols = [find_protocol(one) for one in self._settings.protocols]
         files = (self._settings.data,) if self._settings.data else ()
         with self._show(f"{self._name}: {self._settings.data or self._settings.split}", None) as advance:
@@ -230,7 +230,7 @@ class _Measuring:
         self._check_weights()  # it loaded the model by itself
         lm = self._model()
         reads_words = lm.predicts_words and not lm.needs_trees
-        figures = RunFigures(
+        metrics = RunMetrics(
             name=self._name,
             run=str(self._run),
             system=lm.system,
@@ -243,9 +243,9 @@ class _Measuring:
             needs_trees=lm.needs_trees,
             scoring_threads=torch.get_num_threads(),
         )
-        return _with_result(figures, evaluated.result, gold)
+        return _with_result(metrics, evaluated.result, gold)
 
-    def _syntaxgym(self) -> SyntaxGymFigures:
+    def _syntaxgym(self) -> SyntaxGymMetrics:
         """Suite by suite, each kept when it is done."""
         names = () if self._settings.suites == ("all",) else self._settings.suites
         suites = load_suites(names)
@@ -261,7 +261,7 @@ class _Measuring:
                     self._kept.put("syntaxgym", origin, done)
         accuracies = {suite.name: float(done[suite.name]["accuracy"]) for suite in suites}
         known = {suite.name: done[suite.name]["without_unknown"] for suite in suites}
-        return SyntaxGymFigures.of(accuracies, known)
+        return SyntaxGymMetrics.of(accuracies, known)
 
     def _score_suite(self, suite: Suite, advance: Callable[[], None]) -> dict[str, Any]:
         (result,) = score_suites(self._model(), [suite], tokenisation=self._settings.tokenisation, on_sentence=advance)
@@ -271,7 +271,7 @@ class _Measuring:
             "without_unknown": result.accuracy_without_unknown(),
         }
 
-    def _pairs(self, file: str) -> PairFigures:
+    def _pairs(self, file: str) -> PairMetrics:
         most = self._settings.max_pairs_per_group
         settings = {"tokenisation": self._settings.tokenisation, "most": most, **self._settings.pair_columns()}
         origin = {**self._origin, **settings, "name": Path(file).name, "file": _hash_of(Path(file))}
@@ -284,9 +284,9 @@ class _Measuring:
                 result = score_pairs(
                     self._model(), pairs, tokenisation=self._settings.tokenisation, on_sentence=advance
                 )
-            kept = to_plain(PairFigures.of(Path(file).name, result))
+            kept = to_plain(PairMetrics.of(Path(file).name, result))
             self._kept.put("pairs", origin, kept)
-        return from_plain(PairFigures, kept, where=f"kept pairs of {self._run}")
+        return from_plain(PairMetrics, kept, where=f"kept pairs of {self._run}")
 
 
 def _hash_of(path: Path) -> str:
@@ -301,20 +301,20 @@ def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
     return replace(recipe, evaluation=replace(config, stream="no" if config.stream == "no" else "beside"))
 
 
-def _with_result(figures: RunFigures, result: EvaluationResult, gold: GoldTrees) -> RunFigures:
+def _with_result(metrics: RunMetrics, result: EvaluationResult, gold: GoldTrees) -> RunMetrics:
     return replace(
-        figures,
+        metrics,
         split=result.split,
         num_sentences=result.num_sentences,
         num_words=result.num_words,
         perplexities=result.perplexities,
         labeled_f1=tuple(
-            F1Figure(protocol=one.protocol, corpus_f1=one.total.f1, sentence_f1=one.total.sentence_f1)
+            F1Metric(protocol=one.protocol, corpus_f1=one.total.f1, sentence_f1=one.total.sentence_f1)
             for one in result.bracketing
             if one.parameters.labeled
         ),
         unlabeled_f1=tuple(
-            F1Figure(protocol=one.name, corpus_f1=one.corpus_f1, sentence_f1=one.sentence_f1) for one in result.spans
+            F1Metric(protocol=one.name, corpus_f1=one.corpus_f1, sentence_f1=one.sentence_f1) for one in result.spans
         ),
         gold_trees=gold if result.spans else None,
         baselines=result.baselines,

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from operator import attrgetter, methodcaller
 from typing import Literal
 
-from treelm.evaluation.comparison.figures import Comparison, F1Figure, RunFigures
+from treelm.evaluation.comparison.metrics import Comparison, F1Metric, RunMetrics
 from treelm.evaluation.syntaxgym.results import circuits
 
 Value = str | int | float | bool
-Rows = Sequence[RunFigures]
-Get = Callable[[RunFigures], "Value | None"]
+Rows = Sequence[RunMetrics]
+Get = Callable[[RunMetrics], "Value | None"]
 Group = Literal["names", "figures", "sizes and speed", "syntax tests", "data only"]
 """The place of a column in the terminal, which is narrow; ``data only`` is not for eyes."""
 MISSING = "-"
@@ -83,7 +83,7 @@ class Column:
     group: Group = "figures"
     is_wide: bool = False  # left out of the terminal, which is narrow
 
-    def cell(self, row: RunFigures) -> str:
+    def cell(self, row: RunMetrics) -> str:
         """The value for eyes, rounded; ``-`` where there is none."""
         value = self.value(row)
         return MISSING if value is None else self.text(value)
@@ -131,7 +131,7 @@ def _perplexities(rows: Rows) -> Iterator[Column]:
 class _Bounded(Column):
     """A perplexity, marked where it is an upper bound."""
 
-    def cell(self, row: RunFigures) -> str:
+    def cell(self, row: RunMetrics) -> str:
         """The value with ``≤`` before it if it is an upper bound."""
         cell = super().cell(row)
         return f"≤ {cell}" if cell != MISSING and row.perplexity and row.perplexity.is_upper_bound else cell
@@ -164,14 +164,14 @@ def _unlabeled_f1(rows: Rows) -> Iterator[Column]:
     yield Column("gold_trees", "gold trees", attrgetter("gold_trees"))
 
 
-def _protocols(metrics: Iterable[Sequence[F1Figure]]) -> list[str]:
+def _protocols(metrics: Iterable[Sequence[F1Metric]]) -> list[str]:
     return list(dict.fromkeys(one.protocol for row in metrics for one in row))
 
 
 def _gym(field: str, key: str | None = None) -> Get:
     """A field of a row's results on SyntaxGym; of accuracies by name, that of ``key``."""
 
-    def value(row: RunFigures) -> Value | None:
+    def value(row: RunMetrics) -> Value | None:
         found = None if row.syntaxgym is None else getattr(row.syntaxgym, field)
         return found if key is None or found is None else found.get(key)
 
