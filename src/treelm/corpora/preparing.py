@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from treelm.corpora.arrays import FileSink
-from treelm.corpora.building import Block, Builder
+from treelm.corpora.building import CorpusBuilder, SentenceBlock
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
 from treelm.corpora.lines import Format, Stretch, cut, numbered_lines
@@ -75,7 +75,7 @@ def _prepare(
     check_choice("on_error", on_error, get_args(OnError))
     directory.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
+    builder = CorpusBuilder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
     try:
         with mapping(_num_workers(sources, workers), **_WORKER) as computed:
             for source in sources:
@@ -174,7 +174,7 @@ def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
 
 
 def _read_source(
-    builder: Builder,
+    builder: CorpusBuilder,
     source: str | Path,
     options: ReadOptions,
     on_error: OnError,
@@ -188,7 +188,7 @@ def _read_source(
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=damage if on_error == "skip" else None)
         stretches = cut(lines, format)
-        tasks = (Task(name, format, options, held) for held in _in_blocks(stretches))
+        tasks = (ReadTask(name, format, options, held) for held in _in_blocks(stretches))
         for block in computed(read_block, tasks):
             room = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
             if on_error == "raise" and block.errors and room > block.num_good_before_error:
@@ -201,7 +201,7 @@ def _read_source(
         raise no_sentences(name, builder.errors[num_errors:])
 
 
-class Task(NamedTuple):
+class ReadTask(NamedTuple):
     """A block of stretches and how to read it."""
 
     name: str
@@ -210,7 +210,7 @@ class Task(NamedTuple):
     stretches: list[Stretch]
 
 
-def read_block(task: Task) -> Block:
+def read_block(task: ReadTask) -> SentenceBlock:
     """Read the sentences of a block into arrays, with the errors of those that cannot be read."""
     parser = StretchParser(task.name, task.format, task.options)
     sentences: list[Sentence] = []
@@ -223,7 +223,7 @@ def read_block(task: Task) -> Block:
             else:
                 num_good_before_error = num_good_before_error if errors else len(sentences)
                 errors.append(item)
-    return Block.of(sentences, errors, num_good_before_error)
+    return SentenceBlock.of(sentences, errors, num_good_before_error)
 
 
 def _in_blocks(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:

@@ -81,7 +81,7 @@ class TokenStream:
     sentence_offsets: NDArray[np.int64]  # (num_sentences + 1,) sentence i begins at offset i; its end symbol is part
     end: int  # the end symbol, len(vocabulary)
     ends_word: NDArray[np.bool_]  # (len(vocabulary) + 1,), False for the end symbol
-    constituents: Constituents | None = None
+    constituents: StreamConstituents | None = None
 
     @classmethod
     def of(cls, encoded: EncodedText, *, sentence_ends: bool = True, constituents: bool = False) -> TokenStream:
@@ -93,7 +93,7 @@ class TokenStream:
         lengths = encoded.num_tokens + (1 if sentence_ends else 0)
         offsets = offsets_of(lengths)
         symbols = np.empty(int(offsets[-1]), dtype=np.min_scalar_type(end))
-        spans: list[NDArray[np.int64]] = []
+        spans = [np.zeros((0, 2), dtype=np.int64)]
         for start in range(0, len(lengths), _CHUNK_SENTENCES):
             chosen = np.arange(start, min(start + _CHUNK_SENTENCES, len(lengths)))
             batch = encoded.batch(chosen)
@@ -103,7 +103,7 @@ class TokenStream:
                 found = non_trivial_spans(batch, encoded.vocabulary.ends_word)
                 spans.append(found[:, 1:] + offsets[start + found[:, :1]])
         ends_word = np.append(encoded.vocabulary.ends_word, False)
-        kept = Constituents.of(np.concatenate([np.zeros((0, 2), dtype=np.int64), *spans])) if constituents else None
+        kept = StreamConstituents.of(np.concatenate(spans)) if constituents else None
         return cls(symbols=symbols, sentence_offsets=offsets, end=end, ends_word=ends_word, constituents=kept)
 
     def __len__(self) -> int:
@@ -210,14 +210,14 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Constituents:
+class StreamConstituents:
     """Constituents of a stream, sorted by where they end."""
 
     ends: NDArray[np.int64]  # (n,) place of the last symbol
     lengths: NDArray[np.int64]  # (n,) symbols
 
     @classmethod
-    def of(cls, spans: NDArray[np.int64]) -> Constituents:
+    def of(cls, spans: NDArray[np.int64]) -> StreamConstituents:
         """From (n, 2) places of the first symbol and of the symbol after the last."""
         order = np.lexsort((spans[:, 0], spans[:, 1]))
         start, stop = spans[order].T

@@ -8,17 +8,16 @@ import io
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import offsets_of
-from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary
+from treelm.corpora.vocabulary import FormCounts, Pieces, SubwordModel, Vocabulary
 from treelm.errors import InputError
 
-SubwordModel = Literal["unigram", "bpe"]
 END_OF_WORD = "▁"  # SentencePiece's sign for whitespace, here a suffix
 _NOT_IN_WORDS = frozenset(f"{END_OF_WORD} \t\r\n\0")  # the trainer takes them for something else
 _NUM_BYTES = 256

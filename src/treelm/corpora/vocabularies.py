@@ -11,12 +11,11 @@ from typing import Any, Literal, get_args
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.inputs import read_json
 from treelm.corpora.outputs import replacing
-from treelm.corpora.vocabulary import FormCounts, Vocabulary, fingerprint_of
+from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError, check_choice
 
 Kind = Literal["word", "character", "subword"]
-SubwordModel = Literal["unigram", "bpe"]
 FILE_NAME = "vocabulary.json"
 _FORMAT = "treelm-vocabulary"
 _FORMAT_VERSION = 1

@@ -12,10 +12,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+SubwordModel = Literal["unigram", "bpe"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -143,7 +144,7 @@ def fails_without_numbers(
             except NoLogProbability as error:
                 change = Change(math.inf, error.found)
                 allowed = cast(float, named.get("tolerance", tolerance))
-                return judge_changes(name, [change], allowed, unit, "such a model predicts nothing")
+                return check_changes(name, [change], allowed, unit, "such a model predicts nothing")
 
         return checked
 
@@ -167,7 +168,7 @@ def check_causality(
                 changed = model.score([[*words[:cut], *suffix]])[0]
                 label = f"sentence {number} with {' '.join(suffix)!r} after word {cut}"
                 changes.append(compare_prefix(original, changed, num_words=cut, label=label))
-    return judge_changes("causality", changes, tolerance, "nats", explanation)
+    return check_changes("causality", changes, tolerance, "nats", explanation)
 
 
 def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: random.Random) -> list[list[str]]:
@@ -196,7 +197,7 @@ def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: f
             state = model.extend(state, [words[position]]) if position < len(words) else state
     if pruned:
         explanation += f"; this model's scores are lower bounds, so sums below 1 pass (smallest {smallest:.6g})"
-    return judge_changes("normalisation", changes, tolerance, "probability", explanation)
+    return check_changes("normalisation", changes, tolerance, "probability", explanation)
 
 
 def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None, *, tolerance: float = 1e-6) -> Check:
@@ -210,7 +211,7 @@ def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None
     finding = (
         f"{mass.num_pairs} pairs ({mass.description}) have {mass.finished:.9g}, unfinished ones {mass.unfinished:.9g}"
     )
-    return judge_changes("enumeration", [Change(deviation, finding)], tolerance, "probability", explanation)
+    return check_changes("enumeration", [Change(deviation, finding)], tolerance, "probability", explanation)
 
 
 @fails_without_numbers("batch invariance", 0.0, "nats")
@@ -227,7 +228,7 @@ def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, to
         for index, score in zip(batch, model.score([sentences[i] for i in batch]), strict=True):
             label = f"sentence {index + 1} in a batch of {len(batch)}"
             changes.append(compare_prefix(alone[index], score, num_words=None, label=label))
-    return judge_changes("batch invariance", changes, tolerance, "nats", explanation)
+    return check_changes("batch invariance", changes, tolerance, "nats", explanation)
 
 
 @fails_without_numbers("incremental", 1e-6, "nats")
@@ -243,7 +244,7 @@ def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: fl
         reported = hasattr(model.start(), "word_log_probs")
         compare = word_changes if reported else next_symbol_changes
         changes += compare(model, words, score, f"sentence {number}")
-    return judge_changes("incremental", changes, tolerance, "nats", explanation)
+    return check_changes("incremental", changes, tolerance, "nats", explanation)
 
 
 def check_search(model: SyntacticLM, sentences: Sentences) -> tuple[Check, ...]:
@@ -266,10 +267,10 @@ def check_search(model: SyntacticLM, sentences: Sentences) -> tuple[Check, ...]:
     flags = [flag for score in scores for flag in score.columns.get(CONVERGED, ()) if not math.isnan(flag)]
     if flags:
         explanation += f"; {flags.count(0.0)} of {len(flags)} words have not converged"
-    return (judge_changes("search", in_bits, math.inf, "bits", explanation),)
+    return (check_changes("search", in_bits, math.inf, "bits", explanation),)
 
 
-def judge_changes(name: str, changes: Sequence[Change], tolerance: float, unit: str, explanation: str) -> Check:
+def check_changes(name: str, changes: Sequence[Change], tolerance: float, unit: str, explanation: str) -> Check:
     """The check that the largest change decides."""
     largest = max(changes, key=lambda change: change.size)
     return Check(
@@ -360,3 +361,11 @@ def _at(model: SyntacticLM, state: IncrementalState, symbol: int, whole: np.floa
     log_prob = model.next_word_log_probs(state)[0, symbol]
     sizes = _distances(np.array([whole], dtype=np.float64), np.array([float(log_prob)]))
     return Change(float(sizes[0]), where)
+
+
+def __getattr__(name: str) -> Any:
+    """Give ``check_changes`` under its old name, with a ``DeprecationWarning``."""
+    if name != "judge_changes":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{__name__}.judge_changes is now {__name__}.check_changes", DeprecationWarning, stacklevel=2)
+    return check_changes

@@ -27,7 +27,7 @@ def percentage(part: float, whole: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
+class BracketCounts:
     """Brackets and words after deletion, of one sentence or of many; everything in percent follows from them."""
 
     matched: int = 0
@@ -59,7 +59,7 @@ class Counts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentenceRow(Counts):
+class SentenceRow(BracketCounts):
     """One sentence. Counts of an error sentence and of a skipped one are 0, except ``length``."""
 
     number: int  # from 1
@@ -75,7 +75,7 @@ class SentenceRow(Counts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Total(Counts):
+class Total(BracketCounts):
     """Sums over sentences; every metric is over the valid ones, in percent unless it is a count."""
 
     rows: tuple[SentenceRow, ...]
@@ -84,7 +84,7 @@ class Total(Counts):
     def of(cls, rows: Sequence[SentenceRow]) -> Self:
         """Add up the valid sentences."""
         total = cls(rows=tuple(rows))
-        names = [field.name for field in fields(Counts)]
+        names = [field.name for field in fields(BracketCounts)]
         return replace(total, **{name: sum(getattr(row, name) for row in total.valid) for name in names})
 
     @cached_property
@@ -184,7 +184,7 @@ def score_sentence(
 
     ``-LRB-`` and ``(`` are the same word, and so are the other escapes of brackets (to EVALB they are not).
     """
-    left, right = _Kept(gold, parameters), _Kept(predicted, parameters)
+    left, right = _KeptWords(gold, parameters), _KeptWords(predicted, parameters)
     status, problem = _comparability(left, right, parameters)
     row = SentenceRow(
         number=number,
@@ -196,7 +196,7 @@ def score_sentence(
     return _with_counts(row, left, right, parameters) if status == "valid" else row
 
 
-def _comparability(gold: _Kept, predicted: _Kept, parameters: Parameters) -> tuple[Status, str | None]:
+def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> tuple[Status, str | None]:
     """Whether the words of both sides align, after quotes are mended, and else why not."""
     for side, name in ((gold.bracketing, "gold"), (predicted.bracketing, "predicted")):
         if side.problem is not None:
@@ -213,7 +213,7 @@ def _comparability(gold: _Kept, predicted: _Kept, parameters: Parameters) -> tup
     return "valid", None
 
 
-def _with_counts(row: SentenceRow, gold: _Kept, predicted: _Kept, parameters: Parameters) -> SentenceRow:
+def _with_counts(row: SentenceRow, gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> SentenceRow:
     gold_spans, predicted_spans = gold.spans(), predicted.spans()
     return replace(
         row,
@@ -231,7 +231,7 @@ def cut_function_tags(label: str) -> str:
     return label.partition("-")[0].partition("=")[0]
 
 
-class _Kept:
+class _KeptWords:
     """A sentence under deletion: which words stay."""
 
     def __init__(self, bracketing: Bracketing, parameters: Parameters) -> None:
@@ -264,7 +264,7 @@ class _Kept:
         return [i for i, (word, tag) in pairs if word in ("'", '"', "/") and tag in self.parameters.quote_labels]
 
 
-def _mend_quotes(gold: _Kept, predicted: _Kept) -> None:
+def _mend_quotes(gold: _KeptWords, predicted: _KeptWords) -> None:
     """Keep a quote that one side deletes and the other, tagging it differently, does not (``QUOTE_LABEL``)."""
     gold_quotes, predicted_quotes = gold.quotes(), predicted.quotes()
     for theirs in predicted_quotes:

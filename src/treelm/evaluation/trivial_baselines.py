@@ -36,8 +36,8 @@ class Baseline:
         }
 
 
-Builder = Literal["biased", "unbiased"]
-_BUILDERS: tuple[Builder, ...] = get_args(Builder)
+TreeBuilder = Literal["biased", "unbiased"]
+_BUILDERS: tuple[TreeBuilder, ...] = get_args(TreeBuilder)
 
 _RULES: dict[str, Callable[[Sequence[str]], Tree]] = {
     "left-branching": left_branching,
@@ -84,7 +84,7 @@ def _random(seed: int) -> Callable[[Tree], Tree]:
     return lambda tree: random_splits(tree.words(), generator)
 
 
-def _random_distances(seed: int, builder: Builder) -> Callable[[Tree], Tree]:
+def _random_distances(seed: int, builder: TreeBuilder) -> Callable[[Tree], Tree]:
     generator = np.random.default_rng(seed)
 
     def build(tree: Tree) -> Tree:

@@ -11,7 +11,7 @@ import pytest
 from tests.evaluation.comparison.test_metrics import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
-from treelm.evaluation.comparison.measure import Kept, Settings
+from treelm.evaluation.comparison.measure import KeptMetrics, Settings
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
@@ -64,9 +64,9 @@ def test_rows_are_named_by_as_many_folders_as_tell_them_apart(tmp_path: Path) ->
 
 
 def test_kept_figures_are_those_of_the_same_origin_and_damage_is_measured_again(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "measured")
+    kept = KeptMetrics(tmp_path / "measured")
     kept.put("part", {"weights": "a"}, {"value": 1.5})
-    assert Kept(tmp_path / "measured").get("part", {"weights": "a"}) == {"value": 1.5}
+    assert KeptMetrics(tmp_path / "measured").get("part", {"weights": "a"}) == {"value": 1.5}
     assert kept.get("part", {"weights": "b"}) is None
     (file,) = (tmp_path / "measured").iterdir()
     file.write_text(file.read_text()[:-5])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.measure import FOLDER, Kept, Settings, ShowProgress, measure
+from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, ShowProgress, measure
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models.persistence import shipped
@@ -40,7 +40,7 @@ def compare(
             rows += Comparison.load(source).runs
         else:
             folder = keep_in or (None if source.parent == shipped.FOLDER else source)
-            kept = Kept(folder and folder / FOLDER)
+            kept = KeptMetrics(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))
     rows = _named_apart(rows)
     return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)))

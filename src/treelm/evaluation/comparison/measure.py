@@ -100,7 +100,7 @@ class Settings:
         return {name: value for name, value in named.items() if value}
 
 
-class Kept:
+class KeptMetrics:
     """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -130,7 +130,7 @@ class Kept:
         return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
 
 
-def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunMetrics:
+def measure(run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> RunMetrics:
     """All metrics of a run; what ``kept`` has is not measured again.
 
     Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
@@ -141,7 +141,7 @@ def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProg
 class _Measuring:
     """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
 
-    def __init__(self, run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> None:
+    def __init__(self, run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> None:
         self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
         self._recipe = _with_settings(load_run_recipe(run), settings)
         self._lm: SyntacticLM | None = None
