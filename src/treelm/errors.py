@@ -36,12 +36,12 @@ class OutOfMemory(InputError):
     """Memory that could not be had: nothing is wrong with the file or model that was read or built."""
 
     def __init__(self, where: str | None = None) -> None:
-        """Say in reading or building what."""
+        """Name what was read or built."""
         remedy = "free memory, raise its limit (ulimit -v, a job's --mem), or use smaller batches and fewer processes"
         super().__init__("out of memory", where=where, remedy=remedy)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes."""
+        """Travel between processes, as ``InputError`` does: the place is all there is to tell."""
         return OutOfMemory, (self.where,)
 
 
@@ -60,7 +60,7 @@ def check_on_error(on_error: str, skipped: list[InputError] | None) -> None:
 
 
 def without_errors(items: Iterable[_Item | InputError], skipped: list[InputError] | None) -> Iterator[_Item]:
-    """The items of a reader; errors among them are appended to ``skipped``, or raised where that is None."""
+    """Yield the items of a reader; errors among them are appended to ``skipped``, or raised where that is None."""
     for item in items:
         if not isinstance(item, InputError):
             yield item
@@ -83,7 +83,7 @@ _NO_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, in Python, in a library, on a GPU, or in the system; they have no common class."""
+    """Tell whether an allocation failed, in Python, a library, a GPU, or the system: there is no common class."""
     if isinstance(error, InputError):
         return isinstance(error, OutOfMemory)
     if isinstance(error, MemoryError):

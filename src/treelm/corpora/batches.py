@@ -1,4 +1,4 @@
-"""Batches, which models compute on."""
+"""Batches of whole sentences, which models compute on, and the order in which an epoch hands them out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Encoded(Protocol):
         """Top-down actions of every sentence, over symbols; symbols, if the corpus has no trees."""
 
     def batch(self, indices: NDArray[np.int64]) -> SentenceBatch:
-        """These sentences, in this order."""
+        """Make a batch of these sentences, in this order."""
 
 
 def check_positive(**sizes: int | None) -> None:
@@ -74,6 +74,7 @@ class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
     """
 
     def __init__(self) -> None:
+        """Begin with the first batch of epoch 0."""
         self._epoch = 0
         self._position = 0
         self._planned: tuple[int, Sequence[_Cut]] | None = None

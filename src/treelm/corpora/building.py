@@ -1,4 +1,4 @@
-"""From sentences to the flat arrays of a prepared corpus, block by block; how deep their derivations go."""
+"""Flat arrays of a prepared corpus, made of sentences block by block; the depth of their derivations."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class CorpusBuilder:
             self.sinks[name].append(np.zeros(1, dtype=np.int64))
 
     def begin_source(self, name: str) -> None:
-        """The sentences that follow are from this source."""
+        """Begin a source: the sentences that are added next are from it."""
         self.sources.append((name, self.num_sentences))
 
     def add(self, block: SentenceBlock) -> None:

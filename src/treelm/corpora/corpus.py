@@ -85,7 +85,7 @@ class PreparedCorpus:
         return corpus
 
     def _check_bounds(self) -> None:
-        """Offsets must fit the arrays that they cut; words are numbers of forms, actions of labels."""
+        """Raise ``InputError`` for offsets that do not fit their arrays, and for numbers without a form or label."""
         for item in ("word", "action", "identifier", "form"):
             offsets, end = self.arrays[f"{item}_offsets"], len(self.arrays[f"{item}s"])
             if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
@@ -134,7 +134,7 @@ class PreparedCorpus:
 
     @property
     def has_trees(self) -> bool:
-        """Whether the sentences have trees."""
+        """Tell whether the sentences have trees: all of them do, or none."""
         return len(self.actions) > 0
 
     @cached_property

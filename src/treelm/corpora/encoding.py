@@ -88,11 +88,11 @@ class EncodedCorpus:
         return word_level + self._num_tokens - self.num_words
 
     def name(self, index: int) -> str:
-        """``file:line`` of a sentence."""
+        """Place of a sentence, ``file:line``."""
         return self.prepared.where(int(self.sentences[index]))
 
     def batch(self, indices: NDArray[np.int64] | Sequence[int]) -> SentenceBatch:
-        """These sentences in this order, flat; actions if the corpus has trees."""
+        """Make a batch of these sentences in this order, flat; with actions if the corpus has trees."""
         chosen = self.sentences[np.asarray(indices, dtype=np.int64)]
         starts = self.prepared.word_offsets[chosen]
         num_words = self.prepared.word_offsets[chosen + 1] - starts

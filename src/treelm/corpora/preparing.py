@@ -66,7 +66,7 @@ def _prepare(
     *,
     check: Callable[[], None],
 ) -> PreparedCorpus:
-    """As ``prepare``; nothing is kept unless the ``check`` after reading passes."""
+    """Do what ``prepare`` says; nothing is kept unless the ``check`` after reading passes."""
     directory = Path(directory)
     if directory.exists():
         raise InputError("the directory exists", where=str(directory), remedy="remove it or choose another one")
@@ -137,13 +137,13 @@ def prepared(
 
 
 def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
-    """Whether an error speaks of a folder, what is in it, or what it is in."""
+    """Tell whether the path ``name`` is a folder, something in it, or something that it is in."""
     path = Path(str(name))
     return path.is_relative_to(folder) or folder.is_relative_to(path)
 
 
 def _cache_key(sources: Sequence[str | Path], hashes: Sequence[str], options: ReadOptions, *rest: object) -> str:
-    """Of names, which messages repeat and which tell the format, and of content."""
+    """Hash names, which messages repeat and which tell the format, and content."""
     files = [(str(source), content) for source, content in zip(sources, hashes, strict=True)]
     text = json.dumps([FORMAT_VERSION, files, asdict(options), rest])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -190,10 +190,10 @@ def _read_source(
         stretches = cut(lines, format)
         tasks = (ReadTask(name, format, options, held) for held in _in_blocks(stretches))
         for block in computed(read_block, tasks):
-            room = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
-            if on_error == "raise" and block.errors and room > block.num_good_before_error:
+            most = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
+            if on_error == "raise" and block.errors and most > block.num_good_before_error:
                 raise block.errors[0]
-            builder.add(block.head(room) if room < len(block) else block)
+            builder.add(block.head(most) if most < len(block) else block)
             if builder.num_sentences == max_sentences:
                 return
     builder.errors.extend(damage)

@@ -60,17 +60,17 @@ class EncodedText(Protocol):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Of the symbols."""
+        """The vocabulary that the symbols are of."""
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
         """Symbols of every sentence."""
 
     def batch(self, indices: NDArray[np.int64]) -> SentenceBatch:
-        """These sentences, in this order."""
+        """Make a batch of these sentences, in this order."""
 
     def name(self, index: int) -> str:
-        """``file:line`` of a sentence."""
+        """Place of a sentence, ``file:line``."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,7 +139,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         keep_rest: bool = False,
         constituents: bool = False,
     ) -> None:
-        """Raises ``InputError`` for sizes below 1, and for a stream that is shorter than its number of rows.
+        """Raise ``InputError`` for sizes below 1, and for a stream that is shorter than its number of rows.
 
         With ``constituents``, batches name those of the corpus' trees; without trees that is an ``InputError`` too.
         """
@@ -218,13 +218,13 @@ class StreamConstituents:
 
     @classmethod
     def of(cls, spans: NDArray[np.int64]) -> StreamConstituents:
-        """From (n, 2) places of the first symbol and of the symbol after the last."""
+        """Sort spans (n, 2): places of the first symbol and of the symbol after the last."""
         order = np.lexsort((spans[:, 0], spans[:, 1]))
         start, stop = spans[order].T
         return cls(ends=stop - 1, lengths=stop - start)
 
     def before(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64]:
-        """``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
+        """Find ``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
 
         The input of a step stands one place before its target, and what ends just before it two places.
         """
@@ -235,7 +235,7 @@ class StreamConstituents:
 
 
 def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(n, 3): sentence, first symbol and the symbol after the last, of every constituent of two words or more.
+    """Find sentence, first symbol and the symbol after the last, (n, 3), of constituents of two words or more.
 
     Symbols are counted from the start of their sentence. The whole sentence is left out; a span that several
     constituents share is there once. ``ends_word`` (V,) tells symbols that end words. Raises ``InputError`` for a batch

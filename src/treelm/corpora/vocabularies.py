@@ -35,7 +35,7 @@ class VocabularyConfig:
     unknown: Unknown = "single"
     """One symbol for all unknown words, or Berkeley-style classes by their surface; for kind = "word"."""
     subword_model: SubwordModel = "unigram"
-    """How SentencePiece chooses pieces; for kind = "subword"."""
+    """Way in which SentencePiece chooses pieces; for kind = "subword"."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
@@ -106,7 +106,7 @@ def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
 
 
 def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
-    """A vocabulary as the content of its file."""
+    """Write a vocabulary as the content of its file."""
     content = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,

@@ -1,4 +1,4 @@
-"""Audit of the training loss: does the network in training mode, dropout aside, predict from the past alone?
+"""Audit of the training loss: checks that the network, in training mode without dropout, predicts from the past alone.
 
 A network that is causal in evaluation need not be in training: batch normalisation takes its statistics over all steps
 and rows of a batch, so that what is learnt at one place depends on later words and on other sentences. Scores are not

@@ -22,7 +22,7 @@ PredictedTags = Literal["auto", "own", "gold"]
 
 
 def percentage(part: float, whole: float) -> float:
-    """``part`` in hundredths of ``whole``; 0 of nothing is 0."""
+    """Return ``part`` in hundredths of ``whole``; 0 of nothing is 0."""
     return 100.0 * part / whole if whole else 0.0
 
 
@@ -39,12 +39,12 @@ class BracketCounts:
 
     @property
     def recall(self) -> float:
-        """Matched of gold brackets."""
+        """Share of gold brackets that are matched, in percent."""
         return percentage(self.matched, self.gold_brackets)
 
     @property
     def precision(self) -> float:
-        """Matched of predicted brackets."""
+        """Share of predicted brackets that are matched, in percent."""
         return percentage(self.matched, self.predicted_brackets)
 
     @property
@@ -54,7 +54,7 @@ class BracketCounts:
 
     @property
     def tagging_accuracy(self) -> float:
-        """Correct tags of words."""
+        """Share of words with the tag that gold has, in percent."""
         return percentage(self.correct_tags, self.words)
 
 
@@ -70,7 +70,7 @@ class SentenceRow(BracketCounts):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every bracket is matched on both sides (also when there is none)."""
+        """Tell whether every bracket is matched on both sides (also when there is none)."""
         return self.matched == self.gold_brackets == self.predicted_brackets
 
 
@@ -103,7 +103,7 @@ class Total(BracketCounts):
 
     @property
     def complete_match(self) -> float:
-        """Sentences whose brackets all match."""
+        """Share of sentences whose brackets all match, in percent."""
         return self._share(row.is_complete for row in self.valid)
 
     @property
@@ -113,12 +113,12 @@ class Total(BracketCounts):
 
     @property
     def no_crossing(self) -> float:
-        """Sentences without a crossing bracket."""
+        """Share of sentences without a crossing bracket, in percent."""
         return self._share(row.crossing == 0 for row in self.valid)
 
     @property
     def two_or_less_crossing(self) -> float:
-        """Sentences with at most two crossing brackets."""
+        """Share of sentences with at most two crossing brackets, in percent."""
         return self._share(row.crossing <= 2 for row in self.valid)
 
     def _share(self, hits: Iterable[bool]) -> float:
@@ -197,7 +197,7 @@ def score_sentence(
 
 
 def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> tuple[Status, str | None]:
-    """Whether the words of both sides align, after quotes are mended, and else why not."""
+    """Align the words of both sides, after quotes are mended; return a status, and the reason if it is not valid."""
     for side, name in ((gold.bracketing, "gold"), (predicted.bracketing, "predicted")):
         if side.problem is not None:
             return "error", f"the {name} tree cannot be read: {side.problem}"
@@ -232,9 +232,10 @@ def cut_function_tags(label: str) -> str:
 
 
 class _KeptWords:
-    """A sentence under deletion: which words stay."""
+    """A sentence under deletion: the words that stay, and the brackets over them."""
 
     def __init__(self, bracketing: Bracketing, parameters: Parameters) -> None:
+        """Delete words by their tags; ``_mend_quotes`` may take some back."""
         self.bracketing = bracketing
         self.parameters = parameters
         self.keep = [tag not in parameters.delete_labels for tag in bracketing.tags]

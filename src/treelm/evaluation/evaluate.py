@@ -72,7 +72,7 @@ def evaluate_sentences(
     on_sentence: Callable[[], None] = lambda: None,
     compute: Compute[Analysis] | None = None,
 ) -> Evaluation:
-    """Perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
+    """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
     ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
     each one, for progress. ``protocols`` are those of ``usual_protocols`` if not given. ``compute`` (see
@@ -137,7 +137,7 @@ def _result(
 
 
 def tell_apart(labels: Collection[str]) -> bool:
-    """Whether the labels that a model knows tell constituents apart; one label does so no better than none."""
+    """Tell whether the labels that a model knows set constituents apart; one label does so no better than none."""
     return len(labels) > 1
 
 
@@ -162,7 +162,7 @@ def evaluate_parses(
     notes: Sequence[str] = (),
     own: Mapping[str, float] | None = None,
 ) -> EvaluationResult:
-    """Every metric of a model's parses (whose words carry no tags) and, if given, of its scores of the same sentences.
+    """Compute all metrics of a model's parses (their words have no tags) and, if given, of its scores of the sentences.
 
     ``labels`` are those that the model knows. If they do not tell constituents apart, they are ignored in matching, and
     the result says so in its protocol. Raises ``InputError`` when there are not as
@@ -200,7 +200,7 @@ def evaluate_scores(
     num_skipped: int = 0,
     notes: Sequence[str] = (),
 ) -> EvaluationResult:
-    """Perplexity alone: for a model without trees, or sentences without gold trees."""
+    """Compute perplexity alone: for a model without trees, or sentences without gold trees."""
     return EvaluationResult(
         system=system,
         split=split,
@@ -310,7 +310,7 @@ def _inputs(
     of_files: Format | Literal["auto"] | None,
     skipped: list[InputError] | None,
 ) -> Iterator[tuple[str, Iterator[Sentence]]]:
-    """Every input with its sentences: files in the given format, or splits."""
+    """Yield the name and the sentences of each input: files in the given format, or splits."""
     for name in names:
         path, format = (Path(name), of_files) if of_files else locate_split(data, name)  # type: ignore[arg-type]
         yield (

@@ -1,4 +1,4 @@
-"""Minimal pairs: does a model give the grammatical sentence the higher probability?
+"""Minimal pairs: how often a model gives the grammatical sentence the higher probability.
 
 Formats: BLiMP (JSON lines), Marvin & Linzen (TSV: test case, grammatical, ungrammatical), or any TSV or CSV with two
 columns of sentences and columns to group by. gzip too.
@@ -92,7 +92,7 @@ def _counts_json(counts: PairCounts) -> dict[str, Any]:
 
 
 def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[str] = ()) -> Iterator[MinimalPair]:
-    """The pairs of a file; its first line tells the format.
+    """Read the pairs of a file; its first line tells the format.
 
     For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
     those to group by. Raises ``InputError`` with file and line.

@@ -1,4 +1,4 @@
-"""Many results side by side: a row for each split or file, main metrics in columns (Table 8, Shen et al. 2021)."""
+"""Results side by side: a row for each split or file, main metrics in columns (Table 8, Shen et al. 2021)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
     """The main metrics of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column.
 
     A perplexity that is not of each sentence by itself names its context: ``..., in a stream of 10 rows``. ``notes``
-    says what else must be known to read the figures.
+    says what else must be known to read the metrics.
     """
     row: dict[str, Value] = {
         "system": result.system,

@@ -23,8 +23,8 @@ Value = TypeVar("Value")
 def compare(
     sources: Sequence[Path], settings: Settings, show: ShowProgress, *, keep_in: Path | None = None
 ) -> Comparison:
-    """A row for each run (a folder, or a model of the package by name) and the rows of each kept comparison (a JSON
-    file), in order.
+    """Measure a row for each run (a folder, or a model of the package by name), and take the rows of each kept
+    comparison (a JSON file), in order.
 
     What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package. Raises
     ``InputError`` for what is neither, and for a source that is given twice.
@@ -96,7 +96,7 @@ def row_names(runs: Sequence[Path]) -> dict[Path, str]:
 
 
 def hardly_trained(rows: Sequence[RunMetrics]) -> Iterator[str]:
-    """A warning, if there are rows of models after a few steps."""
+    """Yield a warning if there are rows of models after a few steps."""
     ends = ((row.name, row.loss_curve[-1]) for row in rows if row.loss_curve)
     found = [
         f"{name} ({end.step:,} step{'s' * (end.step != 1)} in {end.seconds:.0f} s)"
@@ -108,7 +108,7 @@ def hardly_trained(rows: Sequence[RunMetrics]) -> Iterator[str]:
 
 
 def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
-    """Notes on what makes metrics mean nothing, what keeps them from being compared, then how they were made."""
+    """Yield notes on what makes metrics mean nothing, what keeps them from being compared, how they were made."""
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
     for same, what in ((_vocabulary, "other vocabularies (so other unknown words)"), (_text, "other texts")):

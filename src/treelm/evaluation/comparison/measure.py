@@ -64,29 +64,33 @@ class Settings:
     split: Literal["train", "dev", "test"] = "test"
     """Split of the run's own corpus."""
     data: str = ""
-    """A file instead of it."""
+    """File to evaluate instead of a split."""
     data_format: Format | Literal["auto"] = "auto"
-    """Format of that file; by default its name tells."""
+    """Format of the file ``data``; by default its name tells."""
     max_sentences: int | None = None
-    """The first ones only; None: as the run's recipe says."""
+    """Number of the first sentences to take; None: as the run's recipe says."""
     protocols: tuple[str, ...] = ("plain",)
-    """Of unlabelled F1."""
+    """Protocols of unlabelled F1, by name."""
     suites: tuple[str, ...] = ()
     """Names of packaged suites of SyntaxGym, or files; ``all``: all packaged ones."""
     pairs: tuple[str, ...] = ()
     """Files of minimal pairs."""
     good: str = ""
-    """Column of their grammatical sentences; without it, that of a known format. So also the next two."""
+    """Column of the grammatical sentences of pairs; without it, that of a known format."""
     bad: str = ""
+    """Column of the ungrammatical sentences of pairs."""
     group_by: tuple[str, ...] = ()
+    """Columns by which accuracies on pairs are grouped."""
     max_pairs_per_group: int | None = None
-    """The first pairs of every group only."""
+    """Number of the first pairs of each group to take; None: all."""
     tokenisation: Tokenisation = "treebank"
     """The way in which suites and pairs are cut into words."""
     action_beam: int | None = None
-    """Width of the search; None: as the run's recipe says. So also the next two."""
+    """Hypotheses kept between actions; None: as the run's recipe says."""
     word_beam: int | None = None
+    """Hypotheses kept between words; None: as the run's recipe says."""
     fast_track: int | None = None
+    """Best SHIFTs that enter the word beam past the action beam; None: as the run's recipe says."""
     device: DeviceName = "cpu"
     """Device that models compute on; no metric but those of time should depend on it."""
 
@@ -131,7 +135,7 @@ class KeptMetrics:
 
 
 def measure(run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> RunMetrics:
-    """All metrics of a run; what ``kept`` has is not measured again.
+    """Measure a run by the settings; what ``kept`` has is not measured again.
 
     Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
     """
@@ -142,6 +146,7 @@ class _Measuring:
     """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
 
     def __init__(self, run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> None:
+        """Read the run's recipe; the model is not loaded yet."""
         self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
         self._recipe = _with_settings(load_run_recipe(run), settings)
         self._lm: SyntacticLM | None = None
@@ -152,7 +157,7 @@ class _Measuring:
             self._origin["device"] = "cuda"  # times are others there
 
     def metrics(self) -> RunMetrics:
-        """Everything together; the parts that take long are kept one by one."""
+        """Measure everything; the parts that take long are kept one by one."""
         metrics = self._evaluated()
         seconds, words_per_second, curve = training_metrics(self._run)
         return replace(
@@ -169,7 +174,7 @@ class _Measuring:
 
     @staticmethod
     def _scores_words(metrics: RunMetrics) -> bool:
-        """Whether words alone are enough for its probabilities."""
+        """Tell whether words alone, without trees, are enough for the run's probabilities."""
         return bool(metrics.perplexities) and not metrics.needs_trees
 
     def _model(self) -> SyntacticLM:
@@ -246,7 +251,7 @@ class _Measuring:
         return _with_result(metrics, evaluated.result, gold)
 
     def _syntaxgym(self) -> SyntaxGymMetrics:
-        """Suite by suite, each kept when it is done."""
+        """Score suite by suite; each is kept when it is done."""
         names = () if self._settings.suites == ("all",) else self._settings.suites
         suites = load_suites(names)
         origin = {**self._origin, "tokenisation": self._settings.tokenisation}

@@ -1,4 +1,4 @@
-"""The contents of a comparison, as plain values: all tables and reports are drawn from this alone."""
+"""Metrics of a comparison, as plain values: all tables and reports are drawn from them alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SyntaxGymMetrics:
 
     @classmethod
     def of(cls, accuracies: Mapping[str, float], without_unknown: Mapping[str, float | None]) -> SyntaxGymMetrics:
-        """Compute everything from accuracies by suite."""
+        """Compute accuracies of circuits and their means from accuracies by suite."""
         return cls(
             suites=accuracies,
             without_unknown={name: value for name, value in without_unknown.items() if value is not None},
@@ -62,12 +62,12 @@ class SyntaxGymMetrics:
 
     @property
     def circuits_without_unknown(self) -> dict[str, float]:
-        """As ``circuits``, over items without unknown words: circuits of which every suite has such items."""
+        """Accuracies of circuits over items without unknown words, where every suite of a circuit has such items."""
         return circuit_accuracies(self.without_unknown)
 
     @property
     def sg_score_without_unknown(self) -> float | None:
-        """As ``sg_score``, over items without unknown words; None if a suite has no such item or was not scored."""
+        """SG score over items without unknown words; None if a suite has no such item or was not scored."""
         return overall_score(self.without_unknown)
 
     @property
@@ -90,7 +90,7 @@ class PairMetrics:
 
     @classmethod
     def of(cls, file: str, result: MinimalPairResult) -> PairMetrics:
-        """The accuracies of counts."""
+        """Compute accuracies from the counts of a result."""
         without = result.without_unknown
         return cls(
             file=file,
@@ -119,7 +119,7 @@ class LossPoint:
 
 
 def training_metrics(run: Path) -> tuple[float | None, float | None, tuple[LossPoint, ...]]:
-    """Seconds of training, words a second in updates of the weights, and the curve; None where nothing was recorded.
+    """Read seconds of training, words a second in updates of the weights, and the curve; None where none was recorded.
 
     Raises ``InputError`` for records that cannot be read.
     """
@@ -165,7 +165,7 @@ class WordBits:
 
     @property
     def total_bits(self) -> float:
-        """Of the whole sentence, its end included."""
+        """Surprisal of the whole sentence in bits, its end included."""
         return sum(self.surprisal_bits) + self.end_surprisal_bits
 
 
@@ -184,7 +184,7 @@ class SentenceAnalysis:
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetrics:
-    """Everything that was measured of one run. What was not measured, or what a system does not have, is empty."""
+    """Metrics of one run. What was not measured, or what a system does not have, is empty."""
 
     name: str  # of the row: the run folder's name, or as much of its path as tells it from others
     run: str  # path of the run folder when it was measured
@@ -224,7 +224,7 @@ class RunMetrics:
 
     @property
     def perplexity(self) -> Perplexity | None:
-        """The one that compares: per word, each sentence by itself, ends included."""
+        """Perplexity that compares between runs: per word, each sentence by itself, ends included."""
         alone = (one for one in self.perplexities if one.unit == "word" and not one.context)
         return next((one for one in alone if one.policy == "with_end"), None)
 
@@ -234,7 +234,7 @@ class RunMetrics:
         return max((one.corpus_f1 for one in known), default=None)
 
     def upper_bound_f1(self, protocol: str) -> float | None:
-        """The most that binary trees can have by a protocol."""
+        """Corpus F1 that no binary trees exceed, by a protocol; None if it was not measured."""
         bounds = (one for one in self.baselines if one.protocol == protocol and one.name == "binary upper bound")
         return next((one.corpus_f1 for one in bounds), None)
 
@@ -247,12 +247,12 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All metrics, unrounded, as JSON values."""
+        """Write all metrics, unrounded, as JSON values."""
         return {"format_version": FORMAT_VERSION, **to_plain(self)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], *, where: str = FILE_NAME) -> Comparison:
-        """The comparison that ``to_json`` wrote; raises ``InputError`` for values that are not as they should be."""
+        """Read what ``to_json`` wrote; raises ``InputError`` for values that are not as they should be."""
         version = values.get("format_version")
         if version != FORMAT_VERSION:
             found = f"format_version = {version!r}, this treelm reads {FORMAT_VERSION}"

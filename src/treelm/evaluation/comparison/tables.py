@@ -74,7 +74,7 @@ def _minutes(value: Value) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """One metric of every row."""
+    """One column of the tables: a metric, or a property of the runs."""
 
     name: str  # in CSV
     heading: str  # in tables for eyes
@@ -119,7 +119,7 @@ def _speeds(rows: Rows) -> Iterator[Column]:
 
 
 def _perplexities(rows: Rows) -> Iterator[Column]:
-    """That which compares, with its bound, and then others by name: of streams, per character."""
+    """Yield the perplexity that compares, with its bound, then others by name: of streams, per character."""
     yield _Bounded("perplexity", "perplexity", _of_main("value"), _tenths)
     yield _data_only("is_upper_bound", _of_main("is_upper_bound"))
     main = {row.perplexity for row in rows}
@@ -154,7 +154,7 @@ def _labeled_f1(rows: Rows) -> Iterator[Column]:
 
 
 def _unlabeled_f1(rows: Rows) -> Iterator[Column]:
-    """By protocol: at corpus level, of sentences (data only), of the best trivial trees, and the most that there is."""
+    """Yield for each protocol: F1 of the corpus, of sentences (data only), of the best trivial trees, and its bound."""
     for protocol in _protocols(row.unlabeled_f1 for row in rows):
         corpus, sentence = (_first("unlabeled_f1", "protocol", protocol, f"{one}_f1") for one in ("corpus", "sentence"))
         yield Column(f"unlabeled_f1, {protocol}", f"UF1 {protocol}", corpus, _tenths)
@@ -205,7 +205,7 @@ def _mean(name: str, heading: str, value: Get, sizes: set[int], *, is_wide: bool
 
 
 def _suites(rows: Rows) -> Iterator[Column]:
-    """Every suite, and every circuit and suite over items without unknown words."""
+    """Yield every suite, and every circuit and suite over items without unknown words."""
     names = dict.fromkeys(suite for row in rows if row.syntaxgym for suite in row.syntaxgym.suites)
     for suite in names:
         yield _data_only(f"suite, {suite}", _gym("suites", suite))
@@ -222,7 +222,7 @@ def _pairs(rows: Rows) -> Iterator[Column]:
 
 
 def shown_columns(comparison: Comparison) -> list[Column]:
-    """The columns for eyes."""
+    """Columns for eyes: all but those that are data only."""
     return [column for column in columns_of(comparison) if column.group != "data only"]
 
 
@@ -286,5 +286,5 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def latex_text(text: str) -> str:
-    """Text with every character that LaTeX takes for a command written as a character."""
+    """Escape every character that LaTeX takes for a command."""
     return "".join(_LATEX.get(character, character) for character in text)
