@@ -3,6 +3,7 @@
 import errno
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Literal, TypeVar, get_args
 
 _Item = TypeVar("_Item")
@@ -29,7 +30,7 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes: the worker that met the bad input is not the one that reports it."""
-        return _rebuild, (self.found, self.remedy, self.where)
+        return partial(InputError, self.found, remedy=self.remedy, where=self.where), ()
 
 
 class OutOfMemory(InputError):
@@ -50,6 +51,13 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
     choices = tuple(choices)
     if value not in choices:
         raise InputError(f"{name} = {value!r}", remedy=f"choose one of {', '.join(map(str, choices))}")
+
+
+def check_positive(**sizes: int | None) -> None:
+    """Raise ``InputError`` for a size below 1; None is no limit."""
+    for name, value in sizes.items():
+        if value is not None and value < 1:
+            raise InputError(f"{name} = {value}", remedy="give 1 or more")
 
 
 def check_on_error(on_error: str, skipped: list[InputError] | None) -> None:
@@ -102,7 +110,3 @@ def _printable(text: str, most: int) -> str:
 
 def _shown(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-
-
-def _rebuild(found: str, remedy: str, where: str | None) -> InputError:
-    return InputError(found, remedy=remedy, where=where)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 
 _DEFAULT = BatchesConfig()
 _Cut = TypeVar("_Cut")
@@ -57,13 +57,6 @@ class Encoded(Protocol):
 
     def batch(self, indices: NDArray[np.int64]) -> SentenceBatch:
         """Make a batch of these sentences, in this order."""
-
-
-def check_positive(**sizes: int | None) -> None:
-    """Raise ``InputError`` for a size below 1; None is no limit."""
-    for name, value in sizes.items():
-        if value is not None and value < 1:
-            raise InputError(f"{name} = {value}", remedy="give 1 or more")
 
 
 class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):

@@ -10,7 +10,8 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from functools import partial
+from itertools import islice, starmap
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -106,14 +107,9 @@ def cut(lines: Iterable[tuple[int, bytes]], format: Format) -> Iterator[Stretch]
     cutters: dict[Format, Callable[[Iterable[tuple[int, bytes]]], Iterator[Stretch]]] = {
         "brackets": _cut_brackets,
         "conllu": _cut_conllu,
-        "text": _cut_text,
+        "text": partial(starmap, Stretch),  # blank lines too: only the reader knows whether they count
     }
     return cutters[format](lines)
-
-
-def _cut_text(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
-    """Give every line a stretch, blank ones too: only the reader knows whether they count."""
-    return (Stretch(number, line) for number, line in lines)
 
 
 def _cut_conllu(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import treelm
-from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.errors import InputError, OutOfMemory, check_positive, is_out_of_memory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -53,8 +53,7 @@ def mapping(processes: int, cluster: str = "", *, what: str, remedy: str) -> Ite
     that happens time after time, ``InputError`` says ``what`` was killed, and the ``remedy``. Raises ``InputError`` for
     less than one process, for processes beside a cluster, and for a cluster that cannot be had.
     """
-    if processes < 1:
-        raise InputError(f"processes = {processes}", remedy="give 1 or more")
+    check_positive(processes=processes)
     if processes > 1 and cluster:
         raise InputError(f"processes = {processes} beside a cluster", remedy="leave one of them out")
     if processes == 1 and not cluster:

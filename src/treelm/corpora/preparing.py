@@ -23,7 +23,7 @@ from treelm.corpora.mapping import Map, mapping
 from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, replacing
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError, OnError, check_choice
+from treelm.errors import InputError, OnError, check_choice, check_positive
 
 TEXT8_PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}
 """Begin and end of the parts of text8 in percent: of 10^8 characters 90M, 5M and 5M."""
@@ -165,8 +165,7 @@ def _check_same(sources: Sequence[str | Path], hashes: Sequence[str]) -> None:
 
 def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
     if workers is not None:
-        if workers < 1:
-            raise InputError(f"workers = {workers}", remedy="give 1 or more")
+        check_positive(workers=workers)
         return workers
     paths = [Path(source) for source in sources if str(source) != STDIN]
     size = sum(path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1) for path in paths if path.exists())

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import gather_indices, offsets_of
-from treelm.corpora.batches import EpochBatches, SentenceBatch, check_positive
+from treelm.corpora.batches import EpochBatches, SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 from treelm.trees.transitions import FIRST_NT, SHIFT, partners
 
 _CHUNK_SENTENCES = 8192

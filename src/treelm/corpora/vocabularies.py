@@ -13,7 +13,7 @@ from treelm.corpora.inputs import read_json
 from treelm.corpora.outputs import replacing
 from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
-from treelm.errors import InputError, check_choice
+from treelm.errors import InputError, check_choice, check_positive
 
 Kind = Literal["word", "character", "subword"]
 FILE_NAME = "vocabulary.json"
@@ -42,8 +42,7 @@ class VocabularyConfig:
         check_choice("vocabulary.kind", self.kind, get_args(Kind))
         check_choice("vocabulary.unknown", self.unknown, get_args(Unknown))
         check_choice("vocabulary.subword_model", self.subword_model, get_args(SubwordModel))
-        if self.min_count < 1:
-            raise InputError(f"vocabulary.min_count = {self.min_count}", remedy="give 1 or more")
+        check_positive(**{"vocabulary.min_count": self.min_count})
         if self.max_size is not None and self.max_size < 1:
             raise InputError(f"vocabulary.max_size = {self.max_size}", remedy="give 1 or more, or leave it out")
         if self.kind == "subword" and (self.max_size is None or self.max_size < _LEAST_SUBWORDS):

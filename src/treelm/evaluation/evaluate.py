@@ -119,8 +119,15 @@ def _result(
     trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
     if scores and (not trees or sentences[0].tree is None):
         words = [sentence.words for sentence in sentences]
-        notes = (*notes, NO_GOLD) if trees else notes
-        return evaluate_scores(words, scores, system=lm.system, split=split, num_skipped=num_skipped, notes=notes)
+        return EvaluationResult(
+            system=lm.system,
+            split=split,
+            num_sentences=len(words),
+            num_words=sum(map(len, words)),
+            num_skipped=num_skipped,
+            perplexities=(perplexity(sum_scores(scores, words), policy="with_end"),),
+            notes=(*notes, NO_GOLD) if trees else tuple(notes),
+        )
     labels = lm.labels if lm.predicts_labels else ()
     return evaluate_parses(
         [_gold(sentence) for sentence in sentences],
@@ -191,27 +198,6 @@ def evaluate_parses(
     )
 
 
-def evaluate_scores(
-    sentences: Sequence[Sequence[str]],
-    scores: Sequence[SentenceScore],
-    *,
-    system: str,
-    split: str,
-    num_skipped: int = 0,
-    notes: Sequence[str] = (),
-) -> EvaluationResult:
-    """Compute perplexity alone: for a model without trees, or sentences without gold trees."""
-    return EvaluationResult(
-        system=system,
-        split=split,
-        num_sentences=len(sentences),
-        num_words=sum(map(len, sentences)),
-        num_skipped=num_skipped,
-        perplexities=(perplexity(sum_scores(scores, sentences), policy="with_end"),),
-        notes=tuple(notes),
-    )
-
-
 def count_unknown_labels(gold: Iterable[Bracketing], labels: Collection[str]) -> dict[str, int]:
     """Gold constituents whose label (function tags cut) is not among the labels, most frequent first."""
     known = set(labels)
@@ -250,7 +236,7 @@ def evaluate_run(
         require_stream(lm)
     notes = _choose_builder(lm, config.tree_builder)
     if recipe.data.corpus == "gum-open" and not files and lm.parses:
-        notes = (_gum_note(recipe.data), *notes)
+        notes = (GUM_NOTES["conllu" if recipe.data.format == "conllu" else "brackets"], *notes)
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
     inputs = _inputs(recipe.data, names, format if files else None, skipped)
@@ -291,12 +277,8 @@ def _choose_builder(lm: SyntacticLM, builder: Literal["unbiased", "biased"] | No
     return (f"trees are built from distances by the {lm.tree_builder} builder",)
 
 
-def _gum_note(data: DataConfig) -> str:
-    return GUM_NOTES["conllu" if data.format == "conllu" else "brackets"]
-
-
 def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:
-    """The splits to evaluate, and of those that nobody has named the ones that the recipe has no data for."""
+    """Choose the splits to evaluate; return also those of the default that the recipe has no data for."""
     wanted = recipe.evaluation.splits
     if wanted != EvaluationConfig().splits:
         return wanted, ()

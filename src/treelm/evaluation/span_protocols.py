@@ -172,7 +172,7 @@ def _score_sentence(
     if gold.problem or predicted.problem:
         return str(gold.problem or predicted.problem)
     keep = kept_words(gold, removal)
-    if not is_included(sum(keep), protocol):
+    if not 0 < sum(keep) <= (len(keep) if protocol.max_words is None else protocol.max_words):
         return None
     predicted_keep = _align(gold, predicted, keep)
     if predicted_keep is None:
@@ -187,11 +187,6 @@ def _score_sentence(
         gold=gold_spans.total(),
         predicted=predicted_spans.total(),
     )
-
-
-def is_included(num_words: int, protocol: SpanProtocol) -> bool:
-    """Tell whether a sentence with so many kept words is scored."""
-    return num_words > 0 and (protocol.max_words is None or num_words <= protocol.max_words)
 
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:

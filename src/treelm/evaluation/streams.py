@@ -22,7 +22,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import SyntacticLM
@@ -51,8 +51,7 @@ class CacheConfig:
             raise InputError(f"cache weight = {self.weight}", remedy="give a number between 0 and 1")
         if not 0 <= self.theta < math.inf:
             raise InputError(f"cache theta = {self.theta}", remedy="give 0 or more")
-        if self.window < 1:
-            raise InputError(f"cache window = {self.window}", remedy="give 1 or more")
+        check_positive(**{"cache window": self.window})
 
 
 class ContinuousCache:

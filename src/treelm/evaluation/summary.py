@@ -75,7 +75,7 @@ def summary_table(results: Sequence[EvaluationResult], *, title: str) -> Rendera
     from rich.text import Text
 
     table = Table(title=title, box=SIMPLE_HEAD, caption=LEGEND, caption_justify="left")
-    rows = [_rounded(summary_row(result)) for result in results]
+    rows = [{name: _shown(name, value) for name, value in summary_row(result).items()} for result in results]
     headings = _headings(rows)
     for name, heading in headings.items():
         table.add_column(Text(heading), justify="left" if name == "data" else "right", no_wrap=name == "data")
@@ -107,10 +107,6 @@ LEGEND = (
 )
 _ACCURACIES = {"p_accuracy": "p", "p_prediction_accuracy": "p'"}
 _TABLES = {NO_PUNCTUATION.name: "UF1 n-ary", BINARISED.name: "UF1 binary"}
-
-
-def _rounded(row: dict[str, Value]) -> dict[str, str]:
-    return {name: _shown(name, value) for name, value in row.items()}
 
 
 def _shown(name: str, value: Value) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,13 +27,7 @@ class Baseline:
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON values."""
-        return {
-            "name": self.name,
-            "protocol": self.protocol,
-            "corpus_f1": self.corpus_f1,
-            "sentence_f1": self.sentence_f1,
-            "num_seeds": self.num_seeds,
-        }
+        return asdict(self)
 
 
 TreeBuilder = Literal["biased", "unbiased"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -111,8 +112,8 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     """Yield notes on what makes metrics mean nothing, what keeps them from being compared, how they were made."""
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
-    for same, what in ((_vocabulary, "other vocabularies (so other unknown words)"), (_text, "other texts")):
-        groups = _groups(scored, same)
+    for field, what in (("vocabulary", "other vocabularies (so other unknown words)"), ("text", "other texts")):
+        groups = _groups(scored, attrgetter(field))
         if len(groups) > 1:
             yield f"perplexities do not compare between groups of rows with {what}: {_listed(groups)}"
     trained = _groups([row for row in rows if row.data_identity], lambda row: row.data_identity.get("train"))
@@ -132,14 +133,6 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     if threads:
         yield f"words a second of scoring: on the processor, with {' or '.join(map(str, sorted(threads)))} thread(s)"
     yield from dict.fromkeys(note for row in rows for note in row.notes if note != GIVEN_TREES)
-
-
-def _vocabulary(row: RunMetrics) -> str:
-    return row.vocabulary
-
-
-def _text(row: RunMetrics) -> str:
-    return row.text
 
 
 def _groups(rows: Sequence[RunMetrics], key: Callable[[RunMetrics], Value]) -> dict[Value, list[RunMetrics]]:

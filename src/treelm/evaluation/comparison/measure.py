@@ -36,7 +36,7 @@ from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.minimal_pairs import MinimalPair, first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
-from treelm.evaluation.syntaxgym.scoring import num_sentences, score_suites
+from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.batching import batched
 from treelm.inference.loading import load
@@ -233,14 +233,14 @@ class _Measuring:
                 device=self._settings.device,
             )
         self._check_weights()  # it loaded the model by itself
-        lm = self._model()
+        lm, config = self._model(), self._recipe.evaluation
         reads_words = lm.predicts_words and not lm.needs_trees
         metrics = RunMetrics(
             name=self._name,
             run=str(self._run),
             system=lm.system,
             num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
-            search=_search(lm, self._recipe.evaluation),
+            search=f"beam {config.action_beam}/{config.word_beam}/{config.fast_track}" if lm.searches() else "",
             weights=self._weights,
             vocabulary=lm.vocabulary.fingerprint(),
             text=_text_hash(evaluated.sentences),
@@ -257,7 +257,7 @@ class _Measuring:
         origin = {**self._origin, "tokenisation": self._settings.tokenisation}
         done: dict[str, Any] = self._kept.get("syntaxgym", origin) or {}
         missing = [suite for suite in suites if done.get(suite.name, {}).get("suite") != _suite_hash(suite)]
-        total = sum(num_sentences([suite]) for suite in missing)
+        total = sum(len(write_sentences([suite])) for suite in missing)
         if missing:
             with self._show(f"{self._name}: {len(missing)} suites of SyntaxGym", total) as advance:
                 for suite in missing:
@@ -326,13 +326,6 @@ def _with_result(metrics: RunMetrics, result: EvaluationResult, gold: GoldTrees)
         own=dict(result.own),
         notes=(*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)),
     )
-
-
-def _search(lm: SyntacticLM, config: EvaluationConfig) -> str:
-    """The beam in words, for systems that have one."""
-    if not lm.searches():
-        return ""
-    return f"beam {config.action_beam}/{config.word_beam}/{config.fast_track}"
 
 
 def _text_hash(sentences: Sequence[Sentence]) -> str:

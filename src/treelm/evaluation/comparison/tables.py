@@ -16,7 +16,7 @@ Value = str | int | float | bool
 Rows = Sequence[RunMetrics]
 Get = Callable[[RunMetrics], "Value | None"]
 Group = Literal["names", "figures", "sizes and speed", "syntax tests", "data only"]
-"""The place of a column in the terminal, which is narrow; ``data only`` is not for eyes."""
+"""Part of the terminal's table, which is narrow, that shows a column; ``data only``: none, it is for programs."""
 MISSING = "-"
 _SHORT = {
     "Long-Distance Dependencies": "Long-Distance",

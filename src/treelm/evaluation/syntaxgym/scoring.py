@@ -151,11 +151,6 @@ def write_sentences(suites: Sequence[Suite]) -> list[str]:
     return list(dict.fromkeys(condition.text for suite in suites for condition in suite.conditions()))
 
 
-def num_sentences(suites: Sequence[Suite]) -> int:
-    """Count the different sentences of suites: what ``score_suites`` scores."""
-    return len(write_sentences(suites))
-
-
 Words = Sequence[str]
 ScoreGroups = Callable[[Iterable[Sequence[Words]]], Iterator[Sequence["SentenceScore"]]]
 """Function that scores groups of sentences one after the other."""
