@@ -156,6 +156,10 @@ def encode_words(
     """A batch of bare words; messages call the sentences ``<words>:1`` and so on.
 
     With ``needs_words``, raises ``InputError`` for a sentence without words.
+
+    >>> from treelm.corpora.word_vocabulary import WordVocabulary
+    >>> encode_words([["a", "tree"], ["a"]], WordVocabulary(["a", "tree"])).tokens.tolist()
+    [1, 2, 1]
     """
     symbols = [np.zeros(0, dtype=np.int64)]
     for number, words in enumerate(sentences):

@@ -35,7 +35,11 @@ _TREEBANK = re.compile(
 
 
 def words_of(text: str, how: Tokenisation = "blanks", *, where: str | None = None) -> tuple[str, ...]:
-    """The words of a text; see ``token_spans``."""
+    """Cut a text into words as ``token_spans`` does.
+
+    >>> words_of("It isn't 3.14.", "treebank")
+    ('It', 'is', "n't", '3.14', '.')
+    """
     check_text(text, where=where)
     if how == "treebank":
         return tuple(_TREEBANK.findall(text))

@@ -160,6 +160,9 @@ def surface_class(form: str, *, sentence_initial: bool, known: Container[str]) -
     """The class of a form, such as ``UNK-LC-ing`` or ``UNK-INITC-KNOWNLC-s``.
 
     ``known`` holds the forms of the vocabulary; it is asked only for the lower-case form of a sentence-initial word.
+
+    >>> surface_class("Walking", sentence_initial=True, known={"walking"})
+    'UNK-INITC-KNOWNLC-ing'
     """
     num_capitals = sum(character.isupper() or character.istitle() for character in form)
     has_digit = any(character.isdigit() for character in form)

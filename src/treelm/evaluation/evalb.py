@@ -183,6 +183,12 @@ def score_sentence(
     """Score one sentence; words that cannot be aligned make an error row, a tree without words a skipped one.
 
     ``-LRB-`` and ``(`` are the same word, and so are the other escapes of brackets (to EVALB they are not).
+
+    >>> from treelm.evaluation.evalb_files import parse_bracketing
+    >>> gold = parse_bracketing("(S (NP (D the) (N cat)) (VP (V sat)))")
+    >>> row = score_sentence(gold, parse_bracketing("(S (NP (D the)) (VP (N cat) (V sat)))"))
+    >>> row.matched, row.gold_brackets, row.crossing
+    (1, 3, 1)
     """
     left, right = _KeptWords(gold, parameters), _KeptWords(predicted, parameters)
     status, problem = _comparability(left, right, parameters)

@@ -128,6 +128,11 @@ def perplexity(
     perplexities of models with different subword vocabularies compare.
 
     Raises ``InputError`` when there is nothing to divide by, or characters were not counted.
+
+    >>> one = math.log(8)
+    >>> sums = LikelihoodSums(symbols_nats=3 * one, end_nats=one, num_sentences=1, num_words=3, num_symbols=3)
+    >>> round(perplexity(sums).value, 6)
+    8.0
     """
     counts = {"word": sums.num_words, "symbol": sums.num_symbols, "character": sums.num_characters}
     num_units = counts[unit]

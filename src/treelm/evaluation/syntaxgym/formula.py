@@ -114,6 +114,10 @@ def parse_formula(text: str, *, where: str | None = None, compatibility: Compati
 
     Raises ``InputError`` with the place in the formula for what cannot be read, and for a formula that is no
     prediction: a sum that is compared with nothing, a comparison of comparisons.
+
+    >>> prediction = parse_formula("(2;%match%) < (2;%mismatch%)")
+    >>> prediction({("match", 2): 3.5, ("mismatch", 2): 9.0})
+    1.0
     """
     formula = _Parser(text, where, drop_third=compatibility == "released").parse()
     if formula.kind != "truth":
