@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import gather_indices, offsets_of
-from treelm.corpora.batches import EpochBatches, SentenceBatch
+from treelm.corpora.batches import Encoded, EpochBatches, SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, check_positive
 from treelm.trees.transitions import FIRST_NT, SHIFT, partners
@@ -55,19 +55,12 @@ class StreamBatch:
         return self.targets.size if self.mask is None else int(self.mask.sum())
 
 
-class EncodedText(Protocol):
+class EncodedText(Encoded, Protocol):
     """The source of a stream; ``EncodedCorpus`` is one."""
 
     @property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that the symbols are of."""
-
-    @property
-    def num_tokens(self) -> NDArray[np.int64]:
-        """Symbols of every sentence."""
-
-    def batch(self, indices: NDArray[np.int64]) -> SentenceBatch:
-        """Make a batch of these sentences, in this order."""
 
     def name(self, index: int) -> str:
         """Place of a sentence, ``file:line``."""
