@@ -3,6 +3,7 @@
 import errno
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Literal, TypeVar, get_args
 
 _Item = TypeVar("_Item")
@@ -29,19 +30,19 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes: the worker that met the bad input is not the one that reports it."""
-        return _rebuild, (self.found, self.remedy, self.where)
+        return partial(InputError, self.found, remedy=self.remedy, where=self.where), ()
 
 
 class OutOfMemory(InputError):
     """Memory that could not be had: nothing is wrong with the file or model that was read or built."""
 
     def __init__(self, where: str | None = None) -> None:
-        """Say in reading or building what."""
+        """Name what was read or built."""
         remedy = "free memory, raise its limit (ulimit -v, a job's --mem), or use smaller batches and fewer processes"
         super().__init__("out of memory", where=where, remedy=remedy)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes."""
+        """Travel between processes, as ``InputError`` does: the place is all there is to tell."""
         return OutOfMemory, (self.where,)
 
 
@@ -52,6 +53,13 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
         raise InputError(f"{name} = {value!r}", remedy=f"choose one of {', '.join(map(str, choices))}")
 
 
+def check_positive(**sizes: int | None) -> None:
+    """Raise ``InputError`` for a size below 1; None is no limit."""
+    for name, value in sizes.items():
+        if value is not None and value < 1:
+            raise InputError(f"{name} = {value}", remedy="give 1 or more")
+
+
 def check_on_error(on_error: str, skipped: list[InputError] | None) -> None:
     """Raise ``InputError`` for another choice than raise or skip, and ``ValueError`` for skip without a list."""
     check_choice("on_error", on_error, get_args(OnError))
@@ -60,7 +68,7 @@ def check_on_error(on_error: str, skipped: list[InputError] | None) -> None:
 
 
 def without_errors(items: Iterable[_Item | InputError], skipped: list[InputError] | None) -> Iterator[_Item]:
-    """The items of a reader; errors among them are appended to ``skipped``, or raised where that is None."""
+    """Yield the items of a reader; errors among them are appended to ``skipped``, or raised where that is None."""
     for item in items:
         if not isinstance(item, InputError):
             yield item
@@ -83,7 +91,7 @@ _NO_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, in Python, in a library, on a GPU, or in the system; they have no common class."""
+    """Tell whether an allocation failed, in Python, a library, a GPU, or the system: there is no common class."""
     if isinstance(error, InputError):
         return isinstance(error, OutOfMemory)
     if isinstance(error, MemoryError):
@@ -102,7 +110,3 @@ def _printable(text: str, most: int) -> str:
 
 def _shown(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-
-
-def _rebuild(found: str, remedy: str, where: str | None) -> InputError:
-    return InputError(found, remedy=remedy, where=where)

@@ -1,4 +1,4 @@
-"""An error that nobody foresaw: one line, an exit code of its own, and a file with the traceback that can be sent."""
+"""Faults of the program itself: one line, an exit code of their own, and a file with the traceback to be sent."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ your files, but for what the error message in its last line may quote. Paths in 
 """
 
 
-def explain(error: BaseException, verb: str, arguments: Sequence[str] = ()) -> InputError:
-    """What to tell the user, after the traceback was kept in a file; of want of memory, just that."""
+def explain(error: BaseException, subcommand: str, arguments: Sequence[str] = ()) -> InputError:
+    """Keep the traceback in a file, and say so to the user in one line; want of memory is just that."""
     if is_out_of_memory(error):
         return OutOfMemory()
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
         traceback.print_exception(error)
         remedy = "its traceback is above"
-    elif (path := _keep(_report(error, verb, arguments))) is not None:
+    elif (path := _keep(_report(error, subcommand, arguments))) is not None:
         remedy = f"please send {path} to the authors, and say what you did"
     else:
         remedy = f"no file for the traceback could be written: set {VARIABLE}=1 to see it"
@@ -38,10 +38,10 @@ def explain(error: BaseException, verb: str, arguments: Sequence[str] = ()) -> I
     return InputError(f"a fault of treelm itself ({last})", remedy=remedy)
 
 
-def _report(error: BaseException, verb: str, arguments: Sequence[str]) -> str:
+def _report(error: BaseException, subcommand: str, arguments: Sequence[str]) -> str:
     options = " ".join(argument.partition("=")[0] for argument in arguments if argument.startswith("--"))
     head = (
-        f"A fault of treelm in: treelm {verb} {options}\n{_WHAT_IS_IN_IT}\n"
+        f"A fault of treelm in: treelm {subcommand} {options}\n{_WHAT_IS_IN_IT}\n"
         f"{', '.join(map(_version, _PACKAGES))}, Python {platform.python_version()}\n{platform.platform()}\n\n"
     )
     text = head + "".join(traceback.format_exception(error))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.corpora.helpers import GUM_OPEN, TREES, corpus, gum_open, sentence, text_corpus
 from treelm.corpora import preparing
 from treelm.corpora.arrays import FileSink, hash_array
-from treelm.corpora.building import Block, Builder
+from treelm.corpora.building import CorpusBuilder, SentenceBlock
 from treelm.corpora.corpus import PreparedCorpus, built, merge_labels
 from treelm.corpora.preparing import prepare, prepared
 from treelm.corpora.readers import ReadOptions, read_sentences
@@ -96,7 +96,7 @@ def test_scripts_without_a_main_guard_can_prepare_in_parallel(tmp_path: Path) ->
     assert found.stdout == "474\n"
 
 
-def die(task: preparing.Task) -> None:
+def die(task: preparing.ReadTask) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -400,11 +400,11 @@ LARGE = (1 << 24) // 4 + 1000  # words of a corpus whose array of words has more
 def write_large(directory: Path) -> Path:
     """A prepared corpus of one long sentence; gives the file of its words."""
     directory.mkdir()
-    builder = Builder(lambda name, dtype: FileSink(directory / f"{name}.npy", dtype))
+    builder = CorpusBuilder(lambda name, dtype: FileSink(directory / f"{name}.npy", dtype))
     builder.begin_source("large.txt")
     zero = np.zeros(1, dtype=np.int64)
     builder.add(
-        Block(
+        SentenceBlock(
             forms=["a", "b"],
             labels=[],
             words=np.zeros(LARGE, dtype=np.int32),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.evaluation.toys import ToyLM
 from treelm.errors import InputError
-from treelm.evaluation.minimal_pairs import Counts, MinimalPair, first_of_groups, read_pairs, score_pairs
+from treelm.evaluation.minimal_pairs import MinimalPair, PairCounts, first_of_groups, read_pairs, score_pairs
 
 BLIMP_LINE = {
     "sentence_good": "a b",
@@ -104,7 +104,7 @@ def test_first_of_groups() -> None:
 
 
 def test_tie_is_relative_to_the_size() -> None:
-    counts = Counts()
+    counts = PairCounts()
     counts.add(1e-5, 100.0)
     counts.add(1e-3, 100.0)
     assert (counts.ties, counts.correct) == (1, 1)

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.speed import Beam, benchmark_recipe, measure_search, measure_stream
+from treelm.evaluation.speed import BeamWidths, benchmark_recipe, measure_search, measure_stream
 from treelm.models import SYSTEMS, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.streams import StreamLM
@@ -40,6 +40,6 @@ def test_every_system_that_is_trained_in_updates_can_be_measured(system: str) ->
 
 def test_a_search_is_measured_with_its_widths() -> None:
     sentences = [("I", "think", ".")] * 2
-    speed = measure_search("rnng-gum-open", sentences, Beam(action_beam=5, word_beam=2, fast_track=1))
+    speed = measure_search("rnng-gum-open", sentences, BeamWidths(action_beam=5, word_beam=2, fast_track=1))
     assert (speed.action_beam, speed.word_beam, speed.fast_track, speed.threads) == (5, 2, 1, 1)
     assert (speed.num_sentences, speed.words_per_sentence) == (2, 3)

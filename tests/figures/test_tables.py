@@ -7,8 +7,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from tests.evaluation.comparison.test_figures import FULL
-from treelm.evaluation.comparison.figures import Comparison
+from tests.evaluation.comparison.test_metrics import FULL
+from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.comparison.tables import as_markdown
 from treelm.figures.tables import comparison_tables
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.harness import Reader
-from treelm.evaluation.comparison.measure import Kept
+from treelm.evaluation.comparison.measure import KeptMetrics
 from treelm.evaluation.syntaxgym.scoring import KeptScores, ScoredText
 from treelm.inference.annotation_journal import Journal, Progress
 from treelm.models.persistence.files import encode_json, sealed, sealed_line, unsealed_line
@@ -52,7 +52,7 @@ def read_scores(path: Path) -> None:
 
 def read_figures(path: Path) -> None:
     """Damaged figures are measured again."""
-    kept = Kept(path.parent)
+    kept = KeptMetrics(path.parent)
     path.replace(kept.path("part", _ORIGIN))
     assert kept.get("part", _ORIGIN) in (None, _FIGURES)
 

@@ -21,7 +21,7 @@ from treelm.models import BENCHMARKED
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from treelm.evaluation.speed import Beam
+    from treelm.evaluation.speed import BeamWidths
     from treelm.training.recipe import Recipe
 
 
@@ -129,13 +129,13 @@ def _cell(value: Any) -> str:
     return f"{value:.3g}" if value < 10 else f"{value:,.0f}"
 
 
-def _beam(text: str) -> Beam:
-    from treelm.evaluation.speed import Beam
+def _beam(text: str) -> BeamWidths:
+    from treelm.evaluation.speed import BeamWidths
 
     parts = text.split("/")
     if len(parts) != 3 or not all(part.isdigit() for part in parts):
         raise InputError(f"cannot read the beam {text!r}", remedy="write it like 100/10/1")
-    return Beam(action_beam=int(parts[0]), word_beam=int(parts[1]), fast_track=int(parts[2]))
+    return BeamWidths(action_beam=int(parts[0]), word_beam=int(parts[1]), fast_track=int(parts[2]))
 
 
 def _recipe(options: Arguments) -> Recipe:
@@ -162,7 +162,7 @@ def _measure_training(options: Arguments) -> list[dict[str, Any]]:
     return [asdict(speed) for speed in speeds]
 
 
-def _measure_search(options: Arguments, beams: Sequence[Beam]) -> list[dict[str, Any]]:
+def _measure_search(options: Arguments, beams: Sequence[BeamWidths]) -> list[dict[str, Any]]:
     from treelm.evaluation.speed import compare_beams
     from treelm.training.run import train
 

@@ -18,8 +18,8 @@ from treelm.cli.options import FileFormat, ModelOptions, PairOptions, SpanProtoc
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.evaluation.comparison.figures import Comparison
     from treelm.evaluation.comparison.measure import Settings
+    from treelm.evaluation.comparison.metrics import Comparison
 
 FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "comparison.tex"}
 
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
 
 def _outputs(options: Arguments) -> list[Path]:
     """All that will be written."""
-    from treelm.evaluation.comparison.figures import FILE_NAME
+    from treelm.evaluation.comparison.metrics import FILE_NAME
 
     pages = [Path(options.report), Path(options.report).with_suffix(".json")] if options.report else []
     names = [FILE_NAME, *FILES.values()] if options.out else []
@@ -162,7 +162,7 @@ def _suites(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def write_files(comparison: Comparison, folder: Path) -> None:
     """The comparison in every format."""
-    from treelm.evaluation.comparison.figures import FILE_NAME
+    from treelm.evaluation.comparison.metrics import FILE_NAME
     from treelm.models.persistence.files import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)

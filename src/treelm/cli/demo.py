@@ -22,7 +22,7 @@ from treelm.errors import InputError
 from treelm.training.signals import handling
 
 if TYPE_CHECKING:
-    from treelm.evaluation.comparison.figures import Comparison
+    from treelm.evaluation.comparison.metrics import Comparison
     from treelm.training.recipe import Recipe
 
 RECIPES = (

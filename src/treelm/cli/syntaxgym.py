@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
 
 def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult], str]:
     from treelm.evaluation.syntaxgym.results import check_complete, read_surprisals
-    from treelm.evaluation.syntaxgym.scoring import KeptScores, evaluate_suite, num_sentences, score_suites
+    from treelm.evaluation.syntaxgym.scoring import KeptScores, evaluate_suite, score_suites, write_sentences
     from treelm.inference.processes import in_groups, score
 
     if options.surprisals:
@@ -85,7 +85,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
     if options.fresh:
         kept.forget()
     score_groups = partial(in_groups, score, lm, **workers(options))
-    with progress_bar("scoring", num_sentences(suites)) as advance:
+    with progress_bar("scoring", len(write_sentences(suites))) as advance:
         results = score_suites(
             lm,
             suites,

@@ -31,10 +31,10 @@ class MemorySink:
         self._pieces.append(values.astype(self._pieces[0].dtype, copy=False))
 
     def abandon(self) -> None:
-        """Nothing is open."""
+        """Do nothing: an array in memory holds no file open."""
 
     def close(self) -> NDArray[Any]:
-        """The whole array."""
+        """Return the whole array."""
         return np.concatenate(self._pieces)
 
 
@@ -64,7 +64,7 @@ class FileSink:
             self._stream.close()
 
     def close(self) -> NDArray[Any]:
-        """The whole array, memory-mapped."""
+        """Fill in the header, and return the whole array, memory-mapped."""
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)}
         with naming(self._path):
             self._stream.seek(0)
@@ -99,7 +99,7 @@ def map_array(path: Path) -> NDArray[Any]:
 
 
 def hash_array(array: NDArray[Any]) -> str:
-    """The hash that ``FileSink.describe`` gives."""
+    """Hash the values of an array, as ``FileSink.describe`` does."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
@@ -129,7 +129,7 @@ class Strings(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        """String number ``index``, decoded on demand."""
+        """String number ``index``, or the list of a slice, decoded on demand; negative numbers count from the end."""
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         place = range(len(self))[index]
@@ -149,7 +149,7 @@ def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def gather_indices(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``starts[0], starts[0] + 1, ...`` for ``lengths[0]`` places, then the same for the next, without a loop."""
+    """Return ``starts[0], starts[0] + 1, ...`` for ``lengths[0]`` places, then so for the next, without a loop."""
     ends = np.cumsum(lengths)
     indices: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
     indices += np.arange(len(indices))

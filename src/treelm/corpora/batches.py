@@ -1,4 +1,4 @@
-"""Batches, which models compute on."""
+"""Batches of whole sentences, which models compute on, and the order in which an epoch hands them out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 
 _DEFAULT = BatchesConfig()
 _Cut = TypeVar("_Cut")
@@ -56,14 +56,7 @@ class Encoded(Protocol):
         """Top-down actions of every sentence, over symbols; symbols, if the corpus has no trees."""
 
     def batch(self, indices: NDArray[np.int64]) -> SentenceBatch:
-        """These sentences, in this order."""
-
-
-def check_positive(**sizes: int | None) -> None:
-    """Raise ``InputError`` for a size below 1; None is no limit."""
-    for name, value in sizes.items():
-        if value is not None and value < 1:
-            raise InputError(f"{name} = {value}", remedy="give 1 or more")
+        """Make a batch of these sentences, in this order."""
 
 
 class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
@@ -74,6 +67,7 @@ class EpochBatches(abc.ABC, Generic[_Cut, _Batch]):
     """
 
     def __init__(self) -> None:
+        """Begin with the first batch of epoch 0."""
         self._epoch = 0
         self._position = 0
         self._planned: tuple[int, Sequence[_Cut]] | None = None

@@ -1,4 +1,4 @@
-"""From sentences to the flat arrays of a prepared corpus, block by block; how deep their derivations go."""
+"""Flat arrays of a prepared corpus, made of sentences block by block; the depth of their derivations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DTYPES: dict[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class SentenceBlock:
     """Some sentences of one source as flat arrays; forms and labels are numbered by their first appearance in it."""
 
     forms: list[str]
@@ -51,7 +51,7 @@ class Block:
     num_good_before_error: int = 0  # sentences that stand before the first error
 
     @classmethod
-    def of(cls, sentences: Sequence[Sentence], errors: Sequence[InputError] = (), num_good: int = 0) -> Block:
+    def of(cls, sentences: Sequence[Sentence], errors: Sequence[InputError] = (), num_good: int = 0) -> SentenceBlock:
         """Flatten sentences."""
         forms: dict[str, int] = {}
         labels: dict[str, int] = {}
@@ -83,11 +83,11 @@ class Block:
             num_good_before_error=num_good,
         )
 
-    def head(self, num_sentences: int) -> Block:
+    def head(self, num_sentences: int) -> SentenceBlock:
         """The first sentences alone."""
         words = self.words[: self.num_words[:num_sentences].sum()]
         actions = self.actions[: self.num_actions[:num_sentences].sum()]
-        return Block(
+        return SentenceBlock(
             # Numbers follow first appearance, so the forms and labels in use are the first ones.
             forms=self.forms[: words.max(initial=-1) + 1],
             labels=self.labels[: max(actions.max(initial=0) + 1 - FIRST_NT, 0)],
@@ -113,7 +113,7 @@ def _actions(tree: Tree, labels: dict[str, int]) -> list[int]:
         return to_actions(tree, labels)
 
 
-class Builder:
+class CorpusBuilder:
     """Merges blocks in order; forms and labels are numbered by their first appearance in the whole corpus."""
 
     def __init__(self, make_sink: Callable[[str, str], Sink]) -> None:
@@ -130,10 +130,10 @@ class Builder:
             self.sinks[name].append(np.zeros(1, dtype=np.int64))
 
     def begin_source(self, name: str) -> None:
-        """The sentences that follow are from this source."""
+        """Begin a source: the sentences that are added next are from it."""
         self.sources.append((name, self.num_sentences))
 
-    def add(self, block: Block) -> None:
+    def add(self, block: SentenceBlock) -> None:
         """Append a block."""
         self.errors.extend(block.errors)
         self.num_sentences += len(block)
@@ -144,7 +144,7 @@ class Builder:
         self.sinks["identifiers"].append(identifiers.content)
         self._append_offsets("identifier_offsets", np.diff(identifiers.offsets))
 
-    def _add_words(self, block: Block) -> None:
+    def _add_words(self, block: SentenceBlock) -> None:
         numbers = np.array([self._forms.setdefault(form, len(self._forms)) for form in block.forms], dtype=np.int32)
         missing = len(self._forms) - self._counts.shape[1]
         if missing > 0:
@@ -156,7 +156,7 @@ class Builder:
         self.sinks["words"].append(numbers[block.words])
         self._append_offsets("word_offsets", block.num_words)
 
-    def _add_actions(self, block: Block) -> None:
+    def _add_actions(self, block: SentenceBlock) -> None:
         numbers = [self.labels.setdefault(label, len(self.labels)) for label in block.labels]
         if len(self.labels) > MAX_LABELS:
             raise InputError(f"more than {MAX_LABELS} constituent labels", remedy="strip function tags")

@@ -184,7 +184,7 @@ def _user_entries() -> dict[str, Any]:
 
 
 def _parse_entry(name: str, table: Any) -> CorpusEntry:
-    """``[name]`` with ``licence`` and, for each split, ``train.brackets = {url = "...", sha256 = "..."}`` or a path."""
+    """Read ``[name]`` with ``licence`` and, per split, ``train.brackets = {url = "...", sha256 = "..."}`` or a path."""
     where = f"{user_catalog()} [{name}]"
     if not isinstance(table, dict) or not isinstance(table.get("licence"), str):
         raise InputError("a corpus without licence", where=where, remedy='say licence = "..."')

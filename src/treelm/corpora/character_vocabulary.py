@@ -48,7 +48,7 @@ class CharacterVocabulary(Vocabulary):
         return _NUM_SPECIAL + len(self._characters)
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """Characters and the end mark: ``dog`` is ``d``, ``o``, ``g``, ``</w>``."""
+        """Write each form as its characters and the end mark: ``dog`` is ``d``, ``o``, ``g``, ``</w>``."""
         lengths = np.fromiter((len(form) + 1 for form in forms), dtype=np.int64, count=len(forms))
         offsets = offsets_of(lengths)
         # One blank a form keeps the place of its end mark.
@@ -67,7 +67,7 @@ class CharacterVocabulary(Vocabulary):
         return ids
 
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
-        """``<unk>`` for a form with an unknown character, else None."""
+        """Return ``<unk>`` for a form with an unknown character, else None."""
         return UNKNOWN if (self.encode([form]).ids == 0).any() else None
 
     def symbol(self, index: int) -> str:
@@ -75,19 +75,19 @@ class CharacterVocabulary(Vocabulary):
         return (UNKNOWN, END_OF_WORD)[index] if index < _NUM_SPECIAL else self._characters[index - _NUM_SPECIAL]
 
     def spell(self, symbols: Sequence[int]) -> str:
-        """The characters, without the end mark."""
+        """The word form that the symbols write, without the end mark."""
         return "".join(self.symbol(index) for index in symbols if index != _END_ID)
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
-        """True for the end mark alone."""
+        """Mask of the symbols (V,): true for the end mark alone."""
         return np.equal(np.arange(len(self)), _END_ID)
 
     def to_json(self) -> dict[str, Any]:
-        """The characters."""
+        """The kind and the characters in the order of their ids, as JSON values."""
         return {"kind": self.kind, "characters": list(self._characters)}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> CharacterVocabulary:
-        """The inverse of ``to_json``."""
+        """Build the vocabulary that ``to_json`` has described."""
         return cls(strings_of(content["characters"]))

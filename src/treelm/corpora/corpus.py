@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import FileSink, MemorySink, Strings, hash_array, map_array
-from treelm.corpora.building import DTYPES, Block, Bounds, Builder
+from treelm.corpora.building import DTYPES, Bounds, CorpusBuilder, SentenceBlock
 from treelm.corpora.inputs import read_json
 from treelm.corpora.outputs import naming
 from treelm.corpora.sentence import Sentence
@@ -49,10 +49,10 @@ class PreparedCorpus:
     @classmethod
     def from_sentences(cls, sentences: Iterable[Sentence]) -> PreparedCorpus:
         """Prepare sentences in memory."""
-        builder = Builder(lambda name, dtype: MemorySink(dtype))
+        builder = CorpusBuilder(lambda name, dtype: MemorySink(dtype))
         for source, group in groupby(sentences, key=lambda sentence: sentence.source):
             builder.begin_source(source)
-            builder.add(Block.of(list(group)))
+            builder.add(SentenceBlock.of(list(group)))
         return built(builder, None)
 
     @classmethod
@@ -85,7 +85,7 @@ class PreparedCorpus:
         return corpus
 
     def _check_bounds(self) -> None:
-        """Offsets must fit the arrays that they cut; words are numbers of forms, actions of labels."""
+        """Raise ``InputError`` for offsets that do not fit their arrays, and for numbers without a form or label."""
         for item in ("word", "action", "identifier", "form"):
             offsets, end = self.arrays[f"{item}_offsets"], len(self.arrays[f"{item}s"])
             if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
@@ -134,7 +134,7 @@ class PreparedCorpus:
 
     @property
     def has_trees(self) -> bool:
-        """Whether the sentences have trees."""
+        """Tell whether the sentences have trees: all of them do, or none."""
         return len(self.actions) > 0
 
     @cached_property
@@ -189,7 +189,7 @@ def merge_labels(corpora: Iterable[PreparedCorpus]) -> tuple[str, ...]:
     return tuple(sorted({label for corpus in corpora for label in corpus.labels}))
 
 
-def built(builder: Builder, directory: Path | None) -> PreparedCorpus:
+def built(builder: CorpusBuilder, directory: Path | None) -> PreparedCorpus:
     """The corpus that a builder has put together; with a directory, its description is written there."""
     arrays = builder.finish()
     without_tree = np.flatnonzero((np.diff(arrays["action_offsets"]) == 0) & (np.diff(arrays["word_offsets"]) > 0))
@@ -216,7 +216,7 @@ def _identity(labels: Sequence[str], hashes: Mapping[str, str]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _write_meta(corpus: PreparedCorpus, builder: Builder, directory: Path) -> None:
+def _write_meta(corpus: PreparedCorpus, builder: CorpusBuilder, directory: Path) -> None:
     arrays = {name: sink.describe() for name, sink in builder.sinks.items() if isinstance(sink, FileSink)}
     meta = {
         "format": FORMAT,

@@ -28,7 +28,7 @@ _EXAMPLES: dict[str, Sequence[str]] = {
 }
 """Chosen sentences, of words that a vocabulary of the corpus has."""
 _NUM_EXAMPLES = 3
-_FEWEST_WORDS, _MOST_WORDS = 6, 15  # as many as a drawing has room for
+_FEWEST_WORDS, _MOST_WORDS = 6, 15  # so many fit a drawing
 _LOOKED_AT = 1000
 
 
@@ -52,9 +52,9 @@ class DataConfig(ReadOptions, _Sources):
     """
 
     on_error: OnError = "raise"
-    """What to do with a sentence that cannot be read: stop, or leave it out and report it."""
+    """Treatment of a sentence that cannot be read: stop, or leave it out and report it."""
     unknown_labels: UnknownLabels = "raise"
-    """What to do with a dev or test sentence with a label that training lacks: stop, or leave it out and count it."""
+    """Treatment of a dev or test sentence with a label that training lacks: stop, or leave it out and count it."""
     max_sentences: int | None = None
     """Read at most this many sentences of each split."""
 
@@ -76,7 +76,7 @@ class DataConfig(ReadOptions, _Sources):
         return ReadOptions(**{**options, "format": format})
 
     def has_split(self, split: Split) -> bool:
-        """Whether there are data for a split."""
+        """Tell whether there are data for a split."""
         return split in corpus_entry(self.corpus).splits if self.corpus is not None else self._path(split) is not None
 
     def _path(self, split: Split) -> str | None:

@@ -54,7 +54,7 @@ def _scheme(url: str) -> str:
 
 
 def fetch(download: Download, directory: Path, *, progress: Progress | None = None) -> Path:
-    """The file in ``directory``, downloaded unless it is there with the right hash.
+    """Return the file in ``directory``, downloaded unless it is there with the right hash.
 
     Raises InputError if the server cannot be reached, the transfer breaks off (the next call continues it), or the
     content has another hash.
@@ -100,13 +100,15 @@ def _alone_in(directory: Path) -> Iterator[None]:
 
 
 class _ResumingDownloader:
-    """A downloader for pooch that keeps what arrived and asks the server for the rest."""
+    """A downloader for pooch that keeps what came and asks the server for the rest."""
 
     def __init__(self, partial: Path, progress: Progress | None) -> None:
+        """Keep what has come in the file ``partial``, which may be there from an earlier call."""
         self._partial = partial
         self._progress = progress
 
     def __call__(self, url: str, output_file: str | Path, pooch: object) -> None:
+        """Download as pooch asks it of a downloader, in several attempts; ``output_file`` appears when it is whole."""
         import requests
 
         problem: Exception | None = None

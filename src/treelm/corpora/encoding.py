@@ -88,11 +88,11 @@ class EncodedCorpus:
         return word_level + self._num_tokens - self.num_words
 
     def name(self, index: int) -> str:
-        """``file:line`` of a sentence."""
+        """Place of a sentence, ``file:line``."""
         return self.prepared.where(int(self.sentences[index]))
 
     def batch(self, indices: NDArray[np.int64] | Sequence[int]) -> SentenceBatch:
-        """These sentences in this order, flat; actions if the corpus has trees."""
+        """Make a batch of these sentences in this order, flat; with actions if the corpus has trees."""
         chosen = self.sentences[np.asarray(indices, dtype=np.int64)]
         starts = self.prepared.word_offsets[chosen]
         num_words = self.prepared.word_offsets[chosen + 1] - starts
@@ -156,6 +156,10 @@ def encode_words(
     """A batch of bare words; messages call the sentences ``<words>:1`` and so on.
 
     With ``needs_words``, raises ``InputError`` for a sentence without words.
+
+    >>> from treelm.corpora.word_vocabulary import WordVocabulary
+    >>> encode_words([["a", "tree"], ["a"]], WordVocabulary(["a", "tree"])).tokens.tolist()
+    [1, 2, 1]
     """
     symbols = [np.zeros(0, dtype=np.int64)]
     for number, words in enumerate(sentences):

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.errors import InputError
+from treelm.errors import check_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +30,7 @@ class BatchesConfig:
 
     def __post_init__(self) -> None:
         """Check sizes."""
-        for name in ("group_size", "length_difference"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} = {value}", remedy="give 1 or more")
+        check_positive(group_size=self.group_size, length_difference=self.length_difference)
 
     def limits(self) -> dict[str, int | None]:
         """The settings that bound a group, by name."""

@@ -100,7 +100,7 @@ def is_gzip(content: bytes) -> bool:
 
 
 def read_whole(stream: IO[bytes] | gzip.GzipFile, *, name: str) -> bytes:
-    """All that a stream of ``open_bytes`` holds. Raises ``InputError`` as ``unpacked`` does."""
+    """Read all that a stream of ``open_bytes`` holds. Raises ``InputError`` as ``unpacked`` does."""
     try:
         content = stream.read(_MOST_UNPACKED + 1) if isinstance(stream, gzip.GzipFile) else stream.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -132,7 +132,7 @@ def whole_text(content: bytes, *, name: str) -> str:
 
 
 def decoded(content: bytes, *, name: str, line: int = 1) -> str:
-    """UTF-8 as text; ``content`` is from the file ``name`` and begins on ``line`` of it, for messages.
+    """Decode UTF-8; ``content`` is from the file ``name`` and begins on ``line`` of it, for messages.
 
     Raises ``InputError`` with the line for other encodings, NUL characters, and line ends that are CR alone.
     """
@@ -156,7 +156,7 @@ def decoded(content: bytes, *, name: str, line: int = 1) -> str:
 
 
 def _has_many_nuls(content: bytes) -> bool:
-    """Whether nearly every second byte is NUL: the half of each character of alphabetic text in UTF-16."""
+    """Tell whether nearly every second byte is NUL: the half of each character of alphabetic text in UTF-16."""
     return len(content) > 3 and any(8 * content[half::2].count(_NUL) > 3 * len(content) for half in (0, 1))
 
 

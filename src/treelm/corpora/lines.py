@@ -1,4 +1,4 @@
-"""Files as numbered lines of bytes, and lines as the stretches that hold one sentence each.
+"""Files as numbered lines of bytes, and lines cut into stretches of one sentence each.
 
 Cutting a file into stretches is cheap and happens in one process; what a stretch says is found out by itself, in any
 process. So a bad sentence cannot harm its neighbours, and the result does not depend on who read what.
@@ -10,7 +10,8 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from functools import partial
+from itertools import islice, starmap
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -82,7 +83,7 @@ def numbered_lines(
 
 
 def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tuple[int, bytes]]:
-    """The same lines, of input that nobody has said to be text.
+    """Pass on the lines of input that nobody has said to be text.
 
     Raises ``InputError`` if the first line that is neither blank nor a comment is that of a tree or of CoNLL-U: its
     brackets and columns would be taken for words. Trees whose labels are not in capitals are not known as such.
@@ -106,18 +107,13 @@ def cut(lines: Iterable[tuple[int, bytes]], format: Format) -> Iterator[Stretch]
     cutters: dict[Format, Callable[[Iterable[tuple[int, bytes]]], Iterator[Stretch]]] = {
         "brackets": _cut_brackets,
         "conllu": _cut_conllu,
-        "text": _cut_text,
+        "text": partial(starmap, Stretch),  # blank lines too: only the reader knows whether they count
     }
     return cutters[format](lines)
 
 
-def _cut_text(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
-    """Every line, blank ones too: only the reader knows whether they count."""
-    return (Stretch(number, line) for number, line in lines)
-
-
 def _cut_conllu(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
-    """Lines between blank lines."""
+    """Give the lines between two blank lines a stretch: a sentence of CoNLL-U."""
     held: list[bytes] = []
     first = 0
     for number, line in lines:
@@ -132,7 +128,7 @@ def _cut_conllu(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
 
 
 def _cut_brackets(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
-    """Lines up to the one that closes all brackets; the same rule as in ``treelm.trees.brackets``.
+    """Give the lines up to the one that closes all brackets a stretch: the rule of ``treelm.trees.brackets``.
 
     A line that starts with ``(``, no further right than the file's first tree, begins a new tree, unless the first tree
     has such lines inside. So one missing bracket costs one tree.
@@ -145,6 +141,7 @@ def _cut_brackets(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
 
 class _BracketCutter:
     def __init__(self) -> None:
+        """Begin before the first line; the layout is learnt from the first tree."""
         self.held: list[tuple[int, bytes]] = []
         self.depth = 0
         self.margin: int | None = None  # column of the first tree

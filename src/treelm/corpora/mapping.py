@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import treelm
-from treelm.errors import InputError, OutOfMemory, is_out_of_memory
+from treelm.errors import InputError, OutOfMemory, check_positive, is_out_of_memory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -37,10 +37,10 @@ _one_at_a_time = threading.Lock()
 
 
 class Map(Protocol):
-    """What gives the results of a function of a module for tasks, in their order, as the built-in ``map`` does."""
+    """A way to compute a function of a module for tasks; results come in their order, as of the built-in ``map``."""
 
     def __call__(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Iterator[Result]:
-        """Read no more tasks ahead than bounded memory allows."""
+        """Yield the result of each task; no more tasks are read ahead than bounded memory allows."""
         ...
 
 
@@ -53,8 +53,7 @@ def mapping(processes: int, cluster: str = "", *, what: str, remedy: str) -> Ite
     that happens time after time, ``InputError`` says ``what`` was killed, and the ``remedy``. Raises ``InputError`` for
     less than one process, for processes beside a cluster, and for a cluster that cannot be had.
     """
-    if processes < 1:
-        raise InputError(f"processes = {processes}", remedy="give 1 or more")
+    check_positive(processes=processes)
     if processes > 1 and cluster:
         raise InputError(f"processes = {processes} beside a cluster", remedy="leave one of them out")
     if processes == 1 and not cluster:
@@ -72,17 +71,21 @@ class _Mapper:
     def __init__(
         self, opened: Callable[[], AbstractContextManager[Executor]], num_queued: int, cluster: str, killed: InputError
     ) -> None:
+        """``opened`` opens the executor; ``killed`` is raised when a task has lost its process time after time."""
         self._opened, self._num_queued, self._cluster, self._killed = opened, num_queued, cluster, killed
         self._stack = ExitStack()
 
     def __enter__(self) -> _Mapper:
+        """Open the executor."""
         self._executor = self._stack.enter_context(self._opened())
         return self
 
     def __exit__(self, *error: Any) -> bool | None:
+        """Close the executor that is open now; it need not be the first one."""
         return self._stack.__exit__(*error)
 
     def __call__(self, function: Callable[[Task], Result], tasks: Iterable[Task], /) -> Generator[Result, None, None]:
+        """Yield results as ``Map`` says; when the caller stops early, tasks that have not begun are cancelled."""
         waiting: deque[tuple[bytes, Future[Any]]] = deque()
         try:
             for task in tasks:
@@ -134,7 +137,7 @@ class _Mapper:
 
 
 class _Call(NamedTuple):
-    """What computes a task where it is unpickled.
+    """A call that is computed by the process that unpickles it.
 
     That happens in the task, so that a worker without this package says so, and does not die.
     """
@@ -142,17 +145,18 @@ class _Call(NamedTuple):
     payload: bytes
 
     def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as the call itself, so that ``pickle.loads`` gives the result."""
         return _attempt, (treelm.__version__, self.payload)
 
 
 class _Failure(NamedTuple):
-    """What a task has met instead of a result."""
+    """The error that a task has met instead of a result."""
 
     error: Exception
 
 
 def _attempt(version: str, payload: bytes) -> Any:
-    """In another process: the result of a function of a task, both in ``payload``, or what it meets.
+    """Compute, in another process, a function of a task, both in ``payload``; an error it meets is a ``_Failure``.
 
     One at a time, however many threads a worker of a cluster has. Whatever is raised here is no matter of the task.
     """
@@ -209,7 +213,7 @@ def _inherited(number: int) -> Iterator[None]:
 
 
 def _begin(lifeline: Connection) -> None:
-    """In a process of this machine, before its first task: tie its life to that of the process that started it."""
+    """Tie the life of a process of this machine, before its first task, to that of the process that started it."""
     with suppress(OSError):  # nowhere to write at all
         os.dup2(2, 1)  # what a library prints must not get between the results of the process that started this one
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from treelm.corpora.arrays import FileSink
-from treelm.corpora.building import Block, Builder
+from treelm.corpora.building import CorpusBuilder, SentenceBlock
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
 from treelm.corpora.lines import Format, Stretch, cut, numbered_lines
@@ -23,7 +23,7 @@ from treelm.corpora.mapping import Map, mapping
 from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, replacing
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError, OnError, check_choice
+from treelm.errors import InputError, OnError, check_choice, check_positive
 
 TEXT8_PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}
 """Begin and end of the parts of text8 in percent: of 10^8 characters 90M, 5M and 5M."""
@@ -66,7 +66,7 @@ def _prepare(
     *,
     check: Callable[[], None],
 ) -> PreparedCorpus:
-    """As ``prepare``; nothing is kept unless the ``check`` after reading passes."""
+    """Do what ``prepare`` says; nothing is kept unless the ``check`` after reading passes."""
     directory = Path(directory)
     if directory.exists():
         raise InputError("the directory exists", where=str(directory), remedy="remove it or choose another one")
@@ -75,7 +75,7 @@ def _prepare(
     check_choice("on_error", on_error, get_args(OnError))
     directory.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    builder = Builder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
+    builder = CorpusBuilder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
     try:
         with mapping(_num_workers(sources, workers), **_WORKER) as computed:
             for source in sources:
@@ -137,13 +137,13 @@ def prepared(
 
 
 def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
-    """Whether an error speaks of a folder, what is in it, or what it is in."""
+    """Tell whether the path ``name`` is a folder, something in it, or something that it is in."""
     path = Path(str(name))
     return path.is_relative_to(folder) or folder.is_relative_to(path)
 
 
 def _cache_key(sources: Sequence[str | Path], hashes: Sequence[str], options: ReadOptions, *rest: object) -> str:
-    """Of names, which messages repeat and which tell the format, and of content."""
+    """Hash names, which messages repeat and which tell the format, and content."""
     files = [(str(source), content) for source, content in zip(sources, hashes, strict=True)]
     text = json.dumps([FORMAT_VERSION, files, asdict(options), rest])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -165,8 +165,7 @@ def _check_same(sources: Sequence[str | Path], hashes: Sequence[str]) -> None:
 
 def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
     if workers is not None:
-        if workers < 1:
-            raise InputError(f"workers = {workers}", remedy="give 1 or more")
+        check_positive(workers=workers)
         return workers
     paths = [Path(source) for source in sources if str(source) != STDIN]
     size = sum(path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1) for path in paths if path.exists())
@@ -174,7 +173,7 @@ def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
 
 
 def _read_source(
-    builder: Builder,
+    builder: CorpusBuilder,
     source: str | Path,
     options: ReadOptions,
     on_error: OnError,
@@ -188,12 +187,12 @@ def _read_source(
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=damage if on_error == "skip" else None)
         stretches = cut(lines, format)
-        tasks = (Task(name, format, options, held) for held in _in_blocks(stretches))
+        tasks = (ReadTask(name, format, options, held) for held in _in_blocks(stretches))
         for block in computed(read_block, tasks):
-            room = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
-            if on_error == "raise" and block.errors and room > block.num_good_before_error:
+            most = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences
+            if on_error == "raise" and block.errors and most > block.num_good_before_error:
                 raise block.errors[0]
-            builder.add(block.head(room) if room < len(block) else block)
+            builder.add(block.head(most) if most < len(block) else block)
             if builder.num_sentences == max_sentences:
                 return
     builder.errors.extend(damage)
@@ -201,7 +200,7 @@ def _read_source(
         raise no_sentences(name, builder.errors[num_errors:])
 
 
-class Task(NamedTuple):
+class ReadTask(NamedTuple):
     """A block of stretches and how to read it."""
 
     name: str
@@ -210,7 +209,7 @@ class Task(NamedTuple):
     stretches: list[Stretch]
 
 
-def read_block(task: Task) -> Block:
+def read_block(task: ReadTask) -> SentenceBlock:
     """Read the sentences of a block into arrays, with the errors of those that cannot be read."""
     parser = StretchParser(task.name, task.format, task.options)
     sentences: list[Sentence] = []
@@ -223,7 +222,7 @@ def read_block(task: Task) -> Block:
             else:
                 num_good_before_error = num_good_before_error if errors else len(sentences)
                 errors.append(item)
-    return Block.of(sentences, errors, num_good_before_error)
+    return SentenceBlock.of(sentences, errors, num_good_before_error)
 
 
 def _in_blocks(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:

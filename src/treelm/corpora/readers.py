@@ -26,9 +26,9 @@ class ReadOptions:
     """Options of reading files."""
 
     format: Format | Literal["auto"] = "auto"
-    """What the files hold; by default their names tell."""
+    """Format of the files; by default their names tell."""
     tags: Tags = "present"
-    """Whether bracket files hold a part-of-speech tag over each word."""
+    """Presence of a part-of-speech tag over each word of bracket files."""
     strip_functions: bool = True
     """Cut function tags off labels: NP-SBJ is read as NP."""
     dependency_labels: DependencyLabels = "plain"
@@ -116,10 +116,10 @@ def no_sentences(name: str, skipped: list[InputError]) -> InputError:
 
 
 class StretchParser:
-    """Reads stretches of one source. Each by itself: what it gives does not depend on the stretches before."""
+    """Reader of the stretches of one source, each by itself: what it gives does not depend on those before."""
 
     def __init__(self, name: str, format: Format, options: ReadOptions) -> None:
-        """Messages and sentences name the source ``name``."""
+        """Read by the options; messages and sentences call the source ``name``."""
         self._name = name
         self._options = options
         self._parse = {"brackets": self._brackets, "conllu": self._conllu, "text": self._text}[format]

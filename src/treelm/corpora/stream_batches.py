@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import gather_indices, offsets_of
-from treelm.corpora.batches import EpochBatches, SentenceBatch, check_positive
+from treelm.corpora.batches import Encoded, EpochBatches, SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 from treelm.trees.transitions import FIRST_NT, SHIFT, partners
 
 _CHUNK_SENTENCES = 8192
@@ -55,22 +55,15 @@ class StreamBatch:
         return self.targets.size if self.mask is None else int(self.mask.sum())
 
 
-class EncodedText(Protocol):
+class EncodedText(Encoded, Protocol):
     """The source of a stream; ``EncodedCorpus`` is one."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Of the symbols."""
-
-    @property
-    def num_tokens(self) -> NDArray[np.int64]:
-        """Symbols of every sentence."""
-
-    def batch(self, indices: NDArray[np.int64]) -> SentenceBatch:
-        """These sentences, in this order."""
+        """The vocabulary that the symbols are of."""
 
     def name(self, index: int) -> str:
-        """``file:line`` of a sentence."""
+        """Place of a sentence, ``file:line``."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +74,7 @@ class TokenStream:
     sentence_offsets: NDArray[np.int64]  # (num_sentences + 1,) sentence i begins at offset i; its end symbol is part
     end: int  # the end symbol, len(vocabulary)
     ends_word: NDArray[np.bool_]  # (len(vocabulary) + 1,), False for the end symbol
-    constituents: Constituents | None = None
+    constituents: StreamConstituents | None = None
 
     @classmethod
     def of(cls, encoded: EncodedText, *, sentence_ends: bool = True, constituents: bool = False) -> TokenStream:
@@ -93,7 +86,7 @@ class TokenStream:
         lengths = encoded.num_tokens + (1 if sentence_ends else 0)
         offsets = offsets_of(lengths)
         symbols = np.empty(int(offsets[-1]), dtype=np.min_scalar_type(end))
-        spans: list[NDArray[np.int64]] = []
+        spans = [np.zeros((0, 2), dtype=np.int64)]
         for start in range(0, len(lengths), _CHUNK_SENTENCES):
             chosen = np.arange(start, min(start + _CHUNK_SENTENCES, len(lengths)))
             batch = encoded.batch(chosen)
@@ -103,7 +96,7 @@ class TokenStream:
                 found = non_trivial_spans(batch, encoded.vocabulary.ends_word)
                 spans.append(found[:, 1:] + offsets[start + found[:, :1]])
         ends_word = np.append(encoded.vocabulary.ends_word, False)
-        kept = Constituents.of(np.concatenate([np.zeros((0, 2), dtype=np.int64), *spans])) if constituents else None
+        kept = StreamConstituents.of(np.concatenate(spans)) if constituents else None
         return cls(symbols=symbols, sentence_offsets=offsets, end=end, ends_word=ends_word, constituents=kept)
 
     def __len__(self) -> int:
@@ -139,7 +132,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         keep_rest: bool = False,
         constituents: bool = False,
     ) -> None:
-        """Raises ``InputError`` for sizes below 1, and for a stream that is shorter than its number of rows.
+        """Raise ``InputError`` for sizes below 1, and for a stream that is shorter than its number of rows.
 
         With ``constituents``, batches name those of the corpus' trees; without trees that is an ``InputError`` too.
         """
@@ -210,21 +203,21 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Constituents:
+class StreamConstituents:
     """Constituents of a stream, sorted by where they end."""
 
     ends: NDArray[np.int64]  # (n,) place of the last symbol
     lengths: NDArray[np.int64]  # (n,) symbols
 
     @classmethod
-    def of(cls, spans: NDArray[np.int64]) -> Constituents:
-        """From (n, 2) places of the first symbol and of the symbol after the last."""
+    def of(cls, spans: NDArray[np.int64]) -> StreamConstituents:
+        """Sort spans (n, 2): places of the first symbol and of the symbol after the last."""
         order = np.lexsort((spans[:, 0], spans[:, 1]))
         start, stop = spans[order].T
         return cls(ends=stop - 1, lengths=stop - start)
 
     def before(self, positions: NDArray[np.int64], num_steps: int) -> NDArray[np.int64]:
-        """``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
+        """Find ``StreamBatch.constituents`` of a segment whose rows have their first targets at ``positions`` (B,).
 
         The input of a step stands one place before its target, and what ends just before it two places.
         """
@@ -235,7 +228,7 @@ class Constituents:
 
 
 def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(n, 3): sentence, first symbol and the symbol after the last, of every constituent of two words or more.
+    """Find sentence, first symbol and the symbol after the last, (n, 3), of constituents of two words or more.
 
     Symbols are counted from the start of their sentence. The whole sentence is left out; a span that several
     constituents share is there once. ``ends_word`` (V,) tells symbols that end words. Raises ``InputError`` for a batch

@@ -8,17 +8,16 @@ import io
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import offsets_of
-from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary
+from treelm.corpora.vocabulary import FormCounts, Pieces, SubwordModel, Vocabulary
 from treelm.errors import InputError
 
-SubwordModel = Literal["unigram", "bpe"]
 END_OF_WORD = "▁"  # SentencePiece's sign for whitespace, here a suffix
 _NOT_IN_WORDS = frozenset(f"{END_OF_WORD} \t\r\n\0")  # the trainer takes them for something else
 _NUM_BYTES = 256
@@ -83,7 +82,7 @@ class SubwordVocabulary(Vocabulary):
         return int(self._processor.vocab_size())
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """Pieces of every form."""
+        """Write each form as pieces, or as bytes where it holds a blank or the sign of the end of a word."""
         pieces: list[list[int]] = self._processor.encode(list(forms)) if len(forms) else []
         for index, form in enumerate(forms):
             if not _NOT_IN_WORDS.isdisjoint(form):
@@ -98,7 +97,7 @@ class SubwordVocabulary(Vocabulary):
         return [*(self._byte_ids[byte] for byte in form.encode()), self._end_id]
 
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
-        """Always None: bytes write every form."""
+        """Return None, whatever the form: bytes write every one."""
         return None
 
     def symbol(self, index: int) -> str:
@@ -113,16 +112,16 @@ class SubwordVocabulary(Vocabulary):
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
-        """True for pieces with ``▁``."""
+        """Mask of the symbols (V,): true for pieces that end with ``▁``."""
         return np.array([self.symbol(index).endswith(END_OF_WORD) for index in range(len(self))], dtype=np.bool_)
 
     def to_json(self) -> dict[str, Any]:
-        """The SentencePiece model, base64."""
+        """The kind and the SentencePiece model in base64, as JSON values."""
         return {"kind": self.kind, "model": base64.b64encode(self._model).decode("ascii")}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> SubwordVocabulary:
-        """The inverse of ``to_json``."""
+        """Build the vocabulary that ``to_json`` has described."""
         try:
             vocabulary = cls(base64.b64decode(content["model"], validate=True))
             for index in range(len(vocabulary)):

@@ -1,4 +1,4 @@
-"""From text to words: the one way, whoever asks (readers, the interface of models, suites, pairs, stimuli, adapters).
+"""Words of a text: the one way to cut it, for readers, the interface of models, suites, pairs, stimuli, adapters.
 
 A blank is one of six ASCII characters. A no-break space and the other spaces of Unicode are not: in treebanks and
 vocabularies they stand inside words, such as ``10\u00a0000``.
@@ -35,7 +35,11 @@ _TREEBANK = re.compile(
 
 
 def words_of(text: str, how: Tokenisation = "blanks", *, where: str | None = None) -> tuple[str, ...]:
-    """The words of a text; see ``token_spans``."""
+    """Cut a text into words as ``token_spans`` does.
+
+    >>> words_of("It isn't 3.14.", "treebank")
+    ('It', 'is', "n't", '3.14', '.')
+    """
     check_text(text, where=where)
     if how == "treebank":
         return tuple(_TREEBANK.findall(text))

@@ -11,12 +11,11 @@ from typing import Any, Literal, get_args
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.inputs import read_json
 from treelm.corpora.outputs import replacing
-from treelm.corpora.vocabulary import FormCounts, Vocabulary, fingerprint_of
+from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
-from treelm.errors import InputError, check_choice
+from treelm.errors import InputError, check_choice, check_positive
 
 Kind = Literal["word", "character", "subword"]
-SubwordModel = Literal["unigram", "bpe"]
 FILE_NAME = "vocabulary.json"
 _FORMAT = "treelm-vocabulary"
 _FORMAT_VERSION = 1
@@ -36,15 +35,14 @@ class VocabularyConfig:
     unknown: Unknown = "single"
     """One symbol for all unknown words, or Berkeley-style classes by their surface; for kind = "word"."""
     subword_model: SubwordModel = "unigram"
-    """How SentencePiece chooses pieces; for kind = "subword"."""
+    """Way in which SentencePiece chooses pieces; for kind = "subword"."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
         check_choice("vocabulary.kind", self.kind, get_args(Kind))
         check_choice("vocabulary.unknown", self.unknown, get_args(Unknown))
         check_choice("vocabulary.subword_model", self.subword_model, get_args(SubwordModel))
-        if self.min_count < 1:
-            raise InputError(f"vocabulary.min_count = {self.min_count}", remedy="give 1 or more")
+        check_positive(**{"vocabulary.min_count": self.min_count})
         if self.max_size is not None and self.max_size < 1:
             raise InputError(f"vocabulary.max_size = {self.max_size}", remedy="give 1 or more, or leave it out")
         if self.kind == "subword" and (self.max_size is None or self.max_size < _LEAST_SUBWORDS):
@@ -107,7 +105,7 @@ def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
 
 
 def encode_vocabulary(vocabulary: Vocabulary) -> bytes:
-    """A vocabulary as the content of its file."""
+    """Write a vocabulary as the content of its file."""
     content = {
         "format": _FORMAT,
         "format_version": _FORMAT_VERSION,

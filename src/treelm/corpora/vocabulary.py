@@ -12,10 +12,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+SubwordModel = Literal["unigram", "bpe"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,15 +83,15 @@ class Vocabulary(ABC):
     @property
     @abstractmethod
     def ends_word(self) -> NDArray[np.bool_]:
-        """For every symbol, whether a word ends with it (all true for a word vocabulary)."""
+        """Mask of the symbols (V,) with which a word ends: all of them in a word vocabulary."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Everything needed to build it again, as JSON values, with its ``kind``."""
+        """Describe the vocabulary and its ``kind`` as JSON values, from which it can be built again."""
 
     @property
     def position_matters(self) -> bool:
-        """Whether a form may be written otherwise at the start of a sentence."""
+        """Tell whether a form may be written otherwise at the start of a sentence."""
         return False
 
     def fingerprint(self) -> str:

@@ -91,7 +91,7 @@ class WordVocabulary(Vocabulary):
         return next(self._index[coarser] for coarser in back_off(name) if coarser in self._index)
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """One symbol a form."""
+        """Write each form as one symbol: its own, or that of its unknown class."""
         ids = (self.index(form, sentence_initial=sentence_initial) for form in forms)
         return Pieces(
             ids=np.fromiter(ids, dtype=np.int32, count=len(forms)), offsets=np.arange(len(forms) + 1, dtype=np.int64)
@@ -108,16 +108,16 @@ class WordVocabulary(Vocabulary):
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
-        """All true."""
+        """Mask of the symbols (V,): true for all, as each is a whole word."""
         return np.ones(len(self), dtype=np.bool_)
 
     @property
     def position_matters(self) -> bool:
-        """True for classes of unknown words: a capital means less at the start of a sentence."""
+        """Tell whether unknown words have classes: a capital means less at the start of a sentence."""
         return self.unknown == "berkeley"
 
     def to_json(self) -> dict[str, Any]:
-        """Known forms and unknown classes."""
+        """The kind, known forms and unknown classes, as JSON values."""
         return {
             "kind": self.kind,
             "unknown": self.unknown,
@@ -127,7 +127,7 @@ class WordVocabulary(Vocabulary):
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> WordVocabulary:
-        """The inverse of ``to_json``."""
+        """Build the vocabulary that ``to_json`` has described."""
         return cls(strings_of(content["forms"]), unknown=content["unknown"], classes=strings_of(content["classes"]))
 
 
@@ -160,6 +160,9 @@ def surface_class(form: str, *, sentence_initial: bool, known: Container[str]) -
     """The class of a form, such as ``UNK-LC-ing`` or ``UNK-INITC-KNOWNLC-s``.
 
     ``known`` holds the forms of the vocabulary; it is asked only for the lower-case form of a sentence-initial word.
+
+    >>> surface_class("Walking", sentence_initial=True, known={"walking"})
+    'UNK-INITC-KNOWNLC-ing'
     """
     num_capitals = sum(character.isupper() or character.istitle() for character in form)
     has_digit = any(character.isdigit() for character in form)
@@ -193,7 +196,7 @@ def _suffix(lower: str, *, plain_letters: bool) -> list[str]:
 
 
 def back_off(name: str) -> Iterator[str]:
-    """The class itself, then ever coarser ones without its last feature, down to ``UNK``."""
+    """Yield the class itself, then ever coarser ones without its last feature, down to ``UNK``."""
     while True:
         yield name
         if "-" not in name:

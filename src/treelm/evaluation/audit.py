@@ -1,9 +1,10 @@
-"""Audit of a language model: does it keep the contract that everything measured of it stands on?"""
+"""Audit of a language model: checks of the contract that everything measured of it stands on."""
 
 from __future__ import annotations
 
 import math
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -27,7 +28,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One finding: the largest deviation that was seen, what was allowed, and what it means for users."""
+    """A check: the largest deviation that was seen, what was allowed, and what it means for users."""
 
     name: str
     outcome: Outcome
@@ -49,7 +50,7 @@ class AuditReport:
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed (a skipped one did not)."""
+        """Tell whether no check failed (a skipped one did not)."""
         return all(check.outcome != "failed" for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
@@ -66,14 +67,14 @@ class AuditReport:
         """A short paragraph for each check."""
         lines = [f"audit of {self.system}: {self.num_sentences} sentences, seed {self.seed}"]
         for check in self.checks:
-            allowed = f"allowed {check.tolerance:g}" if math.isfinite(check.tolerance) else "measured, not judged"
-            figure = "" if check.figure is None else f"{check.figure:.3g} {check.unit} ({allowed}); "
-            lines += [f"{check.outcome:7s} {check.name}: {figure}{check.finding}", f"        {check.explanation}"]
+            allowed = f"allowed {check.tolerance:g}" if math.isfinite(check.tolerance) else "measured only"
+            deviation = "" if check.figure is None else f"{check.figure:.3g} {check.unit} ({allowed}); "
+            lines += [f"{check.outcome:7s} {check.name}: {deviation}{check.finding}", f"        {check.explanation}"]
         return "\n".join(lines) + "\n"
 
 
-def _finite(figure: float | None) -> float | None:
-    return figure if figure is not None and math.isfinite(figure) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ class Tolerances:
 
     @classmethod
     def of(cls, model: SyntacticLM) -> Tolerances:
-        """Those of a model: exact, but for rounding where a stream model scores in less than float64."""
+        """Tolerances for a model: exact, but for rounding where a stream model scores in less than float64."""
         if not isinstance(model, StreamLM) or model.scoring_dtype == torch.float64:
             return cls()
         rounding = 1000 * torch.finfo(model.scoring_dtype).eps
@@ -143,7 +144,7 @@ def fails_without_numbers(
             except NoLogProbability as error:
                 change = Change(math.inf, error.found)
                 allowed = cast(float, named.get("tolerance", tolerance))
-                return judge_changes(name, [change], allowed, unit, "such a model predicts nothing")
+                return check_changes(name, [change], allowed, unit, "such a model predicts nothing")
 
         return checked
 
@@ -154,7 +155,7 @@ def fails_without_numbers(
 def check_causality(
     model: SyntacticLM, sentences: Sentences, *, seed: int = 1, num_cuts: int = 3, tolerance: float = 0.0
 ) -> Check:
-    """Whether log p of a prefix stays the same, bit for bit, when the words after it are changed, added or removed."""
+    """Check that log p of a prefix stays the same, bit for bit, when words after it are changed, added or removed."""
     explanation = "a probability that depends on later words is not a prediction, and surprisals from it mean nothing"
     generator = random.Random(seed)
     pool = sorted({word for words in sentences for word in words})
@@ -167,7 +168,7 @@ def check_causality(
                 changed = model.score([[*words[:cut], *suffix]])[0]
                 label = f"sentence {number} with {' '.join(suffix)!r} after word {cut}"
                 changes.append(compare_prefix(original, changed, num_words=cut, label=label))
-    return judge_changes("causality", changes, tolerance, "nats", explanation)
+    return check_changes("causality", changes, tolerance, "nats", explanation)
 
 
 def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: random.Random) -> list[list[str]]:
@@ -179,7 +180,7 @@ def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: rando
 
 @fails_without_numbers("normalisation", 1e-6, "probability")
 def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
-    """Whether the probabilities of all next symbols and of the end sum to 1 after every prefix.
+    """Check that the probabilities of all next symbols and of the end sum to 1 after every prefix.
 
     A search that prunes may lose probability, never invent it: for scores that are lower bounds, sums may be below 1.
     """
@@ -196,11 +197,11 @@ def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: f
             state = model.extend(state, [words[position]]) if position < len(words) else state
     if pruned:
         explanation += f"; this model's scores are lower bounds, so sums below 1 pass (smallest {smallest:.6g})"
-    return judge_changes("normalisation", changes, tolerance, "probability", explanation)
+    return check_changes("normalisation", changes, tolerance, "probability", explanation)
 
 
 def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None, *, tolerance: float = 1e-6) -> Check:
-    """Whether all (tree, sentence) pairs up to a length and the unfinished mass have probability 1 together."""
+    """Check that all (tree, sentence) pairs up to a length and the unfinished mass have probability 1 together."""
     explanation = "the model is a distribution over trees and sentences only if everything together has probability 1"
     mass = enumerate_all() if enumerate_all else None
     if mass is None:
@@ -210,12 +211,12 @@ def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None
     finding = (
         f"{mass.num_pairs} pairs ({mass.description}) have {mass.finished:.9g}, unfinished ones {mass.unfinished:.9g}"
     )
-    return judge_changes("enumeration", [Change(deviation, finding)], tolerance, "probability", explanation)
+    return check_changes("enumeration", [Change(deviation, finding)], tolerance, "probability", explanation)
 
 
 @fails_without_numbers("batch invariance", 0.0, "nats")
 def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, tolerance: float = 0.0) -> Check:
-    """Whether a sentence has the same scores alone as among others, in whatever order."""
+    """Check that a sentence has the same scores alone as among others, in whatever order."""
     explanation = "scores that depend on what else is in the batch cannot be reproduced"
     if len(sentences) < 2:
         return _skipped("batch invariance", "one sentence makes no batch", tolerance, "nats", explanation)
@@ -227,12 +228,12 @@ def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, to
         for index, score in zip(batch, model.score([sentences[i] for i in batch]), strict=True):
             label = f"sentence {index + 1} in a batch of {len(batch)}"
             changes.append(compare_prefix(alone[index], score, num_words=None, label=label))
-    return judge_changes("batch invariance", changes, tolerance, "nats", explanation)
+    return check_changes("batch invariance", changes, tolerance, "nats", explanation)
 
 
 @fails_without_numbers("incremental", 1e-6, "nats")
 def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
-    """Whether reading word by word gives the numbers that scoring whole sentences gives.
+    """Check that reading word by word gives the log probabilities that scoring whole sentences gives.
 
     States that report ``word_log_probs`` (one array (num_sentences,) for every word read) are compared by it; others by
     ``next_word_log_probs`` at the first symbol of each word and at the end.
@@ -243,13 +244,13 @@ def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: fl
         reported = hasattr(model.start(), "word_log_probs")
         compare = word_changes if reported else next_symbol_changes
         changes += compare(model, words, score, f"sentence {number}")
-    return judge_changes("incremental", changes, tolerance, "nats", explanation)
+    return check_changes("incremental", changes, tolerance, "nats", explanation)
 
 
 def check_search(model: SyntacticLM, sentences: Sentences) -> tuple[Check, ...]:
-    """Of a search that prunes: how far ``score`` and ``next_word_log_probs`` differ, and how many words converged.
+    """Measure, of a search that prunes, how far ``score`` and ``next_word_log_probs`` differ; count converged words.
 
-    Both are lower bounds of the same probability by different searches, so this is measured, not judged. Other systems
+    Both are lower bounds of the same probability by different searches, so no difference fails. Other systems
     have no such check: ``check_incremental`` holds them to equality.
     """
     try:
@@ -266,11 +267,11 @@ def check_search(model: SyntacticLM, sentences: Sentences) -> tuple[Check, ...]:
     flags = [flag for score in scores for flag in score.columns.get(CONVERGED, ()) if not math.isnan(flag)]
     if flags:
         explanation += f"; {flags.count(0.0)} of {len(flags)} words have not converged"
-    return (judge_changes("search", in_bits, math.inf, "bits", explanation),)
+    return (check_changes("search", in_bits, math.inf, "bits", explanation),)
 
 
-def judge_changes(name: str, changes: Sequence[Change], tolerance: float, unit: str, explanation: str) -> Check:
-    """The check that the largest change decides."""
+def check_changes(name: str, changes: Sequence[Change], tolerance: float, unit: str, explanation: str) -> Check:
+    """Make the check whose outcome the largest change decides."""
     largest = max(changes, key=lambda change: change.size)
     return Check(
         name=name,
@@ -303,6 +304,7 @@ class Change:
     where: str
 
     def __post_init__(self) -> None:
+        """Take what is no number for an infinite deviation, so that it is the largest and fails."""
         if math.isnan(self.size):
             object.__setattr__(self, "size", math.inf)
 
@@ -360,3 +362,11 @@ def _at(model: SyntacticLM, state: IncrementalState, symbol: int, whole: np.floa
     log_prob = model.next_word_log_probs(state)[0, symbol]
     sizes = _distances(np.array([whole], dtype=np.float64), np.array([float(log_prob)]))
     return Change(float(sizes[0]), where)
+
+
+def __getattr__(name: str) -> Any:
+    """Give ``check_changes`` under its old name, with a ``DeprecationWarning``."""
+    if name != "judge_changes":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{__name__}.judge_changes is now {__name__}.check_changes", DeprecationWarning, stacklevel=2)
+    return check_changes

@@ -1,4 +1,4 @@
-"""Audit of the training loss: does the network in training mode, dropout aside, predict from the past alone?
+"""Audit of the training loss: checks that the network, in training mode without dropout, predicts from the past alone.
 
 A network that is causal in evaluation need not be in training: batch normalisation takes its statistics over all steps
 and rows of a batch, so that what is learnt at one place depends on later words and on other sentences. Scores are not
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
-from treelm.evaluation.audit import AuditReport, Change, Check, judge_changes
+from treelm.evaluation.audit import AuditReport, Change, Check, check_changes
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.layers.precision import DECIMALS
@@ -79,7 +79,7 @@ def _causality(model: StreamLM, sentences: Sentences, pool: Pool, generator: ran
             num_symbols = len(encode_words([words[:cut]], model.vocabulary).tokens)
             where = f"sentence {row + 1} with other words after word {cut}"
             changes.append(_change(original[row][:num_symbols], changed[row][:num_symbols], where))
-    return judge_changes("causality of the training loss", changes, 0.0, "nats", EXPLANATION)
+    return check_changes("causality of the training loss", changes, 0.0, "nats", EXPLANATION)
 
 
 def _other_sentences(model: StreamLM, sentences: Sentences, pool: Pool, generator: random.Random) -> Check:
@@ -90,7 +90,7 @@ def _other_sentences(model: StreamLM, sentences: Sentences, pool: Pool, generato
         others = [words if i == row else _others(model, one, pool, generator) for i, one in enumerate(sentences)]
         changed = training_log_probs(model, others)
         changes.append(_change(original[row], changed[row], f"sentence {row + 1} among other sentences"))
-    return judge_changes("batch invariance of the training loss", changes, 0.0, "nats", EXPLANATION)
+    return check_changes("batch invariance of the training loss", changes, 0.0, "nats", EXPLANATION)
 
 
 def _distinct_words(model: StreamLM, sentences: Sentences) -> Pool:

@@ -22,12 +22,12 @@ PredictedTags = Literal["auto", "own", "gold"]
 
 
 def percentage(part: float, whole: float) -> float:
-    """``part`` in hundredths of ``whole``; 0 of nothing is 0."""
+    """Return ``part`` in hundredths of ``whole``; 0 of nothing is 0."""
     return 100.0 * part / whole if whole else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
+class BracketCounts:
     """Brackets and words after deletion, of one sentence or of many; everything in percent follows from them."""
 
     matched: int = 0
@@ -39,12 +39,12 @@ class Counts:
 
     @property
     def recall(self) -> float:
-        """Matched of gold brackets."""
+        """Share of gold brackets that are matched, in percent."""
         return percentage(self.matched, self.gold_brackets)
 
     @property
     def precision(self) -> float:
-        """Matched of predicted brackets."""
+        """Share of predicted brackets that are matched, in percent."""
         return percentage(self.matched, self.predicted_brackets)
 
     @property
@@ -54,12 +54,12 @@ class Counts:
 
     @property
     def tagging_accuracy(self) -> float:
-        """Correct tags of words."""
+        """Share of words with the tag that gold has, in percent."""
         return percentage(self.correct_tags, self.words)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentenceRow(Counts):
+class SentenceRow(BracketCounts):
     """One sentence. Counts of an error sentence and of a skipped one are 0, except ``length``."""
 
     number: int  # from 1
@@ -70,12 +70,12 @@ class SentenceRow(Counts):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every bracket is matched on both sides (also when there is none)."""
+        """Tell whether every bracket is matched on both sides (also when there is none)."""
         return self.matched == self.gold_brackets == self.predicted_brackets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Total(Counts):
+class Total(BracketCounts):
     """Sums over sentences; every metric is over the valid ones, in percent unless it is a count."""
 
     rows: tuple[SentenceRow, ...]
@@ -84,7 +84,7 @@ class Total(Counts):
     def of(cls, rows: Sequence[SentenceRow]) -> Self:
         """Add up the valid sentences."""
         total = cls(rows=tuple(rows))
-        names = [field.name for field in fields(Counts)]
+        names = [field.name for field in fields(BracketCounts)]
         return replace(total, **{name: sum(getattr(row, name) for row in total.valid) for name in names})
 
     @cached_property
@@ -103,7 +103,7 @@ class Total(Counts):
 
     @property
     def complete_match(self) -> float:
-        """Sentences whose brackets all match."""
+        """Share of sentences whose brackets all match, in percent."""
         return self._share(row.is_complete for row in self.valid)
 
     @property
@@ -113,12 +113,12 @@ class Total(Counts):
 
     @property
     def no_crossing(self) -> float:
-        """Sentences without a crossing bracket."""
+        """Share of sentences without a crossing bracket, in percent."""
         return self._share(row.crossing == 0 for row in self.valid)
 
     @property
     def two_or_less_crossing(self) -> float:
-        """Sentences with at most two crossing brackets."""
+        """Share of sentences with at most two crossing brackets, in percent."""
         return self._share(row.crossing <= 2 for row in self.valid)
 
     def _share(self, hits: Iterable[bool]) -> float:
@@ -183,8 +183,14 @@ def score_sentence(
     """Score one sentence; words that cannot be aligned make an error row, a tree without words a skipped one.
 
     ``-LRB-`` and ``(`` are the same word, and so are the other escapes of brackets (to EVALB they are not).
+
+    >>> from treelm.evaluation.evalb_files import parse_bracketing
+    >>> gold = parse_bracketing("(S (NP (D the) (N cat)) (VP (V sat)))")
+    >>> row = score_sentence(gold, parse_bracketing("(S (NP (D the)) (VP (N cat) (V sat)))"))
+    >>> row.matched, row.gold_brackets, row.crossing
+    (1, 3, 1)
     """
-    left, right = _Kept(gold, parameters), _Kept(predicted, parameters)
+    left, right = _KeptWords(gold, parameters), _KeptWords(predicted, parameters)
     status, problem = _comparability(left, right, parameters)
     row = SentenceRow(
         number=number,
@@ -196,8 +202,8 @@ def score_sentence(
     return _with_counts(row, left, right, parameters) if status == "valid" else row
 
 
-def _comparability(gold: _Kept, predicted: _Kept, parameters: Parameters) -> tuple[Status, str | None]:
-    """Whether the words of both sides align, after quotes are mended, and else why not."""
+def _comparability(gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> tuple[Status, str | None]:
+    """Align the words of both sides, after quotes are mended; return a status, and the reason if it is not valid."""
     for side, name in ((gold.bracketing, "gold"), (predicted.bracketing, "predicted")):
         if side.problem is not None:
             return "error", f"the {name} tree cannot be read: {side.problem}"
@@ -213,7 +219,7 @@ def _comparability(gold: _Kept, predicted: _Kept, parameters: Parameters) -> tup
     return "valid", None
 
 
-def _with_counts(row: SentenceRow, gold: _Kept, predicted: _Kept, parameters: Parameters) -> SentenceRow:
+def _with_counts(row: SentenceRow, gold: _KeptWords, predicted: _KeptWords, parameters: Parameters) -> SentenceRow:
     gold_spans, predicted_spans = gold.spans(), predicted.spans()
     return replace(
         row,
@@ -231,10 +237,11 @@ def cut_function_tags(label: str) -> str:
     return label.partition("-")[0].partition("=")[0]
 
 
-class _Kept:
-    """A sentence under deletion: which words stay."""
+class _KeptWords:
+    """A sentence under deletion: the words that stay, and the brackets over them."""
 
     def __init__(self, bracketing: Bracketing, parameters: Parameters) -> None:
+        """Delete words by their tags; ``_mend_quotes`` may take some back."""
         self.bracketing = bracketing
         self.parameters = parameters
         self.keep = [tag not in parameters.delete_labels for tag in bracketing.tags]
@@ -264,7 +271,7 @@ class _Kept:
         return [i for i, (word, tag) in pairs if word in ("'", '"', "/") and tag in self.parameters.quote_labels]
 
 
-def _mend_quotes(gold: _Kept, predicted: _Kept) -> None:
+def _mend_quotes(gold: _KeptWords, predicted: _KeptWords) -> None:
     """Keep a quote that one side deletes and the other, tagging it differently, does not (``QUOTE_LABEL``)."""
     gold_quotes, predicted_quotes = gold.quotes(), predicted.quotes()
     for theirs in predicted_quotes:

@@ -39,7 +39,7 @@ class Bracketing:
 
     @property
     def has_tags(self) -> bool:
-        """Whether any word has a tag that says something."""
+        """Tell whether any word has a tag other than the unknown one."""
         return any(tag != UNKNOWN_TAG for tag in self.tags)
 
 
@@ -96,7 +96,7 @@ Layout = Literal["auto", "lines", "free"]
 
 
 def read_bracketings(path: Path, *, tagless: bool = False, layout: Layout = "auto") -> list[Bracketing]:
-    """Every sentence of a bracket file (``.gz`` too), for scoring.
+    """Read every sentence of a bracket file (``.gz`` too), for scoring.
 
     ``layout="lines"``: one sentence a line, an empty line is a sentence that a parser failed on (as in EVALB).
     ``layout="free"``: trees over several lines; empty lines mean nothing. ``"auto"`` takes ``"lines"`` unless the first
@@ -169,15 +169,15 @@ class Parameters:
     max_errors: int = 10
 
     def same_label(self, first: str, second: str) -> bool:
-        """Whether two labels (or tags) count as the same."""
+        """Tell whether two labels (or tags) count as the same."""
         return first == second or _is_pair(self.equal_labels, first, second)
 
     def same_word(self, first: str, second: str) -> bool:
-        """Whether two words count as the same."""
+        """Tell whether two words count as the same."""
         return first == second or _is_pair(self.equal_words, first, second)
 
     def deletes_constituent(self, label: str) -> bool:
-        """Whether brackets with this label (function tags already cut) are left out; equal labels count here too."""
+        """Tell whether brackets with this label (function tags are cut) are left out; equal labels count here too."""
         return any(self.same_label(label, deleted) for deleted in self.delete_labels)
 
     def unlabeled(self) -> Parameters:

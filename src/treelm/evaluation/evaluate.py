@@ -72,7 +72,7 @@ def evaluate_sentences(
     on_sentence: Callable[[], None] = lambda: None,
     compute: Compute[Analysis] | None = None,
 ) -> Evaluation:
-    """Perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
+    """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
     ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
     each one, for progress. ``protocols`` are those of ``usual_protocols`` if not given. ``compute`` (see
@@ -119,8 +119,15 @@ def _result(
     trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
     if scores and (not trees or sentences[0].tree is None):
         words = [sentence.words for sentence in sentences]
-        notes = (*notes, NO_GOLD) if trees else notes
-        return evaluate_scores(words, scores, system=lm.system, split=split, num_skipped=num_skipped, notes=notes)
+        return EvaluationResult(
+            system=lm.system,
+            split=split,
+            num_sentences=len(words),
+            num_words=sum(map(len, words)),
+            num_skipped=num_skipped,
+            perplexities=(perplexity(sum_scores(scores, words), policy="with_end"),),
+            notes=(*notes, NO_GOLD) if trees else tuple(notes),
+        )
     labels = lm.labels if lm.predicts_labels else ()
     return evaluate_parses(
         [_gold(sentence) for sentence in sentences],
@@ -137,7 +144,7 @@ def _result(
 
 
 def tell_apart(labels: Collection[str]) -> bool:
-    """Whether the labels that a model knows tell constituents apart; one label does so no better than none."""
+    """Tell whether the labels that a model knows set constituents apart; one label does so no better than none."""
     return len(labels) > 1
 
 
@@ -162,7 +169,7 @@ def evaluate_parses(
     notes: Sequence[str] = (),
     own: Mapping[str, float] | None = None,
 ) -> EvaluationResult:
-    """Every metric of a model's parses (whose words carry no tags) and, if given, of its scores of the same sentences.
+    """Compute all metrics of a model's parses (their words have no tags) and, if given, of its scores of the sentences.
 
     ``labels`` are those that the model knows. If they do not tell constituents apart, they are ignored in matching, and
     the result says so in its protocol. Raises ``InputError`` when there are not as
@@ -187,27 +194,6 @@ def evaluate_parses(
             for row in trivial_baselines(gold, protocol, num_seeds=num_seeds, random_distances=not is_labeled)
         ),
         own=own or {},
-        notes=tuple(notes),
-    )
-
-
-def evaluate_scores(
-    sentences: Sequence[Sequence[str]],
-    scores: Sequence[SentenceScore],
-    *,
-    system: str,
-    split: str,
-    num_skipped: int = 0,
-    notes: Sequence[str] = (),
-) -> EvaluationResult:
-    """Perplexity alone: for a model without trees, or sentences without gold trees."""
-    return EvaluationResult(
-        system=system,
-        split=split,
-        num_sentences=len(sentences),
-        num_words=sum(map(len, sentences)),
-        num_skipped=num_skipped,
-        perplexities=(perplexity(sum_scores(scores, sentences), policy="with_end"),),
         notes=tuple(notes),
     )
 
@@ -250,7 +236,7 @@ def evaluate_run(
         require_stream(lm)
     notes = _choose_builder(lm, config.tree_builder)
     if recipe.data.corpus == "gum-open" and not files and lm.parses:
-        notes = (_gum_note(recipe.data), *notes)
+        notes = (GUM_NOTES["conllu" if recipe.data.format == "conllu" else "brackets"], *notes)
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
     inputs = _inputs(recipe.data, names, format if files else None, skipped)
@@ -291,12 +277,8 @@ def _choose_builder(lm: SyntacticLM, builder: Literal["unbiased", "biased"] | No
     return (f"trees are built from distances by the {lm.tree_builder} builder",)
 
 
-def _gum_note(data: DataConfig) -> str:
-    return GUM_NOTES["conllu" if data.format == "conllu" else "brackets"]
-
-
 def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:
-    """The splits to evaluate, and of those that nobody has named the ones that the recipe has no data for."""
+    """Choose the splits to evaluate; return also those of the default that the recipe has no data for."""
     wanted = recipe.evaluation.splits
     if wanted != EvaluationConfig().splits:
         return wanted, ()
@@ -310,7 +292,7 @@ def _inputs(
     of_files: Format | Literal["auto"] | None,
     skipped: list[InputError] | None,
 ) -> Iterator[tuple[str, Iterator[Sentence]]]:
-    """Every input with its sentences: files in the given format, or splits."""
+    """Yield the name and the sentences of each input: files in the given format, or splits."""
     for name in names:
         path, format = (Path(name), of_files) if of_files else locate_split(data, name)  # type: ignore[arg-type]
         yield (

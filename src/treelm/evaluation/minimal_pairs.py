@@ -1,4 +1,4 @@
-"""Minimal pairs: does a model give the grammatical sentence the higher probability?
+"""Minimal pairs: how often a model gives the grammatical sentence the higher probability.
 
 Formats: BLiMP (JSON lines), Marvin & Linzen (TSV: test case, grammatical, ungrammatical), or any TSV or CSV with two
 columns of sentences and columns to group by. gzip too.
@@ -40,7 +40,7 @@ class MinimalPair:
 
 
 @dataclass(kw_only=True)
-class Counts:
+class PairCounts:
     """Pairs of a group. A tie is not correct."""
 
     correct: int = 0
@@ -64,10 +64,10 @@ class Counts:
 class MinimalPairResult:
     """Counts over all pairs and by every grouping (such as UID: the paradigms of BLiMP)."""
 
-    overall: Counts
-    groups: Mapping[str, Mapping[str, Counts]]
+    overall: PairCounts
+    groups: Mapping[str, Mapping[str, PairCounts]]
     num_with_unknown: int  # pairs with an unknown word in one of the sentences
-    without_unknown: Counts
+    without_unknown: PairCounts
     is_lower_bound: bool  # whether log probabilities are lower bounds, by a search that prunes
     notes: tuple[str, ...] = field(default=())
 
@@ -86,13 +86,13 @@ class MinimalPairResult:
         }
 
 
-def _counts_json(counts: Counts) -> dict[str, Any]:
+def _counts_json(counts: PairCounts) -> dict[str, Any]:
     accuracy = counts.accuracy if counts.total else None
     return {"accuracy": accuracy, "correct": counts.correct, "ties": counts.ties, "pairs": counts.total}
 
 
 def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[str] = ()) -> Iterator[MinimalPair]:
-    """The pairs of a file; its first line tells the format.
+    """Read the pairs of a file; its first line tells the format.
 
     For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
     those to group by. Raises ``InputError`` with file and line.
@@ -217,11 +217,11 @@ def _count(
     is_lower_bound: bool,
     notes: tuple[str, ...],
 ) -> MinimalPairResult:
-    overall, without_unknown = Counts(), Counts()
-    groups: dict[str, dict[str, Counts]] = {}
+    overall, without_unknown = PairCounts(), PairCounts()
+    groups: dict[str, dict[str, PairCounts]] = {}
     for pair in pairs:
         good, bad = log_probs[pair.good], log_probs[pair.bad]
-        counts = [groups.setdefault(name, {}).setdefault(group, Counts()) for name, group in pair.groups.items()]
+        counts = [groups.setdefault(name, {}).setdefault(group, PairCounts()) for name, group in pair.groups.items()]
         if not unknown & {pair.good, pair.bad}:
             counts.append(without_unknown)
         for one in (overall, *counts):

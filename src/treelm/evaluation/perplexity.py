@@ -67,12 +67,12 @@ class Perplexity:
 
     @property
     def value(self) -> float:
-        """2 to the bits a unit; infinite where a probability is 0 or the power is no float."""
+        """Perplexity, 2 to the bits a unit; infinite where a probability is 0 or the power is no float."""
         return math.inf if self.bits_per_unit >= 1024 else 2.0**self.bits_per_unit
 
     @property
     def name(self) -> str:
-        """Such as ``perplexity per word, with end of sentence``."""
+        """Name that tells unit, policy and context, such as ``perplexity per word, with end of sentence``."""
         context = f", {self.context}" if self.context else ""
         ends = "with" if self.policy == "with_end" else "without"
         return f"perplexity per {self.unit}, {ends} end of sentence{context}"
@@ -121,13 +121,18 @@ def _sums_of(score: SentenceScore, words: Sequence[str] | None) -> LikelihoodSum
 def perplexity(
     sums: LikelihoodSums, *, unit: Unit = "word", policy: EndPolicy = "with_end", context: str = ""
 ) -> Perplexity:
-    """Perplexity of what was summed.
+    """Compute the perplexity of what was summed.
 
     Under ``with_end`` the bits of the sentences' ends count, and each end is one more unit (a word, a symbol, or the
     character that ends the line); under ``without_end`` neither does. Per word, the bits of a word's symbols add up, so
     perplexities of models with different subword vocabularies compare.
 
     Raises ``InputError`` when there is nothing to divide by, or characters were not counted.
+
+    >>> one = math.log(8)
+    >>> sums = LikelihoodSums(symbols_nats=3 * one, end_nats=one, num_sentences=1, num_words=3, num_symbols=3)
+    >>> round(perplexity(sums).value, 6)
+    8.0
     """
     counts = {"word": sums.num_words, "symbol": sums.num_symbols, "character": sums.num_characters}
     num_units = counts[unit]

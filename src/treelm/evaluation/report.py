@@ -1,4 +1,4 @@
-"""Everything that was measured of one model, as one table and as JSON, and EVALB's familiar columns.
+"""Metrics of one model, as one table and as JSON, and the columns that EVALB prints.
 
 Every metric carries its protocol's name.
 """
@@ -133,7 +133,7 @@ def as_table(results: Sequence[EvaluationResult], *, title: str = "Evaluation") 
     from rich.text import Text
 
     table = Table(title=title)
-    table.add_column("figure")
+    table.add_column("metric")
     for result in results:
         table.add_column(result.split, justify="right")
     columns = [dict(result.rows()) for result in results]
@@ -182,7 +182,7 @@ def _evalb_summary(total: Total) -> Iterator[str]:
         "Number of Valid sentence": len(total.valid),
     }
     yield from (f"{name:25s} = {count:6d}" for name, count in counts.items())
-    figures = {
+    metrics = {
         "Bracketing Recall": total.recall,
         "Bracketing Precision": total.precision,
         "Bracketing FMeasure": total.f1,
@@ -192,11 +192,11 @@ def _evalb_summary(total: Total) -> Iterator[str]:
         "2 or less crossing": total.two_or_less_crossing,
         "Tagging accuracy": total.tagging_accuracy,
     }
-    yield from (f"{name:25s} = {figure:6.2f}" for name, figure in figures.items())
+    yield from (f"{name:25s} = {value:6.2f}" for name, value in metrics.items())
 
 
 def evalb_json(result: BracketingResult, *, sentences: bool = True) -> dict[str, Any]:
-    """The same metrics, unrounded, as JSON values; percentages are in 0..100."""
+    """The metrics of ``evalb_text``, unrounded, as JSON values; percentages are in 0..100."""
     cutoff = {"cutoff_length": result.parameters.cutoff_length, **_total_json(result.total_up_to_cutoff)}
     problems = [row for row in result.total.rows if row.problem]
     everything: dict[str, Any] = {

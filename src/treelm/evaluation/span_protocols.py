@@ -1,4 +1,4 @@
-"""Unlabelled F1 by named protocols: what each removes before spans are compared.
+"""Unlabelled F1 by named protocols, which differ in what they remove before spans are compared.
 
 Published unlabelled F1 scores differ by more than systems do because protocols differ; every result names its own.
 """
@@ -55,7 +55,7 @@ class SpanProtocol:
 WSJ10 = SpanProtocol(name="wsj10", remove_punctuation=True, max_words=10)
 """The protocol of PRPN's released evaluation (Shen et al. 2018), up to 10 words. Klein's scores use another one."""
 WSJ40 = SpanProtocol(name="wsj40", remove_punctuation=True, max_words=40)
-"""As ``wsj10``, up to 40 words."""
+"""Protocol ``wsj10`` with sentences of up to 40 words."""
 PLAIN = SpanProtocol(
     name="plain",
     remove_punctuation=False,
@@ -64,7 +64,7 @@ PLAIN = SpanProtocol(
     duplicates="multiset",
     without_spans="left_out",
 )
-"""Every constituent of the trees as they are, unary chains and whole sentences included."""
+"""Protocol of all constituents of the trees as they are, unary chains and whole sentences included."""
 NO_PUNCTUATION = SpanProtocol(name="no-punctuation", remove_punctuation=True)
 """Sentences of any length, punctuation removed, whole sentences dropped (Table 5, Shen et al. 2021; its corpus F1)."""
 BINARISED = SpanProtocol(
@@ -74,7 +74,7 @@ BINARISED = SpanProtocol(
     without_spans="left_out",
     binarises_gold=True,
 )
-"""Against gold trees that were made binary from the left, whole sentences included (Table 2, Shen et al. 2021)."""
+"""Protocol of gold trees made binary from the left, whole sentences included (Table 2, Shen et al. 2021)."""
 
 PROTOCOLS = {protocol.name: protocol for protocol in (WSJ10, WSJ40, PLAIN, NO_PUNCTUATION, BINARISED)}
 
@@ -129,7 +129,7 @@ def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Remova
 
 
 def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:
-    """For every word of the gold tree, whether it stays."""
+    """Tell of each word of the gold tree whether it stays."""
     if removal == "tags":
         return [tag not in REMOVED_TAGS for tag in gold.tags]
     if removal == "words":
@@ -138,7 +138,7 @@ def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:
 
 
 def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], protocol: SpanProtocol) -> SpanResult:
-    """Unlabelled F1 of predicted trees, which stand over all words of the gold trees or over the kept ones only.
+    """Compute unlabelled F1 of predicted trees, over all words of the gold trees or over the kept ones only.
 
     Raises ``InputError`` when the numbers of sentences differ. A sentence whose words differ is an error, and counted.
     """
@@ -172,7 +172,7 @@ def _score_sentence(
     if gold.problem or predicted.problem:
         return str(gold.problem or predicted.problem)
     keep = kept_words(gold, removal)
-    if not is_included(sum(keep), protocol):
+    if not 0 < sum(keep) <= (len(keep) if protocol.max_words is None else protocol.max_words):
         return None
     predicted_keep = _align(gold, predicted, keep)
     if predicted_keep is None:
@@ -187,11 +187,6 @@ def _score_sentence(
         gold=gold_spans.total(),
         predicted=predicted_spans.total(),
     )
-
-
-def is_included(num_words: int, protocol: SpanProtocol) -> bool:
-    """Whether a sentence with so many kept words is scored."""
-    return num_words > 0 and (protocol.max_words is None or num_words <= protocol.max_words)
 
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:
@@ -219,7 +214,7 @@ def spans_of(sentence: Bracketing, keep: Sequence[bool], protocol: SpanProtocol)
 
 
 def left_binarised(spans: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Nested spans, and those of each one's first two, three, ... children."""
+    """Binarise nested spans from the left: the spans of each one's first two, three, ... children, all of them last."""
     longest_first: dict[int, list[int]] = {}
     for start, end in sorted(set(spans), key=lambda span: (span[0], -span[1])):
         longest_first.setdefault(start, []).append(end)

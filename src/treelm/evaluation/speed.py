@@ -185,7 +185,7 @@ def random_batches(num_symbols: int, bptt: int, batch_size: int) -> Iterator[Str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beam:
+class BeamWidths:
     """Widths of a word-synchronous search."""
 
     action_beam: int
@@ -194,7 +194,7 @@ class Beam:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSpeed(Beam):
+class SearchSpeed(BeamWidths):
     """Speed of scoring and parsing in one search, which uses one thread."""
 
     batch_size: int
@@ -206,7 +206,7 @@ class SearchSpeed(Beam):
     peak_memory_mb: float  # above what the process held with the model loaded
 
 
-def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: Beam) -> SearchSpeed:
+def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: BeamWidths) -> SearchSpeed:
     """Search all sentences side by side, once to warm up and once measured; memory is right only in a fresh process."""
     lm = load(run)
     lm.set_beam(**vars(beam))
@@ -227,7 +227,7 @@ def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: Beam) -> 
     )
 
 
-def compare_beams(run: str, sentences: Sequence[Sequence[str]], beams: Sequence[Beam]) -> Iterator[SearchSpeed]:
+def compare_beams(run: str, sentences: Sequence[Sequence[str]], beams: Sequence[BeamWidths]) -> Iterator[SearchSpeed]:
     """Measure every beam, each in a fresh process."""
     for beam in beams:
         yield _in_fresh_process(measure_search, run, sentences, beam)

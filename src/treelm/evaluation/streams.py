@@ -1,4 +1,4 @@
-"""Perplexity of a text in a row, the state carried from sentence to sentence: the metric of the field's tables.
+"""Perplexity of a text in a row, hidden states kept from sentence to sentence: the metric of the field's tables.
 
 A continuous cache pointer may stand beside the model: words of the recent past become likelier (Grave, Joulin & Usunier
 2016).
@@ -22,7 +22,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import SyntacticLM
@@ -51,8 +51,7 @@ class CacheConfig:
             raise InputError(f"cache weight = {self.weight}", remedy="give a number between 0 and 1")
         if not 0 <= self.theta < math.inf:
             raise InputError(f"cache theta = {self.theta}", remedy="give 0 or more")
-        if self.window < 1:
-            raise InputError(f"cache window = {self.window}", remedy="give 1 or more")
+        check_positive(**{"cache window": self.window})
 
 
 class ContinuousCache:
@@ -62,14 +61,14 @@ class ContinuousCache:
     """
 
     def __init__(self, config: CacheConfig) -> None:
-        """Empty caches."""
+        """Begin with an empty cache for each row."""
         self._config = config
         self._states: Tensor | None = None  # (W, B, E), W up to the window
         self._following: Tensor | None = None  # (W, B) the symbol that came after each state
 
     @torch.no_grad()
     def log_probs(self, outputs: Tensor, targets: Tensor, model_log_probs: Tensor) -> Tensor:
-        """log p of the targets of a segment, float64 (T, B), which then are in the cache for the next one.
+        """Compute log p of the targets of a segment, float64 (T, B), which then are in the cache for the next one.
 
         outputs (T, B, E) are the states that predict ``targets`` (T, B), with ``model_log_probs`` (T, B) float64.
         """
@@ -115,7 +114,7 @@ class StreamProtocol:
 
 
 def stream_perplexities(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol) -> tuple[Perplexity, ...]:
-    """Perplexity per word, ends counted as words; for characters also per character (BPC) or, without ends, per symbol.
+    """Compute perplexity per word, ends included; of characters also per character (BPC) or, without ends, per symbol.
 
     Raises ``InputError`` for a system that reads whole sentences only.
     """
@@ -128,7 +127,7 @@ def stream_perplexities(lm: SyntacticLM, corpus: PreparedCorpus, protocol: Strea
 
 @torch.no_grad()
 def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol) -> LikelihoodSums:
-    """The sums behind ``stream_perplexities``, in the precision of the model's weights; the model is left as it was."""
+    """Sums for ``stream_perplexities``, in the precision of the model's weights; the model is left as it was."""
     lm = require_stream(lm)
     encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
     batches = BPTTBatches(
@@ -157,7 +156,7 @@ def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamP
 
 
 def require_stream(lm: SyntacticLM) -> StreamLM:
-    """The same model; raises ``InputError`` for a system that reads whole sentences only."""
+    """Return the model itself; raise ``InputError`` for a system that reads whole sentences only."""
     if not isinstance(lm, StreamLM):
         raise InputError(
             f"{lm.system} reads whole sentences, not streams", remedy="set stream = no: sentence by sentence"
@@ -209,7 +208,7 @@ def evaluate_stream(
     fixed_rows: bool = False,
     skipped: list[InputError] | None = None,
 ) -> EvaluationResult:
-    """The metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
+    """Compute the metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
     Bad sentences go to ``skipped``. A text with fewer symbols than the recipe's rows is read in one row, and a note
     says so; if they are ``fixed_rows``, it raises ``InputError``.

@@ -1,4 +1,4 @@
-"""Many results side by side: a row for each split or file, main metrics in columns (Table 8, Shen et al. 2021)."""
+"""Results side by side: a row for each split or file, main metrics in columns (Table 8, Shen et al. 2021)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
     """The main metrics of a result by column; F1 in 0..100, accuracies in 0..1. What was not measured has no column.
 
     A perplexity that is not of each sentence by itself names its context: ``..., in a stream of 10 rows``. ``notes``
-    says what else must be known to read the figures.
+    says what else must be known to read the metrics.
     """
     row: dict[str, Value] = {
         "system": result.system,
@@ -75,7 +75,7 @@ def summary_table(results: Sequence[EvaluationResult], *, title: str) -> Rendera
     from rich.text import Text
 
     table = Table(title=title, box=SIMPLE_HEAD, caption=LEGEND, caption_justify="left")
-    rows = [_rounded(summary_row(result)) for result in results]
+    rows = [{name: _shown(name, value) for name, value in summary_row(result).items()} for result in results]
     headings = _headings(rows)
     for name, heading in headings.items():
         table.add_column(Text(heading), justify="left" if name == "data" else "right", no_wrap=name == "data")
@@ -107,10 +107,6 @@ LEGEND = (
 )
 _ACCURACIES = {"p_accuracy": "p", "p_prediction_accuracy": "p'"}
 _TABLES = {NO_PUNCTUATION.name: "UF1 n-ary", BINARISED.name: "UF1 binary"}
-
-
-def _rounded(row: dict[str, Value]) -> dict[str, str]:
-    return {name: _shown(name, value) for name, value in row.items()}
 
 
 def _shown(name: str, value: Value) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,17 +27,11 @@ class Baseline:
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON values."""
-        return {
-            "name": self.name,
-            "protocol": self.protocol,
-            "corpus_f1": self.corpus_f1,
-            "sentence_f1": self.sentence_f1,
-            "num_seeds": self.num_seeds,
-        }
+        return asdict(self)
 
 
-Builder = Literal["biased", "unbiased"]
-_BUILDERS: tuple[Builder, ...] = get_args(Builder)
+TreeBuilder = Literal["biased", "unbiased"]
+_BUILDERS: tuple[TreeBuilder, ...] = get_args(TreeBuilder)
 
 _RULES: dict[str, Callable[[Sequence[str]], Tree]] = {
     "left-branching": left_branching,
@@ -84,7 +78,7 @@ def _random(seed: int) -> Callable[[Tree], Tree]:
     return lambda tree: random_splits(tree.words(), generator)
 
 
-def _random_distances(seed: int, builder: Builder) -> Callable[[Tree], Tree]:
+def _random_distances(seed: int, builder: TreeBuilder) -> Callable[[Tree], Tree]:
     generator = np.random.default_rng(seed)
 
     def build(tree: Tree) -> Tree:

@@ -14,12 +14,12 @@ from rich.text import Text
 
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_statistics
-from treelm.evaluation.comparison.figures import Comparison
+from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, overall_score
 
 if TYPE_CHECKING:
-    from treelm.evaluation.minimal_pairs import Counts, MinimalPairResult
+    from treelm.evaluation.minimal_pairs import MinimalPairResult, PairCounts
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
 
 MISSING = "-"
@@ -111,7 +111,7 @@ def pair_table(result: MinimalPairResult, *, title: str = "") -> Table:
     return table
 
 
-def _pair_cells(counts: Counts) -> tuple[str, ...]:
+def _pair_cells(counts: PairCounts) -> tuple[str, ...]:
     return str(counts.total), str(counts.ties), _percent(counts.accuracy if counts.total else None)
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.comparison.test_figures import FULL
+from tests.evaluation.comparison.test_metrics import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
-from treelm.evaluation.comparison.figures import Comparison, LossPoint, RunFigures, training_figures
-from treelm.evaluation.comparison.measure import Kept, Settings
+from treelm.evaluation.comparison.measure import KeptMetrics, Settings
+from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
 
 ONE = replace(FULL, name="one", vocabulary="v", text="t", notes=())
 
 
-def notes(*rows: RunFigures) -> str:
+def notes(*rows: RunMetrics) -> str:
     return "\n".join(notes_on(rows))
 
 
@@ -64,9 +64,9 @@ def test_rows_are_named_by_as_many_folders_as_tell_them_apart(tmp_path: Path) ->
 
 
 def test_kept_figures_are_those_of_the_same_origin_and_damage_is_measured_again(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "measured")
+    kept = KeptMetrics(tmp_path / "measured")
     kept.put("part", {"weights": "a"}, {"value": 1.5})
-    assert Kept(tmp_path / "measured").get("part", {"weights": "a"}) == {"value": 1.5}
+    assert KeptMetrics(tmp_path / "measured").get("part", {"weights": "a"}) == {"value": 1.5}
     assert kept.get("part", {"weights": "b"}) is None
     (file,) = (tmp_path / "measured").iterdir()
     file.write_text(file.read_text()[:-5])
@@ -76,7 +76,7 @@ def test_kept_figures_are_those_of_the_same_origin_and_damage_is_measured_again(
 def test_a_run_and_what_was_kept_of_it_have_rows_of_two_names(tmp_path: Path) -> None:
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
-        Comparison(runs=(RunFigures(name="demo", run="demo", system="rnng", num_parameters=1),)).save(
+        Comparison(runs=(RunMetrics(name="demo", run="demo", system="rnng", num_parameters=1),)).save(
             tmp_path / folder / "comparison.json"
         )
     files = [tmp_path / folder / "comparison.json" for folder in ("one", "other")]
@@ -92,7 +92,7 @@ def test_two_files_of_pairs_with_one_name_are_refused_since_they_would_share_a_c
 def test_a_log_whose_last_line_was_not_written_to_its_end_is_read_up_to_it(tmp_path: Path) -> None:
     line = '{"kind": "dev", "step": 3, "epoch": 1, "elapsed_seconds": 2.5, "loss_nats_per_word": 5.0}'
     (tmp_path / "metrics.jsonl").write_text(f'{line}\n{{"kind": "dev", "st')
-    seconds, _, points = training_figures(tmp_path)
+    seconds, _, points = training_metrics(tmp_path)
     assert seconds == 2.5
     assert [point.step for point in points] == [3]
 
@@ -100,7 +100,7 @@ def test_a_log_whose_last_line_was_not_written_to_its_end_is_read_up_to_it(tmp_p
 def test_a_loss_that_the_log_does_not_have_is_no_point_of_the_curve(tmp_path: Path) -> None:
     line = '{{"kind": "dev", "step": {}, "epoch": 1, "elapsed_seconds": 2.5, "loss_nats_per_word": {}}}\n'
     (tmp_path / "metrics.jsonl").write_text(line.format(1, "null") + line.format(2, 5.0))
-    assert [point.step for point in training_figures(tmp_path)[2]] == [2]
+    assert [point.step for point in training_metrics(tmp_path)[2]] == [2]
 
 
 def test_models_after_a_few_steps_are_named_before_all_else() -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.comparison.test_figures import FULL
+from tests.evaluation.comparison.test_metrics import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import row_names
-from treelm.evaluation.comparison.figures import Comparison, RunFigures, SyntaxGymFigures
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SyntaxGymMetrics
 from treelm.evaluation.comparison.tables import as_csv, as_latex, as_markdown, latex_text
 from treelm.evaluation.syntaxgym.results import circuits
 
-BARE = RunFigures(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
+BARE = RunMetrics(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
 BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))
 
 
@@ -92,7 +92,7 @@ def test_syntaxgym_over_known_words_alone_stands_beside_the_sg_score_where_there
         replace(
             FULL,
             name=name,
-            syntaxgym=SyntaxGymFigures(
+            syntaxgym=SyntaxGymMetrics(
                 suites=dict.fromkeys(names, 0.5), without_unknown=without, circuits={}, sg_score=0.5, mean=0.5
             ),
         )

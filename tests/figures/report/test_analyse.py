@@ -15,7 +15,7 @@ from tests.models.prpn.worlds import prpn
 from tests.models.som.worlds import som
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import Comparison, RunFigures
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.figures.memory_grid import grid_of_sentence
 from treelm.figures.report import analyse
 from treelm.figures.report.analyse import analyses_of, examples_of, kept_sentences, with_sentences
@@ -73,8 +73,8 @@ def test_distances_weights_and_slots_are_the_system_s() -> None:
     assert (memory.symbols, memory.decisions, memory.spans) == (grid.words, grid.decisions, grid.spans)
 
 
-def row(name: str) -> RunFigures:
-    return RunFigures(name=name, run=f"runs/{name}", system="prpn", num_parameters=1)
+def row(name: str) -> RunMetrics:
+    return RunMetrics(name=name, run=f"runs/{name}", system="prpn", num_parameters=1)
 
 
 def test_all_rows_are_analysed_and_kept_analyses_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_single_words_are_searched_as_they_are_loaded_whatever_the_row_was_measu
     network = prpn().eval()
     monkeypatch.setattr(network, "set_beam", lambda **beam: widths.append(beam))
     monkeypatch.setattr(analyse, "load", lambda path: network)
-    searching = RunFigures(name="a", run="a", system="rnng", num_parameters=1, search="beam 20/10/1")
+    searching = RunMetrics(name="a", run="a", system="rnng", num_parameters=1, search="beam 20/10/1")
     with_sentences(Comparison(runs=(searching, row("b"))), [sentence()], silent)
     assert widths == []
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, bare, full
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import Comparison
+from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.evaluation.syntaxgym.results import references
 from treelm.figures.report.page import report_page, write_report

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from treelm.evaluation.comparison.figures import (
+from treelm.evaluation.comparison.metrics import (
     Comparison,
-    F1Figure,
+    F1Metric,
     LossPoint,
-    PairFigures,
-    RunFigures,
+    PairMetrics,
+    RunMetrics,
     SentenceAnalysis,
-    SyntaxGymFigures,
+    SyntaxGymMetrics,
     WordBits,
 )
 from treelm.evaluation.evaluate import GUM_NOTES
@@ -27,7 +27,7 @@ WORDS = ("I", "think", "<unk>", HOSTILE, "barks", ".")
 GOLD = f"(S (NP I) (VP think (SBAR (NP <unk> {HOSTILE}) (VP barks))) .)"
 
 
-def run(name: str, system: str, perplexity: float) -> RunFigures:
+def run(name: str, system: str, perplexity: float) -> RunMetrics:
     """A row with all figures that any system has; they differ between perplexities."""
     share = min(1.0, 40 / perplexity)
     names = {suite for suites in circuits().values() for suite in suites}
@@ -42,7 +42,7 @@ def run(name: str, system: str, perplexity: float) -> RunFigures:
         )
         for epoch in range(1, 6)
     )
-    return RunFigures(
+    return RunMetrics(
         name=name,
         run=f"runs/{name}",
         system=system,
@@ -64,9 +64,9 @@ def run(name: str, system: str, perplexity: float) -> RunFigures:
                 is_upper_bound=system == "rnng",
             ),
         ),
-        unlabeled_f1=(F1Figure(protocol="plain", corpus_f1=100 * share, sentence_f1=99 * share),),
+        unlabeled_f1=(F1Metric(protocol="plain", corpus_f1=100 * share, sentence_f1=99 * share),),
         gold_trees="constituency",
-        syntaxgym=SyntaxGymFigures(
+        syntaxgym=SyntaxGymMetrics(
             suites=dict.fromkeys(sorted(names), share),
             without_unknown={},
             circuits={name: share * (1 - number / 10) for number, name in enumerate(circuits())},
@@ -74,7 +74,7 @@ def run(name: str, system: str, perplexity: float) -> RunFigures:
             mean=share,
         ),
         pairs=(
-            PairFigures(
+            PairMetrics(
                 file="blimp.jsonl",
                 accuracy=share,
                 num_pairs=670,
@@ -128,4 +128,4 @@ def full() -> Comparison:
 
 def bare() -> Comparison:
     """One run of which hardly anything is known."""
-    return Comparison(runs=(RunFigures(name="counts", run="runs/counts", system="ngram", num_parameters=0),))
+    return Comparison(runs=(RunMetrics(name="counts", run="runs/counts", system="ngram", num_parameters=0),))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import Comparison, RunFigures
-from treelm.evaluation.comparison.measure import FOLDER, Kept, Settings, ShowProgress, measure
+from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, ShowProgress, measure
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models.persistence import shipped
 from treelm.models.persistence.storage import WEIGHTS
@@ -23,8 +24,8 @@ Value = TypeVar("Value")
 def compare(
     sources: Sequence[Path], settings: Settings, show: ShowProgress, *, keep_in: Path | None = None
 ) -> Comparison:
-    """A row for each run (a folder, or a model of the package by name) and the rows of each kept comparison (a JSON
-    file), in order.
+    """Measure a row for each run (a folder, or a model of the package by name), and take the rows of each kept
+    comparison (a JSON file), in order.
 
     What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package. Raises
     ``InputError`` for what is neither, and for a source that is given twice.
@@ -33,14 +34,14 @@ def compare(
         raise InputError("nothing to compare", remedy="give run folders")
     _check_pairs(settings)
     sources = [_found(source) for source in sources]
-    rows: list[RunFigures] = []
+    rows: list[RunMetrics] = []
     names = row_names([source for source in sources if not source.is_file()])
     for source in sources:
         if source.is_file():
             rows += Comparison.load(source).runs
         else:
             folder = keep_in or (None if source.parent == shipped.FOLDER else source)
-            kept = Kept(folder and folder / FOLDER)
+            kept = KeptMetrics(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))
     rows = _named_apart(rows)
     return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)))
@@ -56,9 +57,9 @@ def _check_pairs(settings: Settings) -> None:
         next(settings.read_pairs(file), None)
 
 
-def _named_apart(rows: Sequence[RunFigures]) -> list[RunFigures]:
+def _named_apart(rows: Sequence[RunMetrics]) -> list[RunMetrics]:
     """Rows of which no two have one name: a run and what was kept of it, say, are told apart by numbers."""
-    named: list[RunFigures] = []
+    named: list[RunMetrics] = []
     taken: set[str] = set()
     for row in rows:
         name, number = row.name, 1
@@ -95,8 +96,8 @@ def row_names(runs: Sequence[Path]) -> dict[Path, str]:
     return names
 
 
-def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:
-    """A warning, if there are rows of models after a few steps."""
+def hardly_trained(rows: Sequence[RunMetrics]) -> Iterator[str]:
+    """Yield a warning if there are rows of models after a few steps."""
     ends = ((row.name, row.loss_curve[-1]) for row in rows if row.loss_curve)
     found = [
         f"{name} ({end.step:,} step{'s' * (end.step != 1)} in {end.seconds:.0f} s)"
@@ -107,12 +108,12 @@ def hardly_trained(rows: Sequence[RunFigures]) -> Iterator[str]:
         yield f"hardly trained: figures show that everything works and mean nothing else: {', '.join(found)}"
 
 
-def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
-    """Notes on what makes metrics mean nothing, what keeps them from being compared, then how they were made."""
+def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
+    """Yield notes on what makes metrics mean nothing, what keeps them from being compared, how they were made."""
     yield from hardly_trained(rows)
     scored = [row for row in rows if row.perplexity is not None]
-    for same, what in ((_vocabulary, "other vocabularies (so other unknown words)"), (_text, "other texts")):
-        groups = _groups(scored, same)
+    for field, what in (("vocabulary", "other vocabularies (so other unknown words)"), ("text", "other texts")):
+        groups = _groups(scored, attrgetter(field))
         if len(groups) > 1:
             yield f"perplexities do not compare between groups of rows with {what}: {_listed(groups)}"
     trained = _groups([row for row in rows if row.data_identity], lambda row: row.data_identity.get("train"))
@@ -134,20 +135,12 @@ def notes_on(rows: Sequence[RunFigures]) -> Iterator[str]:
     yield from dict.fromkeys(note for row in rows for note in row.notes if note != GIVEN_TREES)
 
 
-def _vocabulary(row: RunFigures) -> str:
-    return row.vocabulary
-
-
-def _text(row: RunFigures) -> str:
-    return row.text
-
-
-def _groups(rows: Sequence[RunFigures], key: Callable[[RunFigures], Value]) -> dict[Value, list[RunFigures]]:
-    groups: dict[Value, list[RunFigures]] = {}
+def _groups(rows: Sequence[RunMetrics], key: Callable[[RunMetrics], Value]) -> dict[Value, list[RunMetrics]]:
+    groups: dict[Value, list[RunMetrics]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups
 
 
-def _listed(groups: dict[Value, list[RunFigures]]) -> str:
+def _listed(groups: dict[Value, list[RunMetrics]]) -> str:
     return " | ".join(", ".join(row.name for row in found) for found in groups.values())

@@ -23,20 +23,20 @@ from treelm.corpora.lines import Format
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import (
+from treelm.evaluation.comparison.metrics import (
     FORMAT_VERSION,
-    F1Figure,
+    F1Metric,
     GoldTrees,
-    PairFigures,
-    RunFigures,
-    SyntaxGymFigures,
-    training_figures,
+    PairMetrics,
+    RunMetrics,
+    SyntaxGymMetrics,
+    training_metrics,
 )
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.minimal_pairs import MinimalPair, first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
-from treelm.evaluation.syntaxgym.scoring import num_sentences, score_suites
+from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.batching import batched
 from treelm.inference.loading import load
@@ -64,29 +64,33 @@ class Settings:
     split: Literal["train", "dev", "test"] = "test"
     """Split of the run's own corpus."""
     data: str = ""
-    """A file instead of it."""
+    """File to evaluate instead of a split."""
     data_format: Format | Literal["auto"] = "auto"
-    """Format of that file; by default its name tells."""
+    """Format of the file ``data``; by default its name tells."""
     max_sentences: int | None = None
-    """The first ones only; None: as the run's recipe says."""
+    """Number of the first sentences to take; None: as the run's recipe says."""
     protocols: tuple[str, ...] = ("plain",)
-    """Of unlabelled F1."""
+    """Protocols of unlabelled F1, by name."""
     suites: tuple[str, ...] = ()
     """Names of packaged suites of SyntaxGym, or files; ``all``: all packaged ones."""
     pairs: tuple[str, ...] = ()
     """Files of minimal pairs."""
     good: str = ""
-    """Column of their grammatical sentences; without it, that of a known format. So also the next two."""
+    """Column of the grammatical sentences of pairs; without it, that of a known format."""
     bad: str = ""
+    """Column of the ungrammatical sentences of pairs."""
     group_by: tuple[str, ...] = ()
+    """Columns by which accuracies on pairs are grouped."""
     max_pairs_per_group: int | None = None
-    """The first pairs of every group only."""
+    """Number of the first pairs of each group to take; None: all."""
     tokenisation: Tokenisation = "treebank"
     """The way in which suites and pairs are cut into words."""
     action_beam: int | None = None
-    """Width of the search; None: as the run's recipe says. So also the next two."""
+    """Hypotheses kept between actions; None: as the run's recipe says."""
     word_beam: int | None = None
+    """Hypotheses kept between words; None: as the run's recipe says."""
     fast_track: int | None = None
+    """Best SHIFTs that enter the word beam past the action beam; None: as the run's recipe says."""
     device: DeviceName = "cpu"
     """Device that models compute on; no metric but those of time should depend on it."""
 
@@ -100,7 +104,7 @@ class Settings:
         return {name: value for name, value in named.items() if value}
 
 
-class Kept:
+class KeptMetrics:
     """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -115,14 +119,14 @@ class Kept:
             kept = read_json(self.path(part, origin), remedy="remove it")
         except InputError:
             return None  # it is measured again, and replaced
-        figures = (unsealed(kept) or {}).get("figures")
-        return figures if isinstance(figures, dict) else None
+        metrics = (unsealed(kept) or {}).get("figures")
+        return metrics if isinstance(metrics, dict) else None
 
-    def put(self, part: str, origin: dict[str, Any], figures: dict[str, Any]) -> None:
+    def put(self, part: str, origin: dict[str, Any], metrics: dict[str, Any]) -> None:
         """Keep metrics, in one piece."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": figures})))
+            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": metrics})))
 
     def path(self, part: str, origin: dict[str, Any]) -> Path:
         """The place of metrics of an origin, whether they are there or not."""
@@ -130,18 +134,19 @@ class Kept:
         return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
 
 
-def measure(run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> RunFigures:
-    """All metrics of a run; what ``kept`` has is not measured again.
+def measure(run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> RunMetrics:
+    """Measure a run by the settings; what ``kept`` has is not measured again.
 
     Raises ``InputError`` for a run that is not finished, and for data, suites or pairs that cannot be read.
     """
-    return _Measuring(run, name, settings, kept, show).figures()
+    return _Measuring(run, name, settings, kept, show).metrics()
 
 
 class _Measuring:
     """One run, its model (loaded when something is to be measured) and what its metrics follow from."""
 
-    def __init__(self, run: Path, name: str, settings: Settings, kept: Kept, show: ShowProgress) -> None:
+    def __init__(self, run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> None:
+        """Read the run's recipe; the model is not loaded yet."""
         self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
         self._recipe = _with_settings(load_run_recipe(run), settings)
         self._lm: SyntacticLM | None = None
@@ -151,26 +156,26 @@ class _Measuring:
         if find_device(settings.device) != "cpu":
             self._origin["device"] = "cuda"  # times are others there
 
-    def figures(self) -> RunFigures:
-        """Everything together; the parts that take long are kept one by one."""
-        figures = self._evaluated()
-        seconds, words_per_second, curve = training_figures(self._run)
+    def metrics(self) -> RunMetrics:
+        """Measure everything; the parts that take long are kept one by one."""
+        metrics = self._evaluated()
+        seconds, words_per_second, curve = training_metrics(self._run)
         return replace(
-            figures,
+            metrics,
             name=self._name,
             run=str(self._run),
             data_identity=read_data_identity(self._run),
             training_seconds=seconds,
             training_words_per_second=words_per_second,
             loss_curve=curve,
-            syntaxgym=self._syntaxgym() if self._settings.suites and self._scores_words(figures) else None,
-            pairs=tuple(map(self._pairs, self._settings.pairs)) if self._scores_words(figures) else (),
+            syntaxgym=self._syntaxgym() if self._settings.suites and self._scores_words(metrics) else None,
+            pairs=tuple(map(self._pairs, self._settings.pairs)) if self._scores_words(metrics) else (),
         )
 
     @staticmethod
-    def _scores_words(figures: RunFigures) -> bool:
-        """Whether words alone are enough for its probabilities."""
-        return bool(figures.perplexities) and not figures.needs_trees
+    def _scores_words(metrics: RunMetrics) -> bool:
+        """Tell whether words alone, without trees, are enough for the run's probabilities."""
+        return bool(metrics.perplexities) and not metrics.needs_trees
 
     def _model(self) -> SyntacticLM:
         if self._lm is None:
@@ -186,7 +191,7 @@ class _Measuring:
             remedy = "wait until its training is over, then compare again"
             raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
 
-    def _evaluated(self) -> RunFigures:
+    def _evaluated(self) -> RunMetrics:
         path, format = self._data()
         origin = {
             **self._origin,
@@ -204,7 +209,7 @@ class _Measuring:
             gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
             kept = to_plain(self._evaluate(gold))
             self._kept.put("evaluation", origin, kept)
-        return from_plain(RunFigures, kept, where=f"kept figures of {self._run}")
+        return from_plain(RunMetrics, kept, where=f"kept metrics of {self._run}")
 
     def _data(self) -> tuple[Path, str]:
         """The file that is evaluated, and its format."""
@@ -214,7 +219,7 @@ class _Measuring:
             path, format = locate_split(self._recipe.data, self._settings.split)
         return path, self._recipe.data.read_options(format).format_for(str(path))
 
-    def _evaluate(self, gold: GoldTrees) -> RunFigures:
+    def _evaluate(self, gold: GoldTrees) -> RunMetrics:
         protocols = [find_protocol(one) for one in self._settings.protocols]
         files = (self._settings.data,) if self._settings.data else ()
         with self._show(f"{self._name}: {self._settings.data or self._settings.split}", None) as advance:
@@ -228,14 +233,14 @@ class _Measuring:
                 device=self._settings.device,
             )
         self._check_weights()  # it loaded the model by itself
-        lm = self._model()
+        lm, config = self._model(), self._recipe.evaluation
         reads_words = lm.predicts_words and not lm.needs_trees
-        figures = RunFigures(
+        metrics = RunMetrics(
             name=self._name,
             run=str(self._run),
             system=lm.system,
             num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
-            search=_search(lm, self._recipe.evaluation),
+            search=f"beam {config.action_beam}/{config.word_beam}/{config.fast_track}" if lm.searches() else "",
             weights=self._weights,
             vocabulary=lm.vocabulary.fingerprint(),
             text=_text_hash(evaluated.sentences),
@@ -243,16 +248,16 @@ class _Measuring:
             needs_trees=lm.needs_trees,
             scoring_threads=torch.get_num_threads(),
         )
-        return _with_result(figures, evaluated.result, gold)
+        return _with_result(metrics, evaluated.result, gold)
 
-    def _syntaxgym(self) -> SyntaxGymFigures:
-        """Suite by suite, each kept when it is done."""
+    def _syntaxgym(self) -> SyntaxGymMetrics:
+        """Score suite by suite; each is kept when it is done."""
         names = () if self._settings.suites == ("all",) else self._settings.suites
         suites = load_suites(names)
         origin = {**self._origin, "tokenisation": self._settings.tokenisation}
         done: dict[str, Any] = self._kept.get("syntaxgym", origin) or {}
         missing = [suite for suite in suites if done.get(suite.name, {}).get("suite") != _suite_hash(suite)]
-        total = sum(num_sentences([suite]) for suite in missing)
+        total = sum(len(write_sentences([suite])) for suite in missing)
         if missing:
             with self._show(f"{self._name}: {len(missing)} suites of SyntaxGym", total) as advance:
                 for suite in missing:
@@ -261,7 +266,7 @@ class _Measuring:
                     self._kept.put("syntaxgym", origin, done)
         accuracies = {suite.name: float(done[suite.name]["accuracy"]) for suite in suites}
         known = {suite.name: done[suite.name]["without_unknown"] for suite in suites}
-        return SyntaxGymFigures.of(accuracies, known)
+        return SyntaxGymMetrics.of(accuracies, known)
 
     def _score_suite(self, suite: Suite, advance: Callable[[], None]) -> dict[str, Any]:
         (result,) = score_suites(self._model(), [suite], tokenisation=self._settings.tokenisation, on_sentence=advance)
@@ -271,7 +276,7 @@ class _Measuring:
             "without_unknown": result.accuracy_without_unknown(),
         }
 
-    def _pairs(self, file: str) -> PairFigures:
+    def _pairs(self, file: str) -> PairMetrics:
         most = self._settings.max_pairs_per_group
         settings = {"tokenisation": self._settings.tokenisation, "most": most, **self._settings.pair_columns()}
         origin = {**self._origin, **settings, "name": Path(file).name, "file": _hash_of(Path(file))}
@@ -284,9 +289,9 @@ class _Measuring:
                 result = score_pairs(
                     self._model(), pairs, tokenisation=self._settings.tokenisation, on_sentence=advance
                 )
-            kept = to_plain(PairFigures.of(Path(file).name, result))
+            kept = to_plain(PairMetrics.of(Path(file).name, result))
             self._kept.put("pairs", origin, kept)
-        return from_plain(PairFigures, kept, where=f"kept pairs of {self._run}")
+        return from_plain(PairMetrics, kept, where=f"kept pairs of {self._run}")
 
 
 def _hash_of(path: Path) -> str:
@@ -301,33 +306,26 @@ def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
     return replace(recipe, evaluation=replace(config, stream="no" if config.stream == "no" else "beside"))
 
 
-def _with_result(figures: RunFigures, result: EvaluationResult, gold: GoldTrees) -> RunFigures:
+def _with_result(metrics: RunMetrics, result: EvaluationResult, gold: GoldTrees) -> RunMetrics:
     return replace(
-        figures,
+        metrics,
         split=result.split,
         num_sentences=result.num_sentences,
         num_words=result.num_words,
         perplexities=result.perplexities,
         labeled_f1=tuple(
-            F1Figure(protocol=one.protocol, corpus_f1=one.total.f1, sentence_f1=one.total.sentence_f1)
+            F1Metric(protocol=one.protocol, corpus_f1=one.total.f1, sentence_f1=one.total.sentence_f1)
             for one in result.bracketing
             if one.parameters.labeled
         ),
         unlabeled_f1=tuple(
-            F1Figure(protocol=one.name, corpus_f1=one.corpus_f1, sentence_f1=one.sentence_f1) for one in result.spans
+            F1Metric(protocol=one.name, corpus_f1=one.corpus_f1, sentence_f1=one.sentence_f1) for one in result.spans
         ),
         gold_trees=gold if result.spans else None,
         baselines=result.baselines,
         own=dict(result.own),
         notes=(*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)),
     )
-
-
-def _search(lm: SyntacticLM, config: EvaluationConfig) -> str:
-    """The beam in words, for systems that have one."""
-    if not lm.searches():
-        return ""
-    return f"beam {config.action_beam}/{config.word_beam}/{config.fast_track}"
 
 
 def _text_hash(sentences: Sequence[Sentence]) -> str:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from operator import attrgetter, methodcaller
 from typing import Literal
 
-from treelm.evaluation.comparison.figures import Comparison, F1Figure, RunFigures
+from treelm.evaluation.comparison.metrics import Comparison, F1Metric, RunMetrics
 from treelm.evaluation.syntaxgym.results import circuits
 
 Value = str | int | float | bool
-Rows = Sequence[RunFigures]
-Get = Callable[[RunFigures], "Value | None"]
+Rows = Sequence[RunMetrics]
+Get = Callable[[RunMetrics], "Value | None"]
 Group = Literal["names", "figures", "sizes and speed", "syntax tests", "data only"]
-"""The place of a column in the terminal, which is narrow; ``data only`` is not for eyes."""
+"""Part of the terminal's table, which is narrow, that shows a column; ``data only``: none, it is for programs."""
 MISSING = "-"
 _SHORT = {
     "Long-Distance Dependencies": "Long-Distance",
@@ -74,7 +74,7 @@ def _minutes(value: Value) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """One metric of every row."""
+    """One column of the tables: a metric, or a property of the runs."""
 
     name: str  # in CSV
     heading: str  # in tables for eyes
@@ -83,7 +83,7 @@ class Column:
     group: Group = "figures"
     is_wide: bool = False  # left out of the terminal, which is narrow
 
-    def cell(self, row: RunFigures) -> str:
+    def cell(self, row: RunMetrics) -> str:
         """The value for eyes, rounded; ``-`` where there is none."""
         value = self.value(row)
         return MISSING if value is None else self.text(value)
@@ -119,7 +119,7 @@ def _speeds(rows: Rows) -> Iterator[Column]:
 
 
 def _perplexities(rows: Rows) -> Iterator[Column]:
-    """That which compares, with its bound, and then others by name: of streams, per character."""
+    """Yield the perplexity that compares, with its bound, then others by name: of streams, per character."""
     yield _Bounded("perplexity", "perplexity", _of_main("value"), _tenths)
     yield _data_only("is_upper_bound", _of_main("is_upper_bound"))
     main = {row.perplexity for row in rows}
@@ -131,7 +131,7 @@ def _perplexities(rows: Rows) -> Iterator[Column]:
 class _Bounded(Column):
     """A perplexity, marked where it is an upper bound."""
 
-    def cell(self, row: RunFigures) -> str:
+    def cell(self, row: RunMetrics) -> str:
         """The value with ``≤`` before it if it is an upper bound."""
         cell = super().cell(row)
         return f"≤ {cell}" if cell != MISSING and row.perplexity and row.perplexity.is_upper_bound else cell
@@ -154,7 +154,7 @@ def _labeled_f1(rows: Rows) -> Iterator[Column]:
 
 
 def _unlabeled_f1(rows: Rows) -> Iterator[Column]:
-    """By protocol: at corpus level, of sentences (data only), of the best trivial trees, and the most that there is."""
+    """Yield for each protocol: F1 of the corpus, of sentences (data only), of the best trivial trees, and its bound."""
     for protocol in _protocols(row.unlabeled_f1 for row in rows):
         corpus, sentence = (_first("unlabeled_f1", "protocol", protocol, f"{one}_f1") for one in ("corpus", "sentence"))
         yield Column(f"unlabeled_f1, {protocol}", f"UF1 {protocol}", corpus, _tenths)
@@ -164,14 +164,14 @@ def _unlabeled_f1(rows: Rows) -> Iterator[Column]:
     yield Column("gold_trees", "gold trees", attrgetter("gold_trees"))
 
 
-def _protocols(metrics: Iterable[Sequence[F1Figure]]) -> list[str]:
+def _protocols(metrics: Iterable[Sequence[F1Metric]]) -> list[str]:
     return list(dict.fromkeys(one.protocol for row in metrics for one in row))
 
 
 def _gym(field: str, key: str | None = None) -> Get:
     """A field of a row's results on SyntaxGym; of accuracies by name, that of ``key``."""
 
-    def value(row: RunFigures) -> Value | None:
+    def value(row: RunMetrics) -> Value | None:
         found = None if row.syntaxgym is None else getattr(row.syntaxgym, field)
         return found if key is None or found is None else found.get(key)
 
@@ -205,7 +205,7 @@ def _mean(name: str, heading: str, value: Get, sizes: set[int], *, is_wide: bool
 
 
 def _suites(rows: Rows) -> Iterator[Column]:
-    """Every suite, and every circuit and suite over items without unknown words."""
+    """Yield every suite, and every circuit and suite over items without unknown words."""
     names = dict.fromkeys(suite for row in rows if row.syntaxgym for suite in row.syntaxgym.suites)
     for suite in names:
         yield _data_only(f"suite, {suite}", _gym("suites", suite))
@@ -222,7 +222,7 @@ def _pairs(rows: Rows) -> Iterator[Column]:
 
 
 def shown_columns(comparison: Comparison) -> list[Column]:
-    """The columns for eyes."""
+    """Columns for eyes: all but those that are data only."""
     return [column for column in columns_of(comparison) if column.group != "data only"]
 
 
@@ -286,5 +286,5 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def latex_text(text: str) -> str:
-    """Text with every character that LaTeX takes for a command written as a character."""
+    """Escape every character that LaTeX takes for a command."""
     return "".join(_LATEX.get(character, character) for character in text)

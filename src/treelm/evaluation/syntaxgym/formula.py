@@ -1,4 +1,4 @@
-"""The formulas of SyntaxGym: what a suite predicts of the surprisal of regions.
+"""Formulas of SyntaxGym, in which a suite predicts the surprisal of regions.
 
 ``(6;%plaus%)`` is the surprisal of region 6 in condition ``plaus``, ``(*;%plaus%)`` that of the whole sentence. They
 are combined by ``+ -``, compared by ``< > =`` and joined by ``& |``, binding in this order; parentheses and brackets
@@ -35,29 +35,29 @@ class Region:
     kind: Kind = "number"
 
     def __call__(self, surprisals: Surprisals) -> float:
-        """Look it up."""
+        """Look up the surprisal of the region, or add up those of all regions of the condition."""
         if self.number is None:
             return math.fsum(value for (condition, _), value in surprisals.items() if condition == self.condition)
         return surprisals[self.condition, self.number]
 
     def regions(self) -> Iterator[Region]:
-        """Itself."""
+        """Yield the region itself."""
         yield self
 
 
 @dataclass(frozen=True)
 class Number:
-    """A constant."""
+    """A constant of a formula."""
 
     value: float
     kind: Kind = "number"
 
     def __call__(self, surprisals: Surprisals) -> float:
-        """Its value."""
+        """Return the constant, whatever the surprisals."""
         return self.value
 
     def regions(self) -> Iterator[Region]:
-        """None."""
+        """Yield nothing: a constant names no region."""
         return iter(())
 
 
@@ -71,15 +71,15 @@ class Operation:
 
     @property
     def kind(self) -> Kind:
-        """What it gives."""
+        """Kind of the value: a number for sums and differences, else a truth."""
         return "number" if self.operator in "+-" else "truth"
 
     def __call__(self, surprisals: Surprisals) -> float:
-        """The value; 1 and 0 for true and false."""
+        """Compute the value; 1 and 0 for true and false."""
         return float(_OPERATORS[self.operator](self.left(surprisals), self.right(surprisals)))
 
     def regions(self) -> Iterator[Region]:
-        """The regions of both sides."""
+        """Yield the regions of both operands."""
         yield from self.left.regions()
         yield from self.right.regions()
 
@@ -114,6 +114,10 @@ def parse_formula(text: str, *, where: str | None = None, compatibility: Compati
 
     Raises ``InputError`` with the place in the formula for what cannot be read, and for a formula that is no
     prediction: a sum that is compared with nothing, a comparison of comparisons.
+
+    >>> prediction = parse_formula("(2;%match%) < (2;%mismatch%)")
+    >>> prediction({("match", 2): 3.5, ("mismatch", 2): 9.0})
+    1.0
     """
     formula = _Parser(text, where, drop_third=compatibility == "released").parse()
     if formula.kind != "truth":
@@ -122,9 +126,10 @@ def parse_formula(text: str, *, where: str | None = None, compatibility: Compati
 
 
 class _Parser:
-    """Recursive descent, one level of binding after another."""
+    """Parser by recursive descent, one level of binding after another."""
 
     def __init__(self, text: str, where: str | None, *, drop_third: bool) -> None:
+        """Read the first token; ``drop_third`` ignores operands after the second at a level, as the released tool."""
         self.text, self.where, self.drop_third = text, where, drop_third
         self.position, self.num_symbols, self.num_open = 0, 0, 0
         self.token = self._read()

@@ -1,4 +1,4 @@
-"""From tokens to regions, by their places in the text and by nothing else."""
+"""Tokens of regions, found by their places in the text and by nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RegionTokens:
     has_unknown: bool = False
 
     def value(self, metric: Metric) -> float:
-        """The region's figure. Without tokens the sum is 0, and any other metric is not a number: it has none."""
+        """Value of the region by a metric. Without tokens the sum is 0, and any other metric is not a number."""
         if metric == "sum":
             return math.fsum(self.bits)
         if not self.bits:
@@ -47,7 +47,7 @@ _METRICS: dict[str, Callable[[list[float]], float]] = {
 
 
 def align(condition: Condition, tokens: Sequence[ScoredToken], *, where: str) -> dict[int, RegionTokens]:
-    """The tokens of every region. A token may open with blanks (as in ``" the"``); they belong to no region.
+    """Find the tokens of every region. A token may open with blanks (as in ``" the"``); they belong to no region.
 
     Raises ``InputError`` for a token that reaches over the end of a region (its bits cannot be divided), for one
     outside the text, and for words of the text that no token covers.

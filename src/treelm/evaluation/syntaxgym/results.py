@@ -31,12 +31,12 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """Such as ``rnng/bllip-lg``."""
+        """Name of model and corpus, such as ``rnng/bllip-lg``."""
         return f"{self.model}/{self.corpus}"
 
 
 def circuits() -> dict[str, tuple[str, ...]]:
-    """The six circuits and their suites."""
+    """Read the six circuits and their suites, by name."""
     values = json.loads((PACKAGED / "circuits.json").read_text(encoding="utf-8"))
     return {name: tuple(suites) for name, suites in values["circuits"].items()}
 
@@ -57,7 +57,7 @@ def overall_score(accuracies: Mapping[str, float]) -> float | None:
 
 
 def references() -> dict[str, Reference]:
-    """The published models by name."""
+    """Read the published models, by name."""
     accuracies: dict[tuple[str, str], dict[str, float]] = {}
     for row in _rows("reference_scores.csv"):
         accuracies.setdefault((row["model"], row["corpus"]), {})[row["suite"]] = float(row["accuracy"])
@@ -88,7 +88,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 
 def read_surprisals(path: Path) -> TokensOf:
-    """A table with a row a token: sentence (its text), char_start, char_end, surprisal_bits; is_unk by choice.
+    """Read a table with a row a token: sentence (its text), char_start, char_end, surprisal_bits; is_unk by choice.
 
     TSV or CSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
     """

@@ -60,23 +60,23 @@ class SuiteResult:
         return fmean(one.holds for one in self.outcomes if one.prediction == prediction)
 
     def accuracy_without_unknown(self, prediction: int = 0) -> float | None:
-        """The same over items without unknown words in the regions that count; None if there is no such item."""
+        """Share of items without unknown words in the regions that count; None if there is no such item."""
         known = [one.holds for one in self.outcomes if one.prediction == prediction and not one.has_unknown]
         return fmean(known) if known else None
 
     @property
     def num_items(self) -> int:
-        """Items."""
+        """Number of items."""
         return sum(one.prediction == 0 for one in self.outcomes)
 
     @property
     def num_with_unknown(self) -> int:
-        """Items with an unknown word in a region that the first prediction names."""
+        """Number of items with an unknown word in a region that the first prediction names."""
         return sum(one.has_unknown for one in self.outcomes if one.prediction == 0)
 
 
 def evaluate_suite(suite: Suite, tokens: TokensOf) -> SuiteResult:
-    """Find which predictions hold of every item. Raises ``InputError`` for a sentence whose tokens do not fit it."""
+    """Evaluate each prediction of each item. Raises ``InputError`` for a sentence whose tokens do not fit it."""
     outcomes = [outcome for item in suite.items for outcome in _evaluate_item(suite, item, tokens)]
     return SuiteResult(suite=suite.name, formulas=suite.formulas, outcomes=tuple(outcomes))
 
@@ -147,18 +147,13 @@ def score_suites(
 
 
 def write_sentences(suites: Sequence[Suite]) -> list[str]:
-    """The different sentences of suites, in order: what another program is to score."""
+    """List the different sentences of suites, in order: what another program is to score."""
     return list(dict.fromkeys(condition.text for suite in suites for condition in suite.conditions()))
-
-
-def num_sentences(suites: Sequence[Suite]) -> int:
-    """Count the different sentences of suites: what ``score_suites`` scores."""
-    return len(write_sentences(suites))
 
 
 Words = Sequence[str]
 ScoreGroups = Callable[[Iterable[Sequence[Words]]], Iterator[Sequence["SentenceScore"]]]
-"""Scores groups of sentences one after the other."""
+"""Function that scores groups of sentences one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,12 +221,12 @@ class KeptScores:
     """Scored sentences in a file of JSON lines. A stopped program loses the group that it was scoring, no more."""
 
     def __init__(self, path: Path) -> None:
-        """``path`` need not exist."""
+        """Keep scores in the file ``path``, which need not exist."""
         self.path = path
 
     @classmethod
     def of(cls, lm: SyntacticLM, settings: Mapping[str, int], *, tokenisation: Tokenisation) -> KeptScores:
-        """The place, among what treelm keeps for itself, of what this model says under these settings."""
+        """Find the place in the cache of treelm for the scores of this model under these settings."""
         from treelm import __version__
         from treelm.models.persistence.storage import describe_model
 
@@ -270,5 +265,5 @@ class KeptScores:
             return
 
     def forget(self) -> None:
-        """Keep nothing from before."""
+        """Delete what was kept before."""
         self.path.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ class Condition:
 
     @cached_property
     def text(self) -> str:
-        """The sentence."""
+        """Text of the sentence: its regions joined by blanks."""
         return " ".join(content for _, content in self.regions if content)
 
     @cached_property
@@ -48,7 +48,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """The same material in every condition."""
+    """A test item of a suite: the same material in every condition."""
 
     number: int
     conditions: tuple[Condition, ...]
@@ -56,7 +56,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """Items, what is predicted of each, and how the surprisals of a region's tokens are made one figure."""
+    """Items, what is predicted of each, and the metric that makes one value of a region's surprisals."""
 
     name: str
     metric: Metric
@@ -65,7 +65,7 @@ class Suite:
     items: tuple[Item, ...]
 
     def conditions(self) -> Iterator[Condition]:
-        """All sentences."""
+        """Conditions of all items, each of them a sentence."""
         return (condition for item in self.items for condition in item.conditions)
 
 
@@ -80,7 +80,7 @@ def _read_packaged(compatibility: Compatibility) -> dict[str, Suite]:
 
 
 def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibility = None) -> list[Suite]:
-    """Suites by their packaged names, or from JSON files (``.gz`` too) of one suite or of several by name.
+    """Load suites by their packaged names, or from JSON files (``.gz`` too) of one suite or of several by name.
 
     Without any: all packaged ones. Raises ``InputError`` for what is neither a name nor a file.
     """

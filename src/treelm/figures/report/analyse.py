@@ -13,8 +13,8 @@ import numpy as np
 from treelm.corpora.data_config import example_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import Comparison, RunFigures, SentenceAnalysis, WordBits
 from treelm.evaluation.comparison.measure import ShowProgress
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SentenceAnalysis, WordBits
 from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.scores import sentence_surprisal
@@ -67,7 +67,7 @@ def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: 
     return replace(comparison, runs=tuple(rows))
 
 
-def _analysed(row: RunFigures, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
+def _analysed(row: RunMetrics, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
     """Analyse by the adaptive beam, whatever the row was measured with: surprisals of single words are drawn."""
     return analyses_of(load(Path(row.run)), sentences)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import treelm
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained
-from treelm.evaluation.comparison.figures import Comparison
+from treelm.evaluation.comparison.metrics import Comparison
 from treelm.figures.markup import Markup, element
 from treelm.figures.report.parts import Section
 from treelm.figures.report.results import table_section, training_section

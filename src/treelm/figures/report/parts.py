@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from unicodedata import east_asian_width
 
-from treelm.evaluation.comparison.figures import Comparison
+from treelm.evaluation.comparison.metrics import Comparison
 from treelm.figures.markup import Content, Markup, element, join
 
 NUM_COLOURS = 7

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from treelm.evaluation.comparison.figures import Comparison, LossPoint, RunFigures
+from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
 from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.figures.markup import Markup, element, join
@@ -23,7 +23,7 @@ _GIVEN_TREES = (
     "A generative parser's words are given their gold trees here, so its curve lies below the perplexity in the table, "
     "which sums over the trees that a search finds."
 )
-Curve = tuple[RunFigures, int, list[LossPoint]]
+Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
 _TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
     "figures": "Perplexity and trees, on {split}",
@@ -67,7 +67,7 @@ def _heading(column: Column) -> str:
     return f"{column.heading} {column.name.removeprefix('labeled_f1, ').partition(' (')[0]}"
 
 
-def _cell(column: Column, row: RunFigures, signs: Mapping[str, str]) -> Markup:
+def _cell(column: Column, row: RunMetrics, signs: Mapping[str, str]) -> Markup:
     text = column.cell(row)
     is_f1 = "_f1" in column.name and column.value(row) is not None
     return join(text, *(element("sup", signs[note]) for note in row.notes if is_f1 and note in signs))
@@ -104,7 +104,7 @@ def training_section(comparison: Comparison) -> Section | None:
     return Section(identifier="training", title="Learning curves", content=content)
 
 
-def dev_points(row: RunFigures) -> list[LossPoint]:
+def dev_points(row: RunMetrics) -> list[LossPoint]:
     """The evaluations on dev, of systems that predict words."""
     return [point for point in row.loss_curve if point.kind == "dev"] if row.perplexities else []
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from treelm.evaluation.comparison.figures import Comparison, SentenceAnalysis, WordBits
+from treelm.evaluation.comparison.metrics import Comparison, SentenceAnalysis, WordBits
 from treelm.figures.distance_bars import DistanceBars
 from treelm.figures.markup import Content, Markup, element, join
 from treelm.figures.memory_grid import MemoryGrid

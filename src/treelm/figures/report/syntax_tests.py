@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from treelm.evaluation.comparison.figures import Comparison, PairFigures, RunFigures
+from treelm.evaluation.comparison.metrics import Comparison, PairMetrics, RunMetrics
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, circuits, overall_score, references
 from treelm.figures.markup import Markup, join
 from treelm.figures.report.charts import Axes, Dot, for_both_widths, scatter_chart
@@ -37,11 +37,11 @@ def syntaxgym_section(comparison: Comparison) -> Section | None:
     return Section(identifier="syntaxgym", title="Syntactic generalisation", content=join(*parts))
 
 
-def _score(row: RunFigures) -> float | None:
+def _score(row: RunMetrics) -> float | None:
     return None if row.syntaxgym is None else row.syntaxgym.sg_score
 
 
-def _has_circuits(row: RunFigures) -> bool:
+def _has_circuits(row: RunMetrics) -> bool:
     return bool(row.syntaxgym and row.syntaxgym.circuits)
 
 
@@ -72,7 +72,7 @@ def _scatter(comparison: Comparison, published: list[Reference]) -> Markup:
     return join(figure(join(key(names), chart), caption), details("The published models", _published_table(published)))
 
 
-def _perplexity_text(row: RunFigures) -> str:
+def _perplexity_text(row: RunMetrics) -> str:
     if row.perplexity is None:
         return "none"
     return f"{'≤ ' if row.perplexity.is_upper_bound else ''}{row.perplexity.value:.1f}"
@@ -156,7 +156,7 @@ def _pairs(comparison: Comparison, file: str) -> Markup:
     return figure(bar_panels(panels, looks_of(comparison)), caption)
 
 
-def _coarsest(pairs: PairFigures) -> str:
+def _coarsest(pairs: PairMetrics) -> str:
     """The grouping with the fewest groups, of those that have several."""
     sizes = {name: len(groups) for name, groups in pairs.groups.items() if len(groups) > 1}
     return min(sizes, key=lambda name: sizes[name], default="")

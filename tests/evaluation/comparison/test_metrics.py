@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.comparison.figures import (
+from treelm.evaluation.comparison.metrics import (
     Comparison,
-    F1Figure,
+    F1Metric,
     LossPoint,
-    PairFigures,
-    RunFigures,
-    SyntaxGymFigures,
+    PairMetrics,
+    RunMetrics,
+    SyntaxGymMetrics,
 )
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.trivial_baselines import Baseline
@@ -26,7 +26,7 @@ def perplexity(bits: float, *, context: str = "") -> Perplexity:
     )
 
 
-FULL = RunFigures(
+FULL = RunMetrics(
     name="demo",
     run="runs/demo",
     system="rnng",
@@ -35,8 +35,8 @@ FULL = RunFigures(
     training_seconds=60.5,
     loss_curve=(LossPoint(kind="dev", step=5000, epoch=1, seconds=3.0, loss_nats_per_word=6.1, word_nats=5.0),),
     perplexities=(perplexity(77.0, context="in a stream of 10 rows"), perplexity(80.0)),
-    labeled_f1=(F1Figure(protocol="evalb (COLLINS.prm, labelled)", corpus_f1=73.5, sentence_f1=70.0),),
-    unlabeled_f1=(F1Figure(protocol="plain", corpus_f1=76.3, sentence_f1=75.0),),
+    labeled_f1=(F1Metric(protocol="evalb (COLLINS.prm, labelled)", corpus_f1=73.5, sentence_f1=70.0),),
+    unlabeled_f1=(F1Metric(protocol="plain", corpus_f1=76.3, sentence_f1=75.0),),
     gold_trees="constituency",
     baselines=(
         Baseline(name="right-branching", protocol="plain", corpus_f1=14.4, sentence_f1=15.0),
@@ -45,9 +45,9 @@ FULL = RunFigures(
         Baseline(name="binary upper bound", protocol="plain", corpus_f1=80.5, sentence_f1=81.0),
     ),
     own={"p_accuracy": 0.5},
-    syntaxgym=SyntaxGymFigures(suites={"cleft": 0.5}, without_unknown={}, circuits={}, sg_score=None, mean=0.5),
+    syntaxgym=SyntaxGymMetrics(suites={"cleft": 0.5}, without_unknown={}, circuits={}, sg_score=None, mean=0.5),
     pairs=(
-        PairFigures(
+        PairMetrics(
             file="blimp.jsonl",
             accuracy=0.6,
             num_pairs=10,
@@ -62,7 +62,7 @@ FULL = RunFigures(
 
 
 def test_a_kept_comparison_is_read_as_it_was(tmp_path: Path) -> None:
-    bare = RunFigures(name="counts", run="runs/counts", system="ngram", num_parameters=0)
+    bare = RunMetrics(name="counts", run="runs/counts", system="ngram", num_parameters=0)
     comparison = Comparison(runs=(FULL, bare), notes=("mind this",))
     comparison.save(tmp_path / "comparison.json")
     assert (
@@ -89,3 +89,10 @@ def test_a_file_that_is_no_comparison_is_refused(tmp_path: Path, change: dict[st
     path.write_text(json.dumps({**Comparison(runs=(FULL,)).to_json(), **change}))
     with pytest.raises(InputError, match=r"comparison\.json"):
         Comparison.load(path)
+
+
+def test_the_old_names_of_module_and_classes_still_give_the_new_ones_and_say_so() -> None:
+    with pytest.warns(DeprecationWarning, match=r"is now treelm\.evaluation\.comparison\.metrics"):
+        from treelm.evaluation.comparison.figures import F1Figure, PairFigures, RunFigures, SyntaxGymFigures
+    assert (RunFigures, PairFigures, SyntaxGymFigures) == (RunMetrics, PairMetrics, SyntaxGymMetrics)
+    assert F1Figure is F1Metric

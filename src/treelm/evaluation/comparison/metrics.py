@@ -1,0 +1,270 @@
+"""Metrics of a comparison, as plain values: all tables and reports are drawn from them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from treelm.corpora.inputs import read_json
+from treelm.errors import InputError
+from treelm.evaluation.minimal_pairs import MinimalPairResult
+from treelm.evaluation.perplexity import Perplexity
+from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
+from treelm.evaluation.trivial_baselines import Baseline
+from treelm.models.configs import from_plain, to_plain
+from treelm.models.persistence.files import encode_json, write_atomically
+from treelm.models.structures import Distances, SlotSpans, SpanWeights
+from treelm.training.checkpoints import check_name
+from treelm.training.metrics import FILE_NAME as METRICS
+from treelm.training.metrics import read_metrics
+
+FILE_NAME = "comparison.json"
+FORMAT_VERSION = 1
+_REMEDY = "make it again with `treelm compare`"
+
+TRIVIAL = ("left-branching", "right-branching", "balanced", "random")
+"""Names of the baselines that every system has, whether its trees come from distances or not."""
+GoldTrees = Literal["constituency", "dependencies"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class F1Metric:
+    """F1 in 0..100 by a named protocol: of all sentences together, and the mean over sentences."""
+
+    protocol: str  # such as plain, wsj10, or evalb (COLLINS.prm, labelled)
+    corpus_f1: float
+    sentence_f1: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntaxGymMetrics:
+    """Accuracies in 0..1 on test suites of SyntaxGym; chosen suites may be fewer than the packaged 34."""
+
+    suites: Mapping[str, float]
+    without_unknown: Mapping[str, float]  # by suite, over items without unknown words; a suite without such items lacks
+    circuits: Mapping[str, float]  # of which all suites were scored
+    sg_score: float | None  # mean over the 31 suites of the circuits; None if one was not scored
+    mean: float  # over the suites that were scored, whatever they are
+
+    @classmethod
+    def of(cls, accuracies: Mapping[str, float], without_unknown: Mapping[str, float | None]) -> SyntaxGymMetrics:
+        """Compute accuracies of circuits and their means from accuracies by suite."""
+        return cls(
+            suites=accuracies,
+            without_unknown={name: value for name, value in without_unknown.items() if value is not None},
+            circuits=circuit_accuracies(accuracies),
+            sg_score=overall_score(accuracies),
+            mean=fmean(accuracies.values()),
+        )
+
+    @property
+    def circuits_without_unknown(self) -> dict[str, float]:
+        """Accuracies of circuits over items without unknown words, where every suite of a circuit has such items."""
+        return circuit_accuracies(self.without_unknown)
+
+    @property
+    def sg_score_without_unknown(self) -> float | None:
+        """SG score over items without unknown words; None if a suite has no such item or was not scored."""
+        return overall_score(self.without_unknown)
+
+    @property
+    def mean_without_unknown(self) -> float | None:
+        """Mean over the suites that have items without unknown words; None if none has."""
+        return fmean(self.without_unknown.values()) if self.without_unknown else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairMetrics:
+    """Minimal pairs of one file: how often the grammatical sentence is the more probable one, in 0..1."""
+
+    file: str  # its name, without the folder
+    accuracy: float
+    num_pairs: int
+    num_ties: int  # counted as wrong
+    num_with_unknown: int
+    accuracy_without_unknown: float | None
+    groups: Mapping[str, Mapping[str, float]]  # grouping (UID, field, ...) -> group -> accuracy
+
+    @classmethod
+    def of(cls, file: str, result: MinimalPairResult) -> PairMetrics:
+        """Compute accuracies from the counts of a result."""
+        without = result.without_unknown
+        return cls(
+            file=file,
+            accuracy=result.overall.accuracy,
+            num_pairs=result.overall.total,
+            num_ties=result.overall.ties,
+            num_with_unknown=result.num_with_unknown,
+            accuracy_without_unknown=without.accuracy if without.total else None,
+            groups={
+                grouping: {group: counts.accuracy for group, counts in members.items()}
+                for grouping, members in result.groups.items()
+            },
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossPoint:
+    """A line of ``metrics.jsonl``: the loss since the line before it (train), or on dev."""
+
+    kind: Literal["train", "dev"]
+    step: int
+    epoch: float  # whole epochs for dev
+    seconds: float  # of training so far
+    loss_nats_per_word: float  # what training minimises; with its trees or penalties, if it has such terms
+    word_nats: float | None = None  # the part of the words alone, if it is logged
+
+
+def training_metrics(run: Path) -> tuple[float | None, float | None, tuple[LossPoint, ...]]:
+    """Read seconds of training, words a second in updates of the weights, and the curve; None where none was recorded.
+
+    Raises ``InputError`` for records that cannot be read.
+    """
+    path = run / METRICS
+    lines = read_metrics(path) if path.exists() else []  # a model may have been saved without them
+    seconds = max((float(line["elapsed_seconds"]) for line in lines), default=None)
+    return seconds, _words_per_second(lines), tuple(_points(lines))
+
+
+def _words_per_second(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    num_words, seconds = 0, 0.0
+    for line in lines:
+        if line["kind"] == "estimate":
+            num_words, seconds = num_words + line["num_words"], seconds + line["elapsed_seconds"]
+        elif line["kind"] == "train" and line["words_per_second"]:
+            num_words, seconds = num_words + line["num_words"], seconds + line["num_words"] / line["words_per_second"]
+    return num_words / seconds if seconds else None
+
+
+def _points(lines: Sequence[Mapping[str, Any]]) -> list[LossPoint]:
+    return [
+        LossPoint(
+            kind=line["kind"],
+            step=line["step"],
+            epoch=line["epoch"],
+            seconds=line["elapsed_seconds"],
+            loss_nats_per_word=line["loss_nats_per_word"],
+            word_nats=line.get("word_nats_per_decision"),
+        )
+        for line in lines
+        if line["kind"] in ("train", "dev") and line["loss_nats_per_word"] is not None
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordBits:
+    """Surprisal in bits of every word of a sentence, and of its end."""
+
+    surprisal_bits: tuple[float, ...]
+    end_surprisal_bits: float
+    is_unk: tuple[bool, ...]  # whether the system read a word as an unknown one
+    is_upper_bound: bool  # whether a search found only part of the probability
+
+    @property
+    def total_bits(self) -> float:
+        """Surprisal of the whole sentence in bits, its end included."""
+        return sum(self.surprisal_bits) + self.end_surprisal_bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceAnalysis:
+    """One sentence in one system. What a system does not have is None."""
+
+    words: tuple[str, ...]
+    gold: str | None = None  # the tree of the file that the sentence is from, in brackets without tags
+    tree: str | None = None  # the system's, in the same form
+    bits: WordBits | None = None
+    distances: Distances | None = None
+    attention: SpanWeights | None = None
+    memory: SlotSpans | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMetrics:
+    """Metrics of one run. What was not measured, or what a system does not have, is empty."""
+
+    name: str  # of the row: the run folder's name, or as much of its path as tells it from others
+    run: str  # path of the run folder when it was measured
+    system: str  # name in treelm.models.SYSTEMS
+    num_parameters: int  # 0: not a network (n-grams)
+    search: str = ""  # such as "beam 20/10/1"; empty for systems that score without a search
+    weights: str = ""  # SHA-256 of model.safetensors
+    data_identity: Mapping[str, str] = field(default_factory=dict)  # of what it was trained on, by split, if noted
+    vocabulary: str = ""  # fingerprint: perplexities compare only where it is the same
+    text: str = ""  # SHA-256 of the words that were scored: the same for rows that compare
+    split: str = "test"
+    num_sentences: int = 0
+    num_words: int = 0
+    needs_trees: bool = False  # whether words were predicted with their trees given: its perplexity does not compare
+
+    training_seconds: float | None = None
+    training_words_per_second: float | None = None  # updates of the weights alone, without evaluation on dev
+    scoring_words_per_second: float | None = None
+    scoring_threads: int | None = None  # of the processor, that it was measured with
+    loss_curve: tuple[LossPoint, ...] = ()
+
+    perplexities: tuple[Perplexity, ...] = ()  # each sentence by itself comes first
+    labeled_f1: tuple[F1Metric, ...] = ()
+    unlabeled_f1: tuple[F1Metric, ...] = ()
+    gold_trees: GoldTrees | None = None  # what F1 is against
+    baselines: tuple[Baseline, ...] = ()  # trivial trees, and the binary upper bound, against the same gold trees
+    own: Mapping[str, float] = field(default_factory=dict)  # metrics that only this system has
+
+    syntaxgym: SyntaxGymMetrics | None = None
+    pairs: tuple[PairMetrics, ...] = ()
+    sentences: tuple[SentenceAnalysis, ...] = ()  # chosen ones, the same for all rows
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for a name that no table can hold."""
+        check_name(self.name)
+
+    @property
+    def perplexity(self) -> Perplexity | None:
+        """Perplexity that compares between runs: per word, each sentence by itself, ends included."""
+        alone = (one for one in self.perplexities if one.unit == "word" and not one.context)
+        return next((one for one in alone if one.policy == "with_end"), None)
+
+    def trivial_f1(self, protocol: str) -> float | None:
+        """Corpus F1 of the best trivial trees by a protocol."""
+        known = [one for one in self.baselines if one.protocol == protocol and one.name in TRIVIAL]
+        return max((one.corpus_f1 for one in known), default=None)
+
+    def upper_bound_f1(self, protocol: str) -> float | None:
+        """Corpus F1 that no binary trees exceed, by a protocol; None if it was not measured."""
+        bounds = (one for one in self.baselines if one.protocol == protocol and one.name == "binary upper bound")
+        return next((one.corpus_f1 for one in bounds), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Rows in the order of the table, and what must be known to read them."""
+
+    runs: tuple[RunMetrics, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Write all metrics, unrounded, as JSON values."""
+        return {"format_version": FORMAT_VERSION, **to_plain(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], *, where: str = FILE_NAME) -> Comparison:
+        """Read what ``to_json`` wrote; raises ``InputError`` for values that are not as they should be."""
+        version = values.get("format_version")
+        if version != FORMAT_VERSION:
+            found = f"format_version = {version!r}, this treelm reads {FORMAT_VERSION}"
+            raise InputError(found, where=where, remedy=_REMEDY)
+        fields = {name: value for name, value in values.items() if name != "format_version"}
+        return from_plain(cls, fields, where=where)
+
+    def save(self, path: str | Path) -> None:
+        """Write the file in one piece."""
+        write_atomically(Path(path), encode_json(self.to_json()))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Comparison:
+        """Read what ``save`` wrote."""
+        return cls.from_json(read_json(Path(path), remedy=_REMEDY), where=str(path))
