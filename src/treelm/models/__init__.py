@@ -22,7 +22,7 @@ SYSTEMS: dict[str, str] = {
 }
 """Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
 BENCHMARKED = "rnng"
-"""What ``treelm bench`` measures if no system is named."""
+"""The system that ``treelm bench`` measures if none is named."""
 
 
 def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
@@ -36,6 +36,6 @@ def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
 
 
 def config_class(system: type[SyntacticLM]) -> type[Any]:
-    """The config dataclass of a system: what its constructor's argument ``config`` is annotated with."""
+    """The config dataclass of a system, which its constructor's argument ``config`` is annotated with."""
     annotation: type[Any] = get_type_hints(system.__init__)["config"]
     return annotation

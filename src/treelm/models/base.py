@@ -148,13 +148,13 @@ def takes_a_word_each(method: Method) -> Method:
 class SyntacticLM(Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
-    predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
+    predicts_labels: ClassVar[bool] = True  # True if its trees have labels of their own, not one for all
     benchmark_recipe: ClassVar[str] = ""
     """Packaged recipe of the sizes that ``treelm bench`` measures; without one, the defaults of its config."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
     parses: bool = True
-    """Whether it has trees at all; a switch of its config may decide this."""
+    """True if it has trees at all; a switch of its config may decide this."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let a system score, parse and analyse texts as well: to Python, a text is a list."""
@@ -174,12 +174,12 @@ class SyntacticLM(Pretrained, ABC):
 
     @property
     def predicts_words(self) -> bool:
-        """Whether it gives words probabilities. A bare parser refuses to score, and is judged by its trees alone."""
+        """Tell whether it gives words probabilities. A bare parser refuses to score; its trees alone are evaluated."""
         return True
 
     @property
     def needs_trees(self) -> bool:
-        """Whether it predicts words only if their trees are given: ``score`` refuses, ``score_given`` takes them."""
+        """Tell whether it predicts words only if trees are given: ``score`` refuses, ``score_given`` takes them."""
         return False
 
     @property
@@ -204,11 +204,11 @@ class SyntacticLM(Pretrained, ABC):
 
     @property
     def couples_sentences(self) -> bool:
-        """Whether the training loss of a sentence or row depends on its batch-mates, so that no batch can be split."""
+        """Tell whether the training loss of a sentence depends on its batch-mates, so that no batch can be split."""
         return False
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Raise ``InputError`` if training on a corpus, or judging a training by it, would fail or say nothing.
+        """Raise ``InputError`` if training on a corpus, or evaluation on it, would fail or say nothing.
 
         Asked before training, so that it does not stop in the middle. Here: nothing is wrong.
         """
@@ -221,7 +221,7 @@ class SyntacticLM(Pretrained, ABC):
 
     @classmethod
     def searches(cls) -> bool:
-        """Whether it scores by a search, whose width ``set_beam`` sets."""
+        """Tell whether it scores by a search, whose width ``set_beam`` sets."""
         return cls.set_beam is not SyntacticLM.set_beam
 
     @abstractmethod
@@ -247,7 +247,7 @@ class SyntacticLM(Pretrained, ABC):
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
 
     def structure(self, words: Sequence[str]) -> Structure | None:
-        """What its tree of a sentence follows from, as a record that figures know; None if there is nothing to draw.
+        """A record of the values that determine its tree of a sentence, for figures; None if there are none to draw.
 
         Raises ``InputError`` for a sentence without words.
         """

@@ -38,7 +38,7 @@ class Reading:
 
 
 def check_carried(before: Carried, after: Carried, *, system: str) -> None:
-    """Raise ``InputError`` unless tensors that are carried keep their names and shapes: rows are read side by side, and
+    """Raise ``InputError`` unless hidden states keep their names and shapes: rows are read side by side, and
     each may wait while others go on, so a state cannot grow from step to step."""
     for name in {**before, **after}:
         shapes = [None if name not in carried else tuple(carried[name].shape) for carried in (before, after)]

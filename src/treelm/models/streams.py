@@ -38,7 +38,7 @@ _LOG_PROBS, _ENTROPY = "log_probs", "next_entropy_bits"
 
 
 class StreamLM(SyntacticLM):
-    """A language model that carries a state from symbol to symbol.
+    """A language model that carries a hidden state from symbol to symbol.
 
     Its constructor is ``(config, *, vocabulary, labels)``. The end symbol V stands before each sentence and after it;
     ``losses`` and ``score`` read whole sentences from the zero state, ``stream_losses`` a segment that goes on where
@@ -48,13 +48,13 @@ class StreamLM(SyntacticLM):
     predicts_labels: ClassVar[bool] = False
     changeable: ClassVar[tuple[str, ...]] = ("tree_builder",)
     reads_constituents: bool = False
-    """Whether stream batches should name the constituents of gold trees, where there are trees."""
+    """True if stream batches should name the constituents of gold trees, where there are trees."""
     tree_builder: Literal["unbiased", "biased"] | None = "unbiased"
-    """How trees are built from distances, see ``tree_from_distances``; None: this system's trees do not come from
+    """Builder of trees from distances, see ``tree_from_distances``; None: this system's trees do not come from
     distances."""
 
     scoring_dtype: ClassVar[torch.dtype] = torch.float64
-    """What scores are computed in. A large network may choose float32: the last bits of its scores then depend on the
+    """Type that scores have inside. A large network may choose float32: the last bits of its scores then depend on the
     batch, and the audit allows for it (``Tolerances.of``)."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
@@ -97,7 +97,7 @@ class StreamLM(SyntacticLM):
         return len(self.vocabulary)
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Sum of -log p of every symbol and end, in nats; every sentence by itself, from the zero state."""
+        """Losses of every symbol and end, sums of -log p in nats; every sentence by itself, from the zero state."""
         inputs, targets, mask = self.pad(batch)
         reading = self.read(inputs, self.begin(len(batch)), mask=None if mask.all() else mask)
         return self._losses(reading, targets, mask, num_words=int(batch.num_words.sum()), num_sentences=len(batch))

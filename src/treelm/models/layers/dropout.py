@@ -37,7 +37,7 @@ def dropout_off(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def shared_draws(generator: torch.Generator) -> Iterator[None]:
-    """Within this context masks that a whole batch shares (of weights, of symbol types) come from this generator.
+    """Draw masks that a whole batch shares (of weights, of symbol types) from this generator, within the context.
 
     So the parts of a batch, wherever they are computed, have the same ones.
     """
@@ -100,9 +100,9 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(units: Tensor, probability: float, *, training: bool, shared: bool = False) -> Tensor:
-    """In training, zero units, or elements of a weight, with this probability and scale up the others.
+    """Zero units, or elements of a weight, with this probability and scale up the others, in training only.
 
-    ``shared``: whether the whole batch has this mask, as that of a weight (see ``shared_draws``).
+    ``shared`` says that the whole batch has this mask, as that of a weight (see ``shared_draws``).
     """
     if not training or probability == 0 or _is_off.get():
         return units

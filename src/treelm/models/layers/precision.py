@@ -53,7 +53,7 @@ def float32_setting() -> str | None:
 
 @cache
 def rounds_operands(setting: Float32Products) -> bool:
-    """Whether a CPU's product of float32 matrices with this setting rounds them first: found by multiplying."""
+    """Find out by multiplying whether a CPU's product of float32 matrices with this setting rounds them first."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(setting)
     try:
@@ -73,7 +73,7 @@ def _say_once() -> None:
 
 @contextmanager
 def small_products(device: torch.device) -> Iterator[None]:
-    """Within this context, products of a few rows, batched ones too, take the kernel that starts soonest.
+    """Give products of a few rows, batched ones too, the kernel that starts soonest, within this context.
 
     With ``torch.set_float32_matmul_precision("medium")`` a CPU multiplies by oneDNN. That is the faster way for large
     matrices, and takes five times as long as the ordinary one where a matrix meets a vector. On a GPU, where it means
@@ -102,7 +102,7 @@ def product_settings() -> tuple[Any, ...]:
 
 @contextmanager
 def matmul_precision(precision: MatmulPrecision) -> Iterator[None]:
-    """Within this context, layers that use this module multiply as they are, or with operands and result in bf16.
+    """Let layers that use this module multiply as they are, or with operands and result in bf16, in this context.
 
     Products are accumulated in fp32. Gradients follow the precision of their forward pass.
     """

@@ -183,7 +183,7 @@ class LSTMLayer(RecurrentLayer):
 
 
 def locked_dropout(units: Tensor, probability: float, *, training: bool) -> Tensor:
-    """In training, zero units of (T, B, D) by one mask (B, D) for all steps, and scale up the others."""
+    """Zero units of (T, B, D) by one mask (B, D) for all steps and scale up the others, in training only."""
     if not training or probability == 0:
         return units
     return units * dropout_mask(units.shape[1], units.shape[2], probability, units)
@@ -243,7 +243,7 @@ class LSTMStack(nn.Module):
         return drop(outputs, rate, training=self.training)
 
     def forward(self, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """inputs (T, B, I) -> outputs of the last layer after dropout and before it (T, B, H), and what is carried."""
+        """inputs (T, B, I) -> outputs of the last layer after dropout and before it (T, B, H), and hidden states."""
         following: dict[str, Tensor] = {}
         raw = inputs
         for index in range(len(self.layers)):

@@ -63,7 +63,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _rows_of_chunk(hidden: Tensor, weight: Tensor, num_rows: int) -> int:
-    """This many on a CPU, for its cache; on a GPU as many as give logits of half a gigabyte."""
+    """``num_rows`` on a CPU, for its cache; on a GPU as many as give logits of half a gigabyte."""
     return num_rows if hidden.device.type == "cpu" else max(num_rows, 2**27 // len(weight))
 
 
@@ -98,7 +98,7 @@ def _add_weight_gradient(total: Tensor | None, d_logits: Tensor, hidden: Tensor,
 
 
 def _aligned(num_columns: int) -> int:
-    """So many columns or a few more: where rows start at multiples of 64 bytes, MKL may need half the time."""
+    """Round columns up: where rows start at multiples of 64 bytes, MKL may need half the time."""
     return -(-num_columns // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
 

@@ -26,7 +26,7 @@ _SENTENCES = 1 << 16  # encoded together
 
 @dataclass(frozen=True, kw_only=True)
 class NGramState(IncrementalState):
-    """For each sentence, the numbers of the n-grams that end where it has been read to; -1 where one was never seen."""
+    """Numbers of the n-grams that end where each sentence has been read to; -1 where one was never seen."""
 
     contexts: Tensor  # (n, order - 1): lengths 1, 2, ...
     num_read: tuple[int, ...]

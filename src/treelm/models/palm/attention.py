@@ -180,7 +180,7 @@ class _Context(torch.autograd.Function):
 
 
 class SpanAttention(nn.Module):
-    """From hidden states to hidden states that know the spans before them."""
+    """Attention from hidden states (T, B, H) to the spans before them: new hidden states of the same shape."""
 
     def __init__(
         self,

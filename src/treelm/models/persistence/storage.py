@@ -276,12 +276,14 @@ class _Limit(TorchDispatchMode):
     """Sees every operation of torch before it allocates."""
 
     def __init__(self, most: int, most_together: int, where: str, remedy: str) -> None:
+        """Begin with the most elements of one tensor, and of all together."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._most, self._left, self._where, self._remedy = most, most_together, where, remedy
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Run an operation, unless it makes more elements than are left: then raise ``InputError``."""
         shape = args[0] if args else None
         if isinstance(shape, (list, tuple)) and all(isinstance(size, int) for size in shape):
             num_elements = math.prod(shape)

@@ -45,7 +45,7 @@ class Activations:
         return cls(*(gates.new_empty(num_steps, num_rows, each) for each in sizes))
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All of them, in the order of the fields."""
+        """All tensors, in the order of the fields."""
         return tuple(getattr(self, one.name) for one in fields(self))
 
 

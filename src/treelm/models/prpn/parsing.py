@@ -174,7 +174,7 @@ def predict_log_gates(
 
 
 def _sums_of_newer(logs: Tensor) -> Tensor:
-    """Of each slot and all after it; by steps, because a GPU's cumulative sums are not deterministic."""
+    """Sum each slot and all after it; by steps, because a GPU's cumulative sums are not deterministic."""
     parts = list(logs.unbind(-1))
     for slot in range(len(parts) - 2, -1, -1):
         parts[slot] = parts[slot] + parts[slot + 1]

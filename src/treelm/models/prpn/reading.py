@@ -240,6 +240,7 @@ class _Backward:
     """The gradient, step by step from the last one; all sums over steps are left for later."""
 
     def __init__(self, ctx: Any, tape: Activations, d_states: Tensor) -> None:
+        """Take what the forward pass saved, and allocate all gradients."""
         self.states, key_weight, weight, self.gate_gain, self.cell_gain, self.factors, *saved = ctx.saved_tensors
         self.tape, self.masks, self.epsilon, self.d_states = (
             tape,
@@ -258,7 +259,7 @@ class _Backward:
         self.d_attended = torch.empty_like(self.tape.attended[0])
 
     def step(self, step: int) -> None:
-        """All gradients of one step, and their part in those of earlier states."""
+        """Compute all gradients of one step, and their part in those of earlier states."""
         tape, size, window = self.tape, self.size, slice(step, step + self.num_slots)
         d_cell = cell_backward(
             self.d_states[:, step + self.num_slots], step, tape, self.d_gates, self.d_cell_norms, self.cell_gain

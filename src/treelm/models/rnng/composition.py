@@ -1,4 +1,4 @@
-"""How a closed constituent becomes one vector, and LSTM composition of all constituents of a batch, level by level.
+"""Composition of a closed constituent into one vector; LSTM composition of all those of a batch, level by level.
 
 The schedule is that of ``structure.chain_families``. What steps share is computed once: the product of a vector with
 the input weights, however many steps read it; the step on a nonterminal, and the product of its state with the hidden
@@ -148,6 +148,7 @@ class _Reading:
     """One direction's LSTM: its steps forward through the levels, and their gradient back."""
 
     def __init__(self, plan: DirectionPlan, heads: Tensor, projected: Tensor, weight: Tensor) -> None:
+        """Take the step on every head, and allocate the states of all others."""
         self.plan, self.heads, self.projected = plan, heads, projected  # (L + F, 4E) inputs times their weights
         self.weight = weight  # (4E, E) of the state
         num_heads, new = len(heads), projected.new_empty

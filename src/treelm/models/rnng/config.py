@@ -51,13 +51,13 @@ class RNNGConfig(BoundedConfig):
     """Probability that a unit is zeroed in training."""
 
     embedding_dropout_by: DropoutUnit = "type"
-    """Whether dropout on word, label and action vectors draws a mask for each of them, once a batch, or each push."""
+    """Draw one dropout mask of each word, label and action vector a batch ("type"), or one each push ("token")."""
 
     order: Order = "top-down"
-    """Whether NT(X) comes before its constituent, or after its first child."""
+    """Place of NT(X): before its constituent ("top-down"), or after its first child ("in-order")."""
 
     composition: CompositionKind = "lstm"
-    """How a closed constituent becomes one vector; ``none`` is the action LSTM, which never composes."""
+    """Composition of a closed constituent into one vector; ``none`` is the action LSTM, which never composes."""
 
     max_open: int = 100
     """Most nonterminals that may be open at a time."""
@@ -66,6 +66,7 @@ class RNNGConfig(BoundedConfig):
     """Most NT actions since the last SHIFT (in-order) or since the last other action (top-down)."""
 
     def __post_init__(self) -> None:
+        """Check values; raises ``InputError`` naming the field."""
         for name in ("embedding_size", "hidden_size", "num_layers", "max_open", "max_consecutive"):
             self._require(name, getattr(self, name) >= 1, "an integer of at least 1")
         self._require("dropout", 0.0 <= self.dropout < 1.0, "a probability below 1")
@@ -91,7 +92,7 @@ EMPTY, WORD, CONSTITUENT, OPEN = 0, 1, 2, 3
 
 
 class Configuration(NamedTuple):
-    """What the rule looks at, for n derivations: four NumPy or torch arrays (n,)."""
+    """Facts that the rule looks at, for n derivations: four NumPy or torch arrays (n,)."""
 
     num_open: NDArray[np.int64] | Tensor
     """Open nonterminals."""
@@ -103,11 +104,11 @@ class Configuration(NamedTuple):
     """EMPTY, WORD, CONSTITUENT or OPEN."""
 
     in_word: NDArray[np.bool_] | Tensor
-    """Whether the last symbol does not end its word."""
+    """True where the last symbol does not end its word."""
 
 
 class Valid(NamedTuple):
-    """Whether each kind of action is valid, for n derivations: boolean arrays (n,) of the configuration's type."""
+    """Validity of each kind of action, for n derivations: boolean arrays (n,) of the configuration's type."""
 
     shift: NDArray[np.bool_] | Tensor
     reduce: NDArray[np.bool_] | Tensor

@@ -66,7 +66,7 @@ class Constituents:
         return np.arange(first, len(self.vectors))
 
     def _add_reduce_vector(self) -> int:
-        """What REDUCE pushes without composition."""
+        """Add the vector that REDUCE pushes without composition; returns its row, -1 with composition."""
         if not isinstance(self._weights.composition, NoComposition):
             return -1
         return int(self._add_vectors(self._weights.composition.reduce_embedding.detach()[None])[0])

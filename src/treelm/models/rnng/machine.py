@@ -22,16 +22,17 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class Rule(Protocol):
-    """Which actions are valid."""
+    """A rule that says which actions are valid."""
 
     def __call__(self, sentence: Ints, items: Ints) -> Bools:
-        """For the top rows (n, NUM_COLUMNS) of analyses of these sentences: (n, A)."""
+        """The mask over actions (n, A), for the top rows (n, NUM_COLUMNS) of analyses of these sentences."""
 
 
 class ModelRule:
     """The rule that training uses; it never looks at the sentence."""
 
     def __init__(self, weights: SearchWeights) -> None:
+        """Take the config and the labels of a model."""
         self._config, self._num_labels = weights.config, weights.num_labels
 
     def __call__(self, sentence: Ints, items: Ints) -> Bools:
@@ -60,12 +61,12 @@ class Machine:
 
     @property
     def num_labels(self) -> int:
-        """N."""
+        """Number of labels N."""
         return self.weights.num_labels
 
     @property
     def ends_by_closing(self) -> bool:
-        """Whether REDUCE of the root ends a sentence: top-down; in-order FINISH does."""
+        """Tell whether REDUCE of the root ends a sentence: top-down; in-order FINISH does."""
         return not self._in_order
 
     def __len__(self) -> int:

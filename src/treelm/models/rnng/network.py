@@ -74,7 +74,7 @@ class RNNG(GenerativeParser):
 
     @property
     def order(self) -> Order:
-        """Whether NT(X) comes before its constituent, or after its first child."""
+        """Place of NT(X): before its constituent, or after its first child."""
         return self._config.order
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
@@ -133,7 +133,7 @@ class RNNG(GenerativeParser):
 
     @property
     def _shares_vectors(self) -> bool:
-        """Whether pushes of the same item have the same vector; without dropout that is one function either way."""
+        """Tell whether pushes of the same item have one vector; without dropout that is one function either way."""
         return self.config.embedding_dropout_by == "type" or not self._drops
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> Tensor:

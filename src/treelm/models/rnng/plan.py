@@ -1,4 +1,4 @@
-"""What is computed for a batch and in which order, on the model's device."""
+"""The plan of a batch: all that is to be computed, in its order, on the model's device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IntArray = NDArray[np.int64]
 
 
 class Given(NamedTuple):
-    """Which vectors are given, not composed, in their order: initial ones, words, labels, then those of REDUCE."""
+    """Vectors that are given, not composed, in their order: initial ones, words, labels, then those of REDUCE."""
 
     num_initial: int
     words: Tensor

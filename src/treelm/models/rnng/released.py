@@ -1,4 +1,4 @@
-"""The scoring of the public code of Noji & Oseki (2021), for comparison with published figures.
+"""The scoring of the public code of Noji & Oseki (2021), for comparison with published results.
 
 Its search masks other actions than its training, before the softmax: the root is never closed before the last word, so
 the length of the sentence is known; stacks and actions are bounded by that length; after the last word closing is free,
@@ -29,7 +29,7 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class ReleasedRule:
-    """Which actions the public code's search allows."""
+    """The actions that the public code's search allows."""
 
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
         """``lengths`` are numbers of symbols, by sentence."""
@@ -74,6 +74,7 @@ class ReleasedAdvance(Advance):
     """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
 
     def __init__(self, machine: SearchMachine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+        """Count arrivals by sentence, with those from below the action beam apart."""
         super().__init__(machine, goal, settings, num_sentences=num_sentences, keep=keep)
         self._count = np.zeros(num_sentences, np.int64)  # arrived
         self._num_forced = np.zeros(num_sentences, np.int64)  # arrived from below the action beam
@@ -93,7 +94,7 @@ class ReleasedAdvance(Advance):
         return (self._count < self._most) & (self._count - self._num_forced < self._settings.action_beam)
 
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
-        """There is no floor."""
+        """Raise nothing: the public code has no floor."""
 
 
 class ReleasedBeam(Beam):

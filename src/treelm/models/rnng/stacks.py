@@ -64,6 +64,7 @@ class Stacks:
                 inputs = weights.deeper[layer](state)
 
     def __len__(self) -> int:
+        """Items on all stacks."""
         return len(self._items)
 
     def items(self, rows: Ints) -> Ints:
@@ -127,7 +128,7 @@ class Stacks:
             state, _ = lstm_cell_(sums, self._cell[layer].get(below), hidden[layer][block], cell[layer][block])
 
     def reachable(self, tops: Ints) -> Bools:
-        """Which rows lie on the stacks with these tops, the initial item included."""
+        """Mark the rows that lie on the stacks with these tops, the initial item included."""
         items = self._items.all
         marked = np.zeros(len(items), np.bool_)
         marked[0] = True

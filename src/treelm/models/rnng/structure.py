@@ -1,4 +1,4 @@
-"""What the actions of a batch determine, before any number of the network is known.
+"""Structure that the actions of a batch determine, before any number of the network is known.
 
 Everything here is found for the whole batch at once, by sorting and cumulative sums over the flat arrays: there is no
 loop over sentences or actions. Three terms:
@@ -152,7 +152,7 @@ def _configurations(
 
 
 def _before(after: NDArray[Any], is_start: BoolArray, at_start: int | bool) -> NDArray[Any]:
-    """What held after the previous action of the sentence."""
+    """Values that held after the previous action of the sentence."""
     return np.where(is_start, at_start, np.roll(after, 1))
 
 
@@ -187,7 +187,7 @@ def _invalid_tree(config: RNNGConfig, derivations: Derivations, context: int, na
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stacks:
-    """Where every context's top item stands: the schedule of the stack LSTM, whose level is the height of the stack."""
+    """Places of every context's top item: the schedule of the stack LSTM, whose level is the height of the stack."""
 
     schedule: Schedule  # of contexts; level 0 holds the starts, in order of sentences
     below: IntArray  # (T - B,) for contexts of level 1 and more, in schedule order: position of the context right below

@@ -1,4 +1,4 @@
-"""A system of which one has to know only a machine and a head: scores, trees and states come by search."""
+"""Systems that give a machine and a word head; scores, trees and states come from the word-synchronous search."""
 
 from __future__ import annotations
 

@@ -73,6 +73,7 @@ class Rows:
         self._length = 0
 
     def __len__(self) -> int:
+        """Number of rows in use."""
         return self._length
 
     @property
@@ -127,6 +128,7 @@ class IntRows:
         self._length = 0
 
     def __len__(self) -> int:
+        """Number of rows in use."""
         return self._length
 
     @property
@@ -160,7 +162,7 @@ class IntRows:
 
 
 def renumbering(kept: Bools) -> Ints:
-    """For every old row that is kept, its new number."""
+    """New number of every old row that is kept."""
     return np.cumsum(kept) - 1
 
 
@@ -185,7 +187,7 @@ class Affine:
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None = None, *, copied: bool = True) -> Affine:
-        """From a weight (O, I) as torch keeps it; no bias is a zero bias.
+        """Take a weight (O, I) as torch keeps it; no bias is a zero bias.
 
         A copy lies in memory as it is multiplied, which makes products of few rows faster by up to a half.
         """
@@ -207,7 +209,7 @@ class Affine:
 
     @cached_property
     def _sizes(self) -> tuple[int, ...]:
-        """Of blocks; the precision of products stays that of the first one."""
+        """Sizes of blocks; the precision of products stays that of the first one."""
         like = self.weight
         if like.device.type != "cpu":
             return tuple(range(BLOCK, 0, -ROUND))
@@ -270,7 +272,7 @@ def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int
 
 @contextmanager
 def arithmetic(precision: Float32Products, device: torch.device) -> Iterator[None]:
-    """How search computes, for the block only: float32 products as wanted, and on one thread.
+    """Compute the block as search does: float32 products as wanted, and on one thread.
 
     With several threads, a library divides a product or a sum among them by its shape, and with it the order of sums.
     """

@@ -1,4 +1,4 @@
-"""Whole sentences through the beam, what they begin with searched once: log probabilities, metrics, n-best trees."""
+"""Search of whole sentences, shared prefixes only once: log probabilities, metrics, n-best trees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEP = 1.25
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """How a batch goes from one symbol to the next: m different prefixes come out of those before."""
+    """One step of a batch from a symbol to the next: m different prefixes come out of those before."""
 
     parents: Ints | None  # (m,) the prefix that each goes on from; None if they are the same ones in the same order
     symbols: Ints  # (m,) the symbol that each reads, or WAITS
@@ -138,7 +138,7 @@ class SentenceResult:
 
     @property
     def gaps(self) -> Floats:
-        """How much less a narrower search would have found up to every symbol, in nats; infinite where nothing."""
+        """Nats by which a narrower search would have found less up to every symbol; infinite where nothing."""
         return gaps(np.array(self.log_masses), np.array(self.narrow_log_masses))
 
     @property
@@ -169,7 +169,7 @@ def converged(gaps: Floats) -> Floats:
 
 
 def gaps(log_mass: Floats, narrow_log_mass: Floats) -> Floats:
-    """How much less a narrower search found: infinite where it, or either, found nothing; nan where there is none."""
+    """Nats by which a narrower search found less: infinite where either found nothing, nan where there is none."""
     possible = np.isfinite(narrow_log_mass)
     gap = np.where(possible, log_mass, 0.0) - np.where(possible, narrow_log_mass, -np.inf)
     return np.where(np.isnan(narrow_log_mass), np.nan, gap)
@@ -189,7 +189,7 @@ def search_all(model: Searchable, head: WordHead, settings: Search, sentences: S
 def _search_together(
     model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints]
 ) -> list[SentenceResult]:
-    """Search sentences side by side, what several begin with once."""
+    """Search sentences side by side, prefixes that several share only once."""
     lengths = np.array([len(symbols) for symbols in sentences])
     results = [SentenceResult() for _ in sentences]
     share = settings.shares_prefixes

@@ -36,7 +36,7 @@ class ShiftReduceConfig(CheckedConfig):
     """dynamic: actions are sampled in training, and the oracle says what is best after them. static: gold actions."""
 
     language_model: bool = True
-    """Whether the state of the stack predicts the next word; without it the model is only a parser."""
+    """Predict the next word from the state of the stack; without, the model is only a parser."""
 
     def __post_init__(self) -> None:
         """Check values."""

@@ -79,7 +79,7 @@ class ShiftReduce(SyntacticLM):
 
     @property
     def predicts_words(self) -> bool:
-        """Whether it is a language model too."""
+        """Tell whether it is a language model too."""
         return self.config.language_model
 
     @property
@@ -108,8 +108,8 @@ class ShiftReduce(SyntacticLM):
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
         """Sums of -log p in nats: ``parse`` of the oracle's actions and, of a language model, ``word``.
 
-        In training actions are sampled (static oracle: gold); in evaluation they are greedy. They are judged by the
-        dynamic oracle either way; where only one action is possible nothing is judged. ``choose`` acts instead.
+        In training actions are sampled (static oracle: gold); in evaluation they are greedy. Their loss is by the
+        dynamic oracle either way; where only one action is possible there is none. ``choose`` acts instead.
         Raises ``InputError`` for a batch without trees.
         """
         positions = self._positions(batch)

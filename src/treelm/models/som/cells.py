@@ -215,7 +215,7 @@ def slot_log_probs(scores: Tensor, rows: Tensor, slots: Tensor, num_rows: int, n
 
 @dataclass(kw_only=True)
 class Accuracy:
-    """How often the most probable slot is the oracle's. A position is forced when only one slot is possible."""
+    """Count of positions whose most probable slot is the oracle's; one is forced if only one slot is possible."""
 
     correct: int = 0
     total: int = 0

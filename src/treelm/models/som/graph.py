@@ -237,7 +237,7 @@ def _events(
 
 
 def _prefixes(graph: MemoryGraph, layout: PackedLayout, num_slots: int) -> tuple[IntArray, IntArray]:
-    """Of every position: the position whose prefix state its own continues (P,), and all current ones (P, N + 1)."""
+    """Find the position whose prefix state each position continues (P,), and all current ones (P, N + 1)."""
     parents = np.full(layout.num_positions, NONE)
     prefixes = np.full((layout.num_positions, num_slots + 1), NONE)
     current = np.full((len(layout.sentences), num_slots + 1), NONE)

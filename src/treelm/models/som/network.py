@@ -46,12 +46,12 @@ class SOM(MemoryNetwork):
 
     @property
     def word_columns(self) -> dict[str, Gathering]:
-        """What the decisions say of every word."""
+        """Metrics of the decisions at every word."""
         return {"depth": "last", "attachment_slot": "first"}
 
     @property
     def predicts_words(self) -> bool:
-        """Whether it was trained to; without ``word_loss`` its output layer never was."""
+        """Tell whether it was trained to; without ``word_loss`` its output layer never was."""
         return self.config.word_loss
 
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
@@ -184,7 +184,7 @@ class SOM(MemoryNetwork):
         return accuracies(attachment, prediction)
 
     def structure(self, words: Sequence[str]) -> SlotSpans:
-        """What each slot of the memory covers after every word. Raises ``InputError`` for a sentence without words."""
+        """Spans that each slot covers after every word. Raises ``InputError`` for a sentence without words."""
         if not words:
             raise InputError("a sentence without words", remedy="give one with words")
         state: IncrementalState = self.start()
@@ -193,7 +193,7 @@ class SOM(MemoryNetwork):
         return self.memory(state)
 
     def memory(self, state: IncrementalState, sentence: int = 0) -> SlotSpans:
-        """What each slot has covered of a sentence that was read word by word, by symbol if words have several."""
+        """Spans that each slot has covered of a sentence read word by word, by symbol if words have several."""
         return incremental.memory(self, incremental.SOMState.own(state), sentence)
 
     def start(self, num_sentences: int = 1) -> incremental.SOMState:
