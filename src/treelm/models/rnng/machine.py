@@ -13,7 +13,7 @@ from torch import Tensor
 from treelm.models.rnng import stacks as at
 from treelm.models.rnng.composition import NoComposition
 from treelm.models.rnng.config import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
-from treelm.models.rnng.constituents import Constituents
+from treelm.models.rnng.constituents import ConstituentTable
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
@@ -46,14 +46,14 @@ class ModelRule:
         return spread(valid_actions(self._config, configuration), self._config, self._num_labels)
 
 
-class Machine:
+class StackMachine:
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
     def __init__(self, weights: SearchWeights, rule: Rule | None = None) -> None:
         """``rule`` says which actions are valid; the model's own rule unless given."""
         self.weights = weights
         self._rule = rule or ModelRule(weights)
-        self.constituents = Constituents(weights)
+        self.constituents = ConstituentTable(weights)
         self.stacks = Stacks(weights, self.constituents.nothing_open)
         self.histories = Histories()
         self._in_order = weights.config.order == "in-order"
@@ -191,7 +191,7 @@ class Machine:
         history = renumbered(histories, analyses.history)
         return replace(analyses, top=top, history=history, items=self.stacks.items(top))
 
-    def copy(self) -> Machine:
+    def copy(self) -> StackMachine:
         """An independent copy."""
         new = copy.copy(self)
         new.stacks, new.constituents = self.stacks.copy(), self.constituents.copy()

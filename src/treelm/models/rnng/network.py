@@ -22,7 +22,7 @@ from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs,
 from treelm.models.rnng.attention import AttentionComposition, Dropped, attention_outputs
 from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition, compose
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
-from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
 from treelm.models.rnng.weights import AttentionWeights, SearchWeights, affine
@@ -196,7 +196,7 @@ class RNNG(GenerativeParser):
         """Stacks of LSTM states, a tied softmax, and the search of the public code."""
         weights = self._search_weights()
         return Searchable(
-            machine=partial(Machine, weights),
+            machine=partial(StackMachine, weights),
             head=partial(TiedSoftmax, weights.words, weights.symbols),
             compatible=partial(released_beam, weights),
         )

@@ -15,14 +15,13 @@ import numpy as np
 from treelm.errors import InputError
 from treelm.models.rnng import stacks as at
 from treelm.models.rnng.config import OPEN
-from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.advance import Advance
 from treelm.models.search.analyses import Analyses, Candidates, best
 from treelm.models.search.beam import Beam, Endings
 from treelm.models.search.goals import Goal
-from treelm.models.search.machine import Machine as SearchMachine
-from treelm.models.search.machine import WordHead
+from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
@@ -56,7 +55,7 @@ class ReleasedRule:
         return mask
 
 
-class ReleasedMachine(Machine):
+class ReleasedMachine(StackMachine):
     """The model's machine under the public code's rule."""
 
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
@@ -73,7 +72,7 @@ class ReleasedMachine(Machine):
 class ReleasedAdvance(Advance):
     """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
 
-    def __init__(self, machine: SearchMachine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+    def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
         """Count arrivals by sentence, with those from below the action beam apart."""
         super().__init__(machine, goal, settings, num_sentences=num_sentences, keep=keep)
         self._count = np.zeros(num_sentences, np.int64)  # arrived

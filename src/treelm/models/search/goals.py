@@ -81,11 +81,11 @@ class Symbol(Goal):
         candidates = np.flatnonzero(shifted > floor[analyses.sentence])
         if len(candidates) == 0:
             return layout.pad(scores)
-        _Bounded(self, analyses, shifted, scores, candidates).fill(layout, floor, least_other)
+        _BoundedScores(self, analyses, shifted, scores, candidates).fill(layout, floor, least_other)
         return layout.pad(scores)
 
 
-class _Bounded:
+class _BoundedScores:
     """Scores of SHIFT that matter, found by an upper bound on each."""
 
     def __init__(self, goal: Symbol, analyses: Analyses, shifted: Floats, scores: Floats, candidates: Ints) -> None:

@@ -63,7 +63,7 @@ def as_index(index: Ints, like: Tensor) -> Tensor:
     return to_device(index, like.device)
 
 
-class Rows:
+class FloatRows:
     """A growable float matrix on one device; rows are appended and read by index."""
 
     def __init__(self, width: int, like: Tensor, capacity: int = 256) -> None:
@@ -112,9 +112,9 @@ class Rows:
         self._length = len(index)
         self._data[: self._length] = rows
 
-    def copy(self) -> Rows:
+    def copy(self) -> FloatRows:
         """An independent copy."""
-        new = object.__new__(Rows)
+        new = object.__new__(FloatRows)
         new._data, new._length, new._least = self.all.clone(), self._length, self._least
         return new
 

@@ -21,7 +21,7 @@ _STEP = 1.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class PrefixStep:
     """One step of a batch from a symbol to the next: m different prefixes come out of those before."""
 
     parents: Ints | None  # (m,) the prefix that each goes on from; None if they are the same ones in the same order
@@ -30,7 +30,7 @@ class Step:
     prefix_of: Ints  # (sentences,) the prefix of each that does; beyond its end, any
 
 
-def steps(sentences: Sequence[Ints], *, share: bool) -> Iterator[Step]:
+def steps(sentences: Sequence[Ints], *, share: bool) -> Iterator[PrefixStep]:
     """The steps over all symbols. Without ``share`` every sentence has prefixes of its own, which wait at its end."""
     lengths = np.array([len(symbols) for symbols in sentences])
     table = _table(sentences)
@@ -38,13 +38,13 @@ def steps(sentences: Sequence[Ints], *, share: bool) -> Iterator[Step]:
     for position in range(table.shape[1]):
         going = lengths > position
         if not share:
-            yield Step(parents=None, symbols=table[:, position], going=going, prefix_of=prefix_of)
+            yield PrefixStep(parents=None, symbols=table[:, position], going=going, prefix_of=prefix_of)
             continue
         pairs = np.stack([prefix_of[going], table[going, position]], 1)
         distinct, places = np.unique(pairs, axis=0, return_inverse=True)
         prefix_of = np.zeros(len(sentences), np.int64)
         prefix_of[going] = places.reshape(-1)
-        yield Step(parents=distinct[:, 0], symbols=distinct[:, 1], going=going, prefix_of=prefix_of)
+        yield PrefixStep(parents=distinct[:, 0], symbols=distinct[:, 1], going=going, prefix_of=prefix_of)
 
 
 def _table(sentences: Sequence[Ints]) -> Ints:
@@ -69,19 +69,19 @@ def grouped(sentences: Sequence[Ints], size: int, *, share: bool) -> list[list[i
     spelled = [tuple(symbols.tolist()) for symbols in sentences]
     by_length = sorted(numbers, key=lambda number: (len(spelled[number]), spelled[number]))
     alphabetic = sorted(numbers, key=lambda number: spelled[number])
-    plans = [_Plan.of(order, spelled, size) for order in (by_length, alphabetic)]
-    return min(plans, key=lambda plan: plan.cost).groups
+    groupings = [_Grouping.of(order, spelled, size) for order in (by_length, alphabetic)]
+    return min(groupings, key=lambda grouping: grouping.cost).groups
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
+class _Grouping:
     """An order of sentences, cut into groups that need ``size`` prefixes a step in the mean."""
 
     groups: list[list[int]]
     cost: float
 
     @classmethod
-    def of(cls, order: Sequence[int], spelled: Sequence[tuple[int, ...]], size: int) -> _Plan:
+    def of(cls, order: Sequence[int], spelled: Sequence[tuple[int, ...]], size: int) -> _Grouping:
         groups, cost = list[list[int]](), 0.0
         prefixes, longest = set[tuple[int, ...]](), 0
         for number in order:
