@@ -169,7 +169,7 @@ def _add_converted(total: Tensor, product: Tensor) -> None:
 
 
 def like_operand(rows: Tensor, weight: Tensor) -> Tensor:
-    """Room for rows as they are multiplied by ``weight``: the same tensor, unless the precision is another."""
+    """Memory for rows as they are multiplied by ``weight``: the same tensor, unless the precision is another."""
     return rows if rows.dtype == weight.dtype else torch.empty_like(rows, dtype=weight.dtype)
 
 

@@ -32,7 +32,7 @@ class RecurrentCell(ABC):
 
     @abstractmethod
     def tape(self, gates: Tensor, size: int) -> Tape:
-        """Room for what the steps leave: gates (T, B, G) and whatever else; ``size`` is H."""
+        """Memory for what the steps leave: gates (T, B, G) and whatever else; ``size`` is H."""
 
     @abstractmethod
     def step_into(self, step: Tape, cell_before: Tensor, cell: Tensor, hidden: Tensor) -> None:

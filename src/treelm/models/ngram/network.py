@@ -54,7 +54,7 @@ class NGram(EstimatedLM):
     parses = False
 
     def __init__(self, config: NGramConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
-        """Make room for the n-grams that the config counts."""
+        """Allocate memory for the n-grams that the config counts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
         base = len(vocabulary) + 2

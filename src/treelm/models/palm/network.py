@@ -33,7 +33,7 @@ from treelm.models.palm.supervision import (
     require_trees,
     with_span_loss,
 )
-from treelm.models.readings import Carried, Reading, WordFigure, to_host
+from treelm.models.readings import Carried, Reading, WordMetric, to_host
 from treelm.models.scores import Gathering, Losses, SentenceScore
 from treelm.models.structures import BOUNDARY, SpanWeights, symbols_of_words
 from treelm.trees.distances import tree_from_span_scores
@@ -72,14 +72,14 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         """Metrics of the attention that predicts a word: mean length of spans, and entropy of their weights."""
         return {"attended_length": "first", "attention_entropy_bits": "first"}
 
-    def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
+    def word_metrics(self, reading: Reading) -> dict[str, WordMetric]:
         """Mean length in symbols of the spans that were attended to, and the entropy of their weights."""
         weights = reading.structure["span_weights"]
         lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
-        figures = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
+        metrics = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
         return {
-            name: WordFigure(to_host(values), predicts=True)
-            for name, values in zip(self.word_columns, figures, strict=True)
+            name: WordMetric(to_host(values), predicts=True)
+            for name, values in zip(self.word_columns, metrics, strict=True)
         }
 
     def begin(self, num_rows: int) -> Carried:

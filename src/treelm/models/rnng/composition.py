@@ -189,7 +189,7 @@ class _DirectionLSTM:
             lstm_cell_into(gates, *self._states(rows))
 
     def begin_gradient(self, d_projected: Tensor) -> None:
-        """Make room for gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
+        """Allocate gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
         self.d_projected = d_projected
         self.d_hidden, self.d_cell = torch.empty_like(self.hidden), torch.zeros_like(self.cell)
         self.d_from_heads = torch.zeros_like(self.from_heads)

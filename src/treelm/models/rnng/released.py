@@ -73,7 +73,7 @@ class ReleasedAdvance(Advance):
     """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
 
     def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
-        """Count arrivals by sentence, with those from below the action beam apart."""
+        """Begin with no candidates counted, neither all that arrived nor those from below the action beam."""
         super().__init__(machine, goal, settings, num_sentences=num_sentences, keep=keep)
         self._count = np.zeros(num_sentences, np.int64)  # arrived
         self._num_forced = np.zeros(num_sentences, np.int64)  # arrived from below the action beam

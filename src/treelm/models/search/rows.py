@@ -92,7 +92,7 @@ class FloatRows:
         return self._length - rows.shape[0]
 
     def reserve(self, num_rows: int, used: int | None = None) -> Tensor:
-        """Room for ``num_rows`` rows that the caller writes, of which the first ``used`` are kept."""
+        """Memory for ``num_rows`` rows that the caller writes, of which the first ``used`` are kept."""
         start, end = self._length, self._length + num_rows
         if end > self._data.shape[0]:
             grown = self._data.new_empty((max(end, self._data.shape[0] * 5 // 4), self._data.shape[1]))

@@ -137,7 +137,7 @@ class Bank:
 
     @classmethod
     def empty(cls, like: Tensor, num_layers: int, capacity: int = 64) -> Bank:
-        """Room for some nodes of the size of ``like`` (.., D)."""
+        """Memory for some nodes of the size of ``like`` (.., D)."""
         zeros = like.new_zeros(num_layers, capacity, like.shape[-1])
         return cls(items=zeros[0].clone(), hidden=zeros, cell=zeros.clone())
 

@@ -57,7 +57,7 @@ class SOM(MemoryNetwork):
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
         """Sums of -log p in nats: ``word`` and, under the oracle, ``parse`` (p) and ``parse_prediction`` (p').
 
-        In training decisions are sampled (static oracle: gold); in evaluation they are greedy and judged by the
+        In training decisions are sampled (static oracle: gold); in evaluation they are greedy; their loss is by the
         corrected dynamic oracle. ``choose`` decides instead. Raises ``InputError`` for a batch without trees unless the
         oracle is left-branching.
         """
