@@ -62,7 +62,7 @@ class IncrementalState(ABC):
             raise InputError(found, remedy="give one symbol, or None, for each sentence")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TextState(IncrementalState):
     """A state that holds the text it has read; systems add what their networks know of it."""
 

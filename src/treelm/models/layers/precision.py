@@ -186,11 +186,11 @@ def sum_of_rows(matrix: Tensor, *, like: Tensor) -> Tensor:
     return matrix.sum(0).to(like.dtype)
 
 
-def outer(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:
-    """left^T @ right in one product, in the precision of its factors, as a new array of the type of ``like``."""
-    if left.dtype == like.dtype:
-        return left.T @ right
-    return (left.T @ right).to(like.dtype)
+def product(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:
+    """left @ right in one product, in the precision of its factors, as a new array of the type of ``like``."""
+    out = like.new_empty(len(left), right.shape[1])
+    _multiply_into(out, left, right, None)
+    return out
 
 
 # oneDNN compiles a kernel for every shape that it meets and keeps a thousand of them. The row counts of levels are all
@@ -239,7 +239,7 @@ class _Linear(torch.autograd.Function):
         d_inputs, d_out = gradient.new_empty(inputs.shape), gradient.to(weight.dtype)
         multiply_into(d_inputs, d_out, weight, whole=ctx.whole)
         if ctx.whole:
-            d_weight = outer(d_out, inputs, like=ctx.like)
+            d_weight = product(d_out.T, inputs, like=ctx.like)
         else:
             d_weight = ctx.like.new_zeros(weight.shape)
             add_outer(d_weight, d_out, inputs, dtype=weight.dtype)

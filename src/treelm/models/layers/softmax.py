@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from treelm.models.layers.precision import add_outer, column_sums, multiply_into, operand, outer
+from treelm.models.layers.precision import add_outer, column_sums, multiply_into, operand, product
 
 CHUNK_ROWS = 512
 WHOLE_ROWS = 1024
@@ -91,7 +91,7 @@ def _add_weight_gradient(total: Tensor | None, d_logits: Tensor, hidden: Tensor,
     """The gradient of the weight with this chunk's part; a whole first chunk needs no array of zeros to add to."""
     num_rows = len(weight)
     if total is None and (whole or d_logits.dtype != weight.dtype):
-        return outer(d_logits, hidden, like=weight)[:num_rows]
+        return product(d_logits.T, hidden, like=weight)[:num_rows]
     total = torch.zeros_like(weight) if total is None else total
     add_outer(total, d_logits[:, :num_rows], hidden, dtype=hidden.dtype, whole=whole)
     return total

@@ -8,14 +8,14 @@ to one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.errors import InputError
 from treelm.models.bounds import BoundedConfig
+from treelm.models.layers.checked_config import CheckedConfig
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ EMBEDDING_DEVIATION = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNGConfig(BoundedConfig):
+class RNNGConfig(BoundedConfig, CheckedConfig):
     """Sizes, variant and bounds of an RNNG. Raises ``InputError`` for values that make no network.
 
     The bounds are part of the probability model: nonterminals beyond them have probability zero, in training and in
@@ -67,24 +67,17 @@ class RNNGConfig(BoundedConfig):
 
     def __post_init__(self) -> None:
         """Check values; raises ``InputError`` naming the field."""
-        for name in ("embedding_size", "hidden_size", "num_layers", "max_open", "max_consecutive"):
-            self._require(name, getattr(self, name) >= 1, "an integer of at least 1")
-        self._require("dropout", 0.0 <= self.dropout < 1.0, "a probability below 1")
-        self._require("embedding_dropout_by", self.embedding_dropout_by in ("type", "token"), "'type' or 'token'")
-        self._require("order", self.order in ("top-down", "in-order"), "'top-down' or 'in-order'")
-        self._require("composition", self.composition in ("lstm", "attention", "none"), "'lstm', 'attention' or 'none'")
+        self.require_at_least(1, "embedding_size", "hidden_size", "num_layers", *self.bounds)
+        self.require_dropout("dropout")
+        for name, kind in (("embedding_dropout_by", DropoutUnit), ("order", Order), ("composition", CompositionKind)):
+            self.require_one_of(name, get_args(kind))
         if self.composition == "attention":
-            self._require("embedding_size", self.embedding_size % 2 == 0, "an even number with attention composition")
+            self.require("embedding_size", self.embedding_size % 2 == 0, "an even number with attention composition")
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
         """The open and the consecutive nonterminals of every tree, in the order of this model's actions."""
         needed = corpus.bounds(self.order)
         return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}
-
-    def _require(self, name: str, is_valid: bool, remedy: str) -> None:
-        if not is_valid:
-            value: Any = getattr(self, name)
-            raise InputError(f"{name} is {value!r}", where="[model]", remedy=f"give {remedy}")
 
 
 # What lies on top of the stack.

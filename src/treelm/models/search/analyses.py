@@ -139,7 +139,7 @@ def log_sums(sentence: Ints, scores: Floats, num_sentences: int) -> Floats:
     return sums + shift
 
 
-PREVIOUS, ACTION = 0, 1
+PREVIOUS = 0  # column
 
 _ROOM = 1 << 11  # rows that are never worth a walk over everything
 

@@ -21,6 +21,7 @@ from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.precision import DECIMALS, ExactCopy
+from treelm.models.layers.recurrent import embed_with_dropout
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.graph import StackGraph, stack_states
@@ -98,11 +99,8 @@ class ShiftReduce(SyntacticLM):
 
     def embed(self, symbols: Tensor) -> Tensor:
         """x = LN(embedding), with dropout of whole types and of units: ids (n,) -> (n, D)."""
-        vectors = functional.embedding(symbols, self.embedding)
-        if self.training and self.config.embedding_dropout:
-            rate = self.config.embedding_dropout
-            types = dropout_mask(len(self.embedding), 1, rate, self.embedding, shared=True)
-            vectors = vectors * functional.embedding(symbols, types)
+        rate = self.config.embedding_dropout
+        vectors = embed_with_dropout(symbols, self.embedding, rate, training=self.training)
         return dropout(self.input_norm(vectors), self.config.dropout, training=self.training)
 
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
