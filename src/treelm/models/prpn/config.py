@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from treelm.models.layers.checked_config import CheckedConfig
+from treelm.models.bounds import CheckedConfig
 
 Activation = Literal["relu", "sigmoid"]
 NextDistance = Literal["hidden", "embeddings"]

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.models.bounds import BoundedConfig
-from treelm.models.layers.checked_config import CheckedConfig
+from treelm.models.bounds import BoundedConfig, CheckedConfig
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order
 
 if TYPE_CHECKING:

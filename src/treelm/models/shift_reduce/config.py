@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from treelm.models.layers.checked_config import CheckedConfig
+from treelm.models.bounds import CheckedConfig
 
 OracleKind = Literal["dynamic", "static"]
 

@@ -30,12 +30,13 @@ from treelm.models.shift_reduce.reading import (
     Choose,
     IntArray,
     ParserStacks,
+    ParserState,
     Reader,
     StackLSTM,
     greedy,
+    partial_tree,
     sample,
 )
-from treelm.models.shift_reduce.state import ParserState, partial_tree
 from treelm.trees.tree import Tree
 
 
