@@ -153,6 +153,8 @@ class SyntacticLM(Pretrained, ABC):
     """Packaged recipe of the sizes that ``treelm bench`` measures; without one, the defaults of its config."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
+    words_switch: ClassVar[str] = ""
+    """Field of its config without which it is a bare parser; "": it always predicts words."""
     parses: bool = True
     """True if it has trees at all; a switch of its config may decide this."""
 
@@ -175,7 +177,7 @@ class SyntacticLM(Pretrained, ABC):
     @property
     def predicts_words(self) -> bool:
         """Tell whether it gives words probabilities. A bare parser refuses to score; its trees alone are evaluated."""
-        return True
+        return not self.words_switch or bool(getattr(self.config, self.words_switch))
 
     @property
     def needs_trees(self) -> bool:
@@ -196,6 +198,9 @@ class SyntacticLM(Pretrained, ABC):
 
     def require_words(self) -> None:
         """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""
+        if not self.predicts_words:
+            remedy = f"parse with it, or train one with model.{self.words_switch} = true"
+            raise InputError("this parser gives words no probabilities", remedy=remedy)
 
     @property
     def word_columns(self) -> Mapping[str, Gathering]:

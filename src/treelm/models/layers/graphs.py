@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from treelm.models.layers.precision import operand, product_settings
+from treelm.models.layers.precision import operand, product_settings, setting
 
 Function = Callable[..., tuple[Tensor, ...]]
 
@@ -26,14 +26,9 @@ _wanted: ContextVar[bool] = ContextVar("cuda_graphs", default=False)
 _logger = logging.getLogger(__name__)
 
 
-@contextmanager
-def cuda_graphs(*, wanted: bool = True) -> Iterator[None]:
+def cuda_graphs(*, wanted: bool = True) -> AbstractContextManager[None]:
     """Let layers capture their loops and replay them, within this context."""
-    token = _wanted.set(wanted)
-    try:
-        yield
-    finally:
-        _wanted.reset(token)
+    return setting(_wanted, wanted)
 
 
 class GraphedFunction:

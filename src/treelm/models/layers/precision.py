@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -17,6 +17,7 @@ MatmulPrecision = Literal["fp32", "bf16"]
 _precision: ContextVar[MatmulPrecision] = ContextVar("matmul_precision", default="fp32")
 DECIMALS = 9  # of scores in nats: far above the noise of float64, far below anything that matters
 Network = TypeVar("Network", bound=nn.Module)
+Value = TypeVar("Value")
 _SIZE = 256  # torch leaves small products to another library
 _logger = logging.getLogger(__name__)
 
@@ -101,16 +102,21 @@ def product_settings() -> tuple[Any, ...]:
 
 
 @contextmanager
-def matmul_precision(precision: MatmulPrecision) -> Iterator[None]:
+def setting(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    """Give a context variable a value for the block only."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def matmul_precision(precision: MatmulPrecision) -> AbstractContextManager[None]:
     """Let layers that use this module multiply as they are, or with operands and result in bf16, in this context.
 
     Products are accumulated in fp32. Gradients follow the precision of their forward pass.
     """
-    token = _precision.set(precision)
-    try:
-        yield
-    finally:
-        _precision.reset(token)
+    return setting(_precision, precision)
 
 
 def operand(matrix: Tensor) -> Tensor:

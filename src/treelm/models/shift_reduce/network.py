@@ -14,7 +14,6 @@ from torch.nn import functional
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_symbol
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.binary_structure import first_siblings
 from treelm.models.layers.devices import to_device
@@ -59,6 +58,7 @@ class ShiftReduce(SyntacticLM):
 
     system: ClassVar[str] = "shift-reduce"
     predicts_labels: ClassVar[bool] = False
+    words_switch: ClassVar[str] = "language_model"
 
     def __init__(self, config: ShiftReduceConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees have no labels: ``labels`` is kept."""
@@ -78,11 +78,6 @@ class ShiftReduce(SyntacticLM):
     def config(self) -> ShiftReduceConfig:
         """The sizes and the variant that this network was built from."""
         return self._config
-
-    @property
-    def predicts_words(self) -> bool:
-        """Tell whether it is a language model too."""
-        return self.config.language_model
 
     @property
     def boundary(self) -> int:
@@ -178,12 +173,6 @@ class ShiftReduce(SyntacticLM):
         return self._exact.of(self, lambda: ShiftReduce(self.config, vocabulary=self.vocabulary, labels=self.labels))
 
     # The interface of all systems.
-
-    def require_words(self) -> None:
-        """Raise ``InputError`` if this is only a parser."""
-        if not self.predicts_words:
-            remedy = "parse with it, or train one with model.language_model = true"
-            raise InputError("this parser gives words no probabilities", remedy=remedy)
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol under greedy actions. Raises ``InputError`` if this is only a parser."""

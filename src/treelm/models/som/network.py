@@ -43,16 +43,12 @@ class SOM(MemoryNetwork):
 
     system: ClassVar[str] = "som"
     predicts_labels: ClassVar[bool] = False
+    words_switch: ClassVar[str] = "word_loss"  # without it the output layer was never trained
 
     @property
     def word_columns(self) -> dict[str, Gathering]:
         """Metrics of the decisions at every word."""
         return {"depth": "last", "attachment_slot": "first"}
-
-    @property
-    def predicts_words(self) -> bool:
-        """Tell whether it was trained to; without ``word_loss`` its output layer never was."""
-        return self.config.word_loss
 
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
         """Sums of -log p in nats: ``word`` and, under the oracle, ``parse`` (p) and ``parse_prediction`` (p').
@@ -98,12 +94,6 @@ class SOM(MemoryNetwork):
         return self._exact.of(self, lambda: build(self.config, vocabulary=self.vocabulary, labels=self.labels))
 
     # The interface of all systems.
-
-    def require_words(self) -> None:
-        """Raise ``InputError`` if this is only a parser."""
-        if not self.predicts_words:
-            remedy = "parse with it, or train one with model.word_loss = true"
-            raise InputError("this parser gives words no probabilities", remedy=remedy)
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol under greedy decisions. Raises ``InputError`` if this is only a parser.
