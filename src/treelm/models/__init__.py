@@ -26,7 +26,11 @@ BENCHMARKED = "rnng"
 
 
 def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
-    """The network class of a system; raises ``InputError`` for a name that is not in ``SYSTEMS``."""
+    """The network class of a system; raises ``InputError`` for a name that is not in ``SYSTEMS``.
+
+    >>> system_class("ngram").__name__
+    'NGram'
+    """
     if not isinstance(name, str) or name not in SYSTEMS:
         remedy = f"known systems are {', '.join(sorted(SYSTEMS))}; a newer treelm may know more"
         raise InputError(f"unknown system {name!r}", where=where, remedy=remedy)

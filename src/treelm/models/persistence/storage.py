@@ -73,7 +73,13 @@ class Pretrained(nn.Module, ModelHubMixin, library_name="treelm", tags=_TAGS):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
-        """The model of a folder, of the package, or of the hub; ``options`` are those of the hub's downloads."""
+        """The model of a folder, of the package, or of the hub; ``options`` are those of the hub's downloads.
+
+        >>> from treelm.models.base import SyntacticLM
+        >>> lm = SyntacticLM.from_pretrained("ngram-gum-open")
+        >>> [word.word for word in lm.surprisal(["The dog barks ."])[0].words]
+        ['The', 'dog', 'barks', '.']
+        """
         name = pretrained_model_name_or_path
         return super().from_pretrained(find_run(name) if str(name) in shipped_names() else name, **options)
 

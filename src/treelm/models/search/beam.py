@@ -24,10 +24,10 @@ from treelm.trees.transitions import REDUCE, finish_action
 class SymbolMetrics:
     """Metrics of one symbol, by sentence; meaningless for sentences that waited."""
 
-    log_mass: Floats  # M_i: log of the summed probability of the analyses that are kept
-    narrow_log_mass: Floats  # the same of those that a narrower search would have kept; nan where nothing was cut
-    loss_bits: Floats  # an estimate of what this symbol's search took off M_i
-    bound_bits: Floats  # what all cuts so far can have taken off M_i at most
+    log_mass: Floats  # M_i: log of the summed probability of all analyses kept, nats
+    narrow_log_mass: Floats  # M_i of those that a narrower search would have kept; nan where there is none
+    loss_bits: Floats  # estimate of the bits that pruning at this symbol took off M_i
+    bound_bits: Floats  # bound on the bits that all pruning so far took off M_i
     entropy_bits: Floats  # of the kept analyses, their probabilities scaled to sum to 1
     open_nodes: Floats  # mean number of open nonterminals before the SHIFT, under the same probabilities
 

@@ -27,7 +27,7 @@ class ShiftReduceConfig(CheckedConfig):
     """Probability that a word type's input vector is zeroed in a batch."""
 
     dropout: float = 0.3
-    """Probability that a unit is zeroed in words and, the same units in a whole sentence, in what decides."""
+    """Probability that a unit is zeroed, in words and, by one mask a sentence, in the states that choose actions."""
 
     output_dropout: float = 0.5
     """Probability that a unit is zeroed before the output layer."""
