@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from treelm.corpora.encoding import encode_words, word_of_symbol
@@ -102,8 +103,8 @@ class GenerativeParser(SyntacticLM):
 
     def _search(self, sentences: Sequence[Sequence[str]]) -> list[_Searched]:
         for name, parameter in self.named_parameters():
-            if not (parameter < math.inf).all():  # a beam would find nothing; a bias of -inf makes one word impossible
-                raise NoLogProbability(f"weight {name!r} holds NaN or infinity")
+            if not (parameter < torch.inf).all():  # a beam would find nothing, and hold every word impossible
+                raise NoLogProbability(f"weight {name!r} is not a number, or infinite")
         batch, model = encode_words(sentences, self.vocabulary, needs_words=True), self.searchable()
         symbols = [batch.symbols(number) for number in range(len(sentences))]
         of_words = [word_of_symbol(one, self.vocabulary.ends_word) for one in symbols]
