@@ -22,11 +22,15 @@ SYSTEMS: dict[str, str] = {
 }
 """Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
 BENCHMARKED = "rnng"
-"""What ``treelm bench`` measures if no system is named."""
+"""The system that ``treelm bench`` measures if none is named."""
 
 
 def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
-    """The network class of a system; raises ``InputError`` for a name that is not in ``SYSTEMS``."""
+    """The network class of a system; raises ``InputError`` for a name that is not in ``SYSTEMS``.
+
+    >>> system_class("ngram").__name__
+    'NGram'
+    """
     if not isinstance(name, str) or name not in SYSTEMS:
         remedy = f"known systems are {', '.join(sorted(SYSTEMS))}; a newer treelm may know more"
         raise InputError(f"unknown system {name!r}", where=where, remedy=remedy)
@@ -36,6 +40,6 @@ def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
 
 
 def config_class(system: type[SyntacticLM]) -> type[Any]:
-    """The config dataclass of a system: what its constructor's argument ``config`` is annotated with."""
+    """The config dataclass of a system, which its constructor's argument ``config`` is annotated with."""
     annotation: type[Any] = get_type_hints(system.__init__)["config"]
     return annotation

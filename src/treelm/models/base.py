@@ -62,7 +62,7 @@ class IncrementalState(ABC):
             raise InputError(found, remedy="give one symbol, or None, for each sentence")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TextState(IncrementalState):
     """A state that holds the text it has read; systems add what their networks know of it."""
 
@@ -148,13 +148,15 @@ def takes_a_word_each(method: Method) -> Method:
 class SyntacticLM(Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
-    predicts_labels: ClassVar[bool] = True  # whether its trees have labels, or one for all
+    predicts_labels: ClassVar[bool] = True  # True if its trees have labels of their own, not one for all
     benchmark_recipe: ClassVar[str] = ""
     """Packaged recipe of the sizes that ``treelm bench`` measures; without one, the defaults of its config."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
+    words_switch: ClassVar[str] = ""
+    """Field of its config without which it is a bare parser; "": it always predicts words."""
     parses: bool = True
-    """Whether it has trees at all; a switch of its config may decide this."""
+    """True if it has trees at all; a switch of its config may decide this."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let a system score, parse and analyse texts as well: to Python, a text is a list."""
@@ -174,12 +176,12 @@ class SyntacticLM(Pretrained, ABC):
 
     @property
     def predicts_words(self) -> bool:
-        """Whether it gives words probabilities. A bare parser refuses to score, and is judged by its trees alone."""
-        return True
+        """Tell whether it gives words probabilities. A bare parser refuses to score; its trees alone are evaluated."""
+        return not self.words_switch or bool(getattr(self.config, self.words_switch))
 
     @property
     def needs_trees(self) -> bool:
-        """Whether it predicts words only if their trees are given: ``score`` refuses, ``score_given`` takes them."""
+        """Tell whether it predicts words only if trees are given: ``score`` refuses, ``score_given`` takes them."""
         return False
 
     @property
@@ -196,6 +198,9 @@ class SyntacticLM(Pretrained, ABC):
 
     def require_words(self) -> None:
         """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""
+        if not self.predicts_words:
+            remedy = f"parse with it, or train one with model.{self.words_switch} = true"
+            raise InputError("this parser gives words no probabilities", remedy=remedy)
 
     @property
     def word_columns(self) -> Mapping[str, Gathering]:
@@ -204,11 +209,11 @@ class SyntacticLM(Pretrained, ABC):
 
     @property
     def couples_sentences(self) -> bool:
-        """Whether the training loss of a sentence or row depends on its batch-mates, so that no batch can be split."""
+        """Tell whether the training loss of a sentence depends on its batch-mates, so that no batch can be split."""
         return False
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Raise ``InputError`` if training on a corpus, or judging a training by it, would fail or say nothing.
+        """Raise ``InputError`` if training on a corpus, or evaluation on it, would fail or say nothing.
 
         Asked before training, so that it does not stop in the middle. Here: nothing is wrong.
         """
@@ -221,7 +226,7 @@ class SyntacticLM(Pretrained, ABC):
 
     @classmethod
     def searches(cls) -> bool:
-        """Whether it scores by a search, whose width ``set_beam`` sets."""
+        """Tell whether it scores by a search, whose width ``set_beam`` sets."""
         return cls.set_beam is not SyntacticLM.set_beam
 
     @abstractmethod
@@ -247,7 +252,7 @@ class SyntacticLM(Pretrained, ABC):
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
 
     def structure(self, words: Sequence[str]) -> Structure | None:
-        """What its tree of a sentence follows from, as a record that figures know; None if there is nothing to draw.
+        """A record of the values that determine its tree of a sentence, for figures; None if there are none to draw.
 
         Raises ``InputError`` for a sentence without words.
         """

@@ -24,7 +24,7 @@ def to_plain(config: Any) -> dict[str, Any]:
 
 
 def to_toml_values(config: Any) -> dict[str, Any]:
-    """As ``to_plain`` for TOML: what is None is left out, or written as "none" where the default is something else."""
+    """Give ``to_plain`` for TOML: None is left out, or written as "none" where the default is something else."""
     values = to_plain(config)
     for field in fields(config):
         if not field.init or values[field.name] is not None:

@@ -1,4 +1,4 @@
-"""What computations find on this machine: releases, processor, memory, places to write; and what would bite."""
+"""Facts about this machine that decide how computations run: releases, processor, memory, places to write."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Environment:
     gpus: Mapping[str, float]
     memory: Values
     limits: Values
-    """Of this process; None is no limit."""
+    """Limits of this process; None is no limit."""
     places: Mapping[str, Values]
     """Folders that are written to: path, whether that is possible, and free space."""
     variables: Mapping[str, str]
@@ -140,13 +140,13 @@ def _unmet_requirements() -> Iterator[str]:
 
 
 def _requirements(extra: str = "") -> list[Requirement]:
-    """What the package requires with an extra, or always."""
+    """Requirements of the package with an extra, or always."""
     found = map(Requirement, _metadata("Requires-Dist"))
     return [one for one in found if one.marker is None or one.marker.evaluate({"extra": extra})]
 
 
 def _metadata(field: str) -> list[str]:
-    """What the installed package says of itself; nothing where it is run from its sources."""
+    """Metadata of the installed package; none where it is run from its sources."""
     try:
         return metadata.metadata("treelm").get_all(field) or []
     except metadata.PackageNotFoundError:
@@ -165,7 +165,7 @@ def _usable_cores() -> int:
 
 
 def _container_cores() -> float | None:
-    """How much processor time the container of this process gets, in cores."""
+    """Processor time that the container of this process gets, in cores."""
     quota, _, period = _text(_CGROUP / "cpu.max").partition(" ")
     return int(quota) / int(period) if quota.isdigit() else None
 
@@ -205,7 +205,7 @@ def _place(folder: Path) -> dict[str, Any]:
 
 
 def _first_line(path: str, *names: str) -> str:
-    """What stands behind the first ``name:`` of a file of the system; empty where there is none."""
+    """The text after the first ``name:`` in a file of the operating system; empty where there is none."""
     for line in _text(Path(path)).splitlines():
         name, _, value = line.partition(":")
         if name.strip() in names:

@@ -38,7 +38,7 @@ class Reading:
 
 
 def check_carried(before: Carried, after: Carried, *, system: str) -> None:
-    """Raise ``InputError`` unless tensors that are carried keep their names and shapes: rows are read side by side, and
+    """Raise ``InputError`` unless hidden states keep their names and shapes: rows are read side by side, and
     each may wait while others go on, so a state cannot grow from step to step."""
     for name in {**before, **after}:
         shapes = [None if name not in carried else tuple(carried[name].shape) for carried in (before, after)]
@@ -59,8 +59,8 @@ class StreamState(TextState):
     hidden: Tensor  # (n, E) predicts the next symbol
 
 
-class WordFigure(NamedTuple):
-    """A figure of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it."""
+class WordMetric(NamedTuple):
+    """A metric of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it."""
 
     values: NDArray[np.float64]
     predicts: bool  # a word's is that of the step that predicts its first symbol, else of the one that reads it
@@ -81,18 +81,18 @@ def to_host(values: Tensor) -> NDArray[np.float64]:
 def score_of(
     words: NDArray[np.int64],
     log_probs: NDArray[np.float64],
-    figures: Mapping[str, WordFigure],
+    metrics: Mapping[str, WordMetric],
     *,
     row: int = 0,
     start: int = 0,
 ) -> SentenceScore:
     """The score of a sentence whose symbol i is of word ``words[i]`` and is predicted at step ``start`` + i of a row.
 
-    ``log_probs`` (T, B) are those of what follows each step; ``figures`` become columns.
+    ``log_probs`` (T, B) are those of what follows each step; ``metrics`` become columns.
     """
     return SentenceScore(
         log_probs=log_probs[start : start + len(words) + 1, row],
         word_of_symbol=words,
         is_lower_bound=False,
-        columns={name: figure.of_words(words, row, start) for name, figure in figures.items()},
+        columns={name: metric.of_words(words, row, start) for name, metric in metrics.items()},
     )

@@ -17,7 +17,7 @@ from treelm.trees.tree import Tree
 
 NATS_PER_BIT = math.log(2.0)
 Gathering = Literal["first", "last", "sum", "least"]
-"""How a word that is read as several tokens gets its value in a column: that of its first token, of its last one (after
+"""Rule by which a word of several tokens gets its value in a column: that of its first token, of its last one (after
 which the word has been read), their sum, or the least of them (a flag that holds of the word if it holds of all)."""
 
 
@@ -31,7 +31,7 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """The terms of a batch. What training minimises is ``total``, a sum in nats per ``num_words`` words."""
+    """The terms of a batch. Training minimises ``total``, a sum in nats per ``num_words`` words."""
 
     terms: Mapping[str, Loss]
     total: Tensor
@@ -58,7 +58,7 @@ class SentenceScore:
     """log p(symbol | symbols before it) in nats, for every symbol and, last, the end of the sentence.
 
     ``word_of_symbol`` names for every symbol the word that it belongs to. A search that prunes gives lower bounds on
-    probabilities and says so. ``columns`` holds further figures, one a word (entropy, open nodes, ...).
+    probabilities and says so. ``columns`` holds further metrics, one a word (entropy, open nodes, ...).
     """
 
     log_probs: NDArray[np.float64]  # (num_symbols + 1,)

@@ -26,7 +26,7 @@ from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
-from treelm.models.readings import Carried, Reading, StreamState, WordFigure, check_carried, score_of, to_host
+from treelm.models.readings import Carried, Reading, StreamState, WordMetric, check_carried, score_of, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.structures import Distances, Structure, symbols_of_words
 from treelm.trees.distances import tree_from_distances
@@ -38,7 +38,7 @@ _LOG_PROBS, _ENTROPY = "log_probs", "next_entropy_bits"
 
 
 class StreamLM(SyntacticLM):
-    """A language model that carries a state from symbol to symbol.
+    """A language model that carries a hidden state from symbol to symbol.
 
     Its constructor is ``(config, *, vocabulary, labels)``. The end symbol V stands before each sentence and after it;
     ``losses`` and ``score`` read whole sentences from the zero state, ``stream_losses`` a segment that goes on where
@@ -48,13 +48,13 @@ class StreamLM(SyntacticLM):
     predicts_labels: ClassVar[bool] = False
     changeable: ClassVar[tuple[str, ...]] = ("tree_builder",)
     reads_constituents: bool = False
-    """Whether stream batches should name the constituents of gold trees, where there are trees."""
+    """True if stream batches should name the constituents of gold trees, where there are trees."""
     tree_builder: Literal["unbiased", "biased"] | None = "unbiased"
-    """How trees are built from distances, see ``tree_from_distances``; None: this system's trees do not come from
+    """Builder of trees from distances, see ``tree_from_distances``; None: this system's trees do not come from
     distances."""
 
     scoring_dtype: ClassVar[torch.dtype] = torch.float64
-    """What scores are computed in. A large network may choose float32: the last bits of its scores then depend on the
+    """Type that scores have inside. A large network may choose float32: the last bits of its scores then depend on the
     batch, and the audit allows for it (``Tolerances.of``)."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
@@ -97,7 +97,7 @@ class StreamLM(SyntacticLM):
         return len(self.vocabulary)
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Sum of -log p of every symbol and end, in nats; every sentence by itself, from the zero state."""
+        """Losses of every symbol and end, sums of -log p in nats; every sentence by itself, from the zero state."""
         inputs, targets, mask = self.pad(batch)
         reading = self.read(inputs, self.begin(len(batch)), mask=None if mask.all() else mask)
         return self._losses(reading, targets, mask, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
@@ -180,7 +180,7 @@ class StreamLM(SyntacticLM):
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol and end; each sentence by itself, from the zero state.
 
-        ``columns`` are those of ``word_figures``.
+        ``columns`` are those of ``word_metrics``.
         """
         scores: list[SentenceScore | None] = [None] * len(sentences)
         for numbers, batch, reading, targets in self._read_sentences(sentences):
@@ -191,20 +191,20 @@ class StreamLM(SyntacticLM):
     def scores_of(self, batch: SentenceBatch, reading: Reading, targets: Tensor) -> list[SentenceScore]:
         """The score of every sentence of a batch, from its reading and its targets (T, B)."""
         log_probs = to_host(self.target_log_probs(reading.outputs, targets))
-        figures = self.word_figures(reading)
+        metrics = self.word_metrics(reading)
         ends_word = self.vocabulary.ends_word
         return [
-            score_of(word_of_symbol(batch.symbols(row), ends_word), log_probs, figures, row=row)
+            score_of(word_of_symbol(batch.symbols(row), ends_word), log_probs, metrics, row=row)
             for row in range(len(batch))
         ]
 
-    def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
+    def word_metrics(self, reading: Reading) -> dict[str, WordMetric]:
         """Values of words that a reading gives beside their probabilities, under the names of ``word_columns``.
 
         Here: the distance before each word, if the system finds distances.
         """
         found = reading.structure.get("distances")
-        return {} if found is None else {"distance": WordFigure(to_host(found), predicts=False)}
+        return {} if found is None else {"distance": WordMetric(to_host(found), predicts=False)}
 
     @torch.no_grad()
     def target_log_probs(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -333,28 +333,28 @@ def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]], *, entropies: b
     batch = encode_words(sentences, lm.vocabulary)
     stream = np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
     symbols = torch.from_numpy(stream).to(exact.decoder_weight.device)
-    carried, parts = exact.begin(1), list[dict[str, WordFigure]]()
+    carried, parts = exact.begin(1), list[dict[str, WordMetric]]()
     for start in range(0, len(stream) - 1, _STEPS):
         inputs = symbols[start : start + _STEPS][: len(stream) - 1 - start, None]
         targets = symbols[start + 1 : start + 1 + len(inputs), None]
         reading = exact.read(inputs, carried)
         carried = reading.carried
-        figures = exact.word_figures(reading)
+        metrics = exact.word_metrics(reading)
         predicted = exact.target_log_probs(reading.outputs, targets)
-        figures[_LOG_PROBS] = WordFigure(to_host(predicted), predicts=True)
+        metrics[_LOG_PROBS] = WordMetric(to_host(predicted), predicts=True)
         if entropies:
-            figures[_ENTROPY] = WordFigure(to_host(_entropies(exact, reading.outputs)), predicts=False)
-        parts.append(figures)
-    figures = {
-        name: WordFigure(np.concatenate([part[name].values for part in parts]), predicts=one.predicts)
+            metrics[_ENTROPY] = WordMetric(to_host(_entropies(exact, reading.outputs)), predicts=False)
+        parts.append(metrics)
+    metrics = {
+        name: WordMetric(np.concatenate([part[name].values for part in parts]), predicts=one.predicts)
         for name, one in parts[0].items()
     }
-    log_probs, following = figures.pop(_LOG_PROBS).values, figures.pop(_ENTROPY, None)
+    log_probs, following = metrics.pop(_LOG_PROBS).values, metrics.pop(_ENTROPY, None)
     scores = []
     for row in range(len(batch)):
         start = int(batch.token_offsets[row]) + row  # the end before the sentence: it predicts the first symbol
         words = word_of_symbol(batch.symbols(row), lm.vocabulary.ends_word)
-        score = score_of(words, log_probs, figures, start=start)
+        score = score_of(words, log_probs, metrics, start=start)
         if following is not None:  # of what follows a word: at the step that reads its last symbol
             last = start + 1 + np.flatnonzero(np.diff(words, append=-1))
             score = replace(score, columns={**score.columns, _ENTROPY: following.values[last, 0]})

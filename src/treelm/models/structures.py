@@ -1,4 +1,4 @@
-"""Records of what the tree of a sentence follows from: figures draw them without knowing the system.
+"""Records of the values that determine the tree of a sentence: figures draw them without knowing the system.
 
 A class says which kind its ``structure`` gives. Comparisons keep them as plain values.
 """

@@ -9,8 +9,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.models.ngram.config import NGramConfig
-from treelm.models.ngram.network import NGram
+from treelm.models.ngram.network import NGram, NGramConfig
 
 SYMBOLS = list("abcdefgh")
 

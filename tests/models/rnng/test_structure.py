@@ -7,7 +7,14 @@ import pytest
 
 from tests.models.rnng.worlds import Node, Symbols, as_batch, in_order, random_tree, top_down
 from treelm.models.rnng.config import RNNGConfig
-from treelm.models.rnng.structure import Derivations, Direction, chain_families, derive, find_families, stack_contexts
+from treelm.models.rnng.structure import (
+    Derivations,
+    Direction,
+    chain_local_trees,
+    derive,
+    find_local_trees,
+    stack_contexts,
+)
 
 SEEDS = range(20)
 
@@ -25,7 +32,7 @@ def derived(seed: int, order: str) -> tuple[list[Node], Symbols, Derivations]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_families_are_what_a_stack_collects(seed: int) -> None:
+def test_local_trees_are_what_a_stack_collects(seed: int) -> None:
     trees, _ = world(seed)
     actions = [action for tree in trees for action in top_down(tree)]
     stack: list[list[int]] = []
@@ -38,10 +45,12 @@ def test_families_are_what_a_stack_collects(seed: int) -> None:
             expected.append((*stack.pop(), t))
         if stack:
             stack[-1].append(t)
-    families = find_families(np.array(actions))
+    local_trees = find_local_trees(np.array(actions))
     found = [
-        (*families.entries[start:end].tolist(), int(reduce))
-        for start, end, reduce in zip(families.offsets[:-1], families.offsets[1:], families.reduce, strict=True)
+        (*local_trees.entries[start:end].tolist(), int(reduce))
+        for start, end, reduce in zip(
+            local_trees.offsets[:-1], local_trees.offsets[1:], local_trees.reduce, strict=True
+        )
     ]
     assert sorted(found) == sorted(expected)
 
@@ -59,7 +68,7 @@ def test_the_context_below_is_what_a_stack_holds(seed: int, order: str) -> None:
     _, _, derivations = derived(seed, order)
     stacks = stack_contexts(derivations, composes=True)
     num_children = dict(
-        zip(derivations.families.reduce.tolist(), derivations.families.num_children.tolist(), strict=True)
+        zip(derivations.local_trees.reduce.tolist(), derivations.local_trees.num_children.tolist(), strict=True)
     )
     below, stack = {}, []
     for context, action in enumerate(derivations.actions.tolist()):
@@ -76,19 +85,21 @@ def test_the_context_below_is_what_a_stack_holds(seed: int, order: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_chains_read_a_family_forward_and_backward(seed: int) -> None:
+def test_chains_read_a_local_tree_forward_and_backward(seed: int) -> None:
     _, _, derivations = derived(seed, "in-order")
-    families = derivations.families
-    chains = chain_families(families, len(derivations.actions))
-    for index, family in enumerate(chains.families.tolist()):
-        _, *children = families.entries[families.offsets[family] : families.offsets[family + 1]].tolist()
+    local_trees = derivations.local_trees
+    chains = chain_local_trees(local_trees, len(derivations.actions))
+    for index, local_tree in enumerate(chains.local_trees.tolist()):
+        _, *children = local_trees.entries[
+            local_trees.offsets[local_tree] : local_trees.offsets[local_tree + 1]
+        ].tolist()
         for direction, expected in ((chains.forward, children), (chains.backward, children[::-1])):
             step = direction.last[index]
             read = [int(direction.inputs[step])]
             while not is_first_step(direction, step):
                 step = direction.previous[step]
                 read.append(int(direction.inputs[step]))
-            assert direction.previous[step] == family
+            assert direction.previous[step] == local_tree
             assert read[::-1] == expected
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.layers.checked_config import CheckedConfig
+from treelm.models.bounds import CheckedConfig
 from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import StackDropout, activation_penalties, embed_with_dropout, locked_dropout
 from treelm.models.streams import StreamLM

@@ -91,7 +91,7 @@ def _parts(plan: Any) -> Iterator[Any]:
 
 
 def _may_hold_tensors(plan: Any) -> bool:
-    """Whether it is worth looking into: lists of numbers, or of lists of them, are long."""
+    """Tell whether a value is worth searching for tensors: lists of numbers, or of lists of them, are long."""
     if not isinstance(plan, (list, tuple)) or not plan:
         return False
     if hasattr(plan, "_fields"):

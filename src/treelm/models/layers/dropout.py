@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
+
+from treelm.models.layers.precision import setting
 
 _is_off: ContextVar[bool] = ContextVar("dropout_is_off", default=False)
 _DROPPING = (_DropoutNd, nn.RNNBase, nn.MultiheadAttention)
@@ -23,29 +25,23 @@ def dropout_off(network: nn.Module) -> Iterator[None]:
     Modules of torch that drop units (``nn.Dropout`` and its kin, ``nn.LSTM``, ``nn.MultiheadAttention``) are in
     evaluation mode meanwhile. All others stay as they are: normalisation takes its statistics as in training.
     """
-    token = _is_off.set(True)
     dropping = [part for part in network.modules() if part.training and isinstance(part, _DROPPING)]
     for part in dropping:
         part.training = False
     try:
-        yield
+        with setting(_is_off, True):
+            yield
     finally:
-        _is_off.reset(token)
         for part in dropping:
             part.training = True
 
 
-@contextmanager
-def shared_draws(generator: torch.Generator) -> Iterator[None]:
-    """Within this context masks that a whole batch shares (of weights, of symbol types) come from this generator.
+def shared_draws(generator: torch.Generator) -> AbstractContextManager[None]:
+    """Draw masks that a whole batch shares (of weights, of symbol types) from this generator, within the context.
 
     So the parts of a batch, wherever they are computed, have the same ones.
     """
-    token = _shared.set(generator)
-    try:
-        yield
-    finally:
-        _shared.reset(token)
+    return setting(_shared, generator)
 
 
 def shared_generator() -> torch.Generator | None:
@@ -100,9 +96,9 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(units: Tensor, probability: float, *, training: bool, shared: bool = False) -> Tensor:
-    """In training, zero units, or elements of a weight, with this probability and scale up the others.
+    """Zero units, or elements of a weight, with this probability and scale up the others, in training only.
 
-    ``shared``: whether the whole batch has this mask, as that of a weight (see ``shared_draws``).
+    ``shared`` says that the whole batch has this mask, as that of a weight (see ``shared_draws``).
     """
     if not training or probability == 0 or _is_off.get():
         return units

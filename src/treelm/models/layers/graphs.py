@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from treelm.models.layers.precision import operand, product_settings
+from treelm.models.layers.precision import operand, product_settings, setting
 
 Function = Callable[..., tuple[Tensor, ...]]
 
@@ -26,14 +26,9 @@ _wanted: ContextVar[bool] = ContextVar("cuda_graphs", default=False)
 _logger = logging.getLogger(__name__)
 
 
-@contextmanager
-def cuda_graphs(*, wanted: bool = True) -> Iterator[None]:
-    """Within this context, layers capture their loops and replay them."""
-    token = _wanted.set(wanted)
-    try:
-        yield
-    finally:
-        _wanted.reset(token)
+def cuda_graphs(*, wanted: bool = True) -> AbstractContextManager[None]:
+    """Let layers capture their loops and replay them, within this context."""
+    return setting(_wanted, wanted)
 
 
 class GraphedFunction:
@@ -73,7 +68,7 @@ class GraphedFunction:
         return all(one.device.type == self._device for one in _tensors(arguments))
 
     def _graph(self, arguments: Sequence[Any]) -> _Graph | None:
-        """That of the arguments' form, captured if need be; None if there is none."""
+        """The graph for arguments of this form, captured if need be; None if there is none."""
         form = (operand(_tensors(arguments)[0][:0]).dtype, product_settings(), *map(_form, arguments))
         if form not in self._captured and self._may_capture and len(self._captured) < MOST_FORMS:
             try:
@@ -105,7 +100,7 @@ class GraphedFunction:
 
 
 def has_graphs(network: nn.Module) -> bool:
-    """Whether some loop of the network can be captured."""
+    """Tell whether some loop of the network can be captured."""
     return any(isinstance(value, GraphedFunction) for module in network.modules() for value in vars(module).values())
 
 
@@ -122,9 +117,11 @@ class _Capture:
     """
 
     def __init__(self) -> None:
+        """Begin without a pool: the first form of the function makes it."""
         self._pool: Any = None
 
     def __call__(self, function: Callable[..., Any], samples: tuple[Tensor, ...]) -> Any:
+        """Capture the function for tensors like these samples."""
         self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
         with warnings.catch_warnings():  # it warms up on one stream and captures on another, which is joined to it
             warnings.filterwarnings("ignore", message="The AccumulateGrad node's stream does not match")
@@ -135,11 +132,13 @@ class _Sampled:
     """A function of the tensors among its arguments, the others held fast."""
 
     def __init__(self, function: Function, arguments: Sequence[Any]) -> None:
+        """Keep the arguments that are no tensors; tensors are left to the call."""
         self._function = function
         self._constants = [None if isinstance(one, Tensor) else (one,) for one in arguments]
         self.is_trained: tuple[bool, ...] = ()
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Compute the function of tensors, and note which outputs have a gradient."""
         given = iter(tensors)
         outputs = self._function(*(next(given) if one is None else one[0] for one in self._constants))
         self.is_trained = tuple(one.requires_grad for one in outputs)
@@ -152,6 +151,7 @@ class _InFlight:
     is_over = False
 
     def __call__(self, *_: Any) -> None:
+        """Note that the backward pass is over, as a hook of its gradient."""
         self.is_over = True
 
 

@@ -96,11 +96,19 @@ def block_rows(device: torch.device, num_rows: int) -> int:
 
 
 def starts(counts: IntArray) -> IntArray:
-    """Starts of consecutive blocks of these sizes, and the end of the last one: 0, c_0, c_0 + c_1, ..."""
+    """Starts of consecutive blocks of these sizes, and the end of the last one: 0, c_0, c_0 + c_1, ...
+
+    >>> starts(np.array([2, 0, 3])).tolist()
+    [0, 2, 2, 5]
+    """
     return np.concatenate([[0], np.cumsum(counts)])
 
 
 def ranges(first: IntArray, counts: IntArray) -> IntArray:
-    """The concatenation of ``first[i], first[i] + 1, ..., first[i] + counts[i] - 1`` over i."""
+    """The concatenation of ``first[i], first[i] + 1, ..., first[i] + counts[i] - 1`` over i.
+
+    >>> ranges(np.array([5, 1]), np.array([2, 3])).tolist()
+    [5, 6, 1, 2, 3]
+    """
     begins = starts(counts)
     return np.repeat(first - begins[:-1], counts) + np.arange(begins[-1])

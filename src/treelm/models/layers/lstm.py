@@ -31,6 +31,12 @@ from treelm.models.layers.precision import (
 BLOCK_ROWS = 256  # parents a block, a multiple of SLACK_ROWS; a block has the rows that step from them
 
 
+def uniform(*shape: int, fan_in: int) -> nn.Parameter:
+    """Weights from U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    bound = 1 / math.sqrt(fan_in)
+    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
+
+
 class GateWeights(nn.Module):
     """Weights of one recurrent layer: gates = ``weight_input`` x + ``weight_hidden`` h + ``bias``."""
 
@@ -38,12 +44,9 @@ class GateWeights(nn.Module):
         """Draw all weights from U(-1/sqrt(H), 1/sqrt(H)), as is usual for LSTMs; ``num_gates`` counts rows."""
         super().__init__()
         self.input_size, self.hidden_size = input_size, hidden_size
-        self.weight_input = nn.Parameter(torch.empty(num_gates, input_size))
-        self.weight_hidden = nn.Parameter(torch.empty(num_gates, hidden_size))
-        self.bias = nn.Parameter(torch.empty(num_gates))
-        bound = 1 / math.sqrt(hidden_size)
-        for weight in self.parameters():
-            nn.init.uniform_(weight, -bound, bound)
+        self.weight_input = uniform(num_gates, input_size, fan_in=hidden_size)
+        self.weight_hidden = uniform(num_gates, hidden_size, fan_in=hidden_size)
+        self.bias = uniform(num_gates, fan_in=hidden_size)
 
 
 class LSTMWeights(GateWeights):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -17,6 +17,7 @@ MatmulPrecision = Literal["fp32", "bf16"]
 _precision: ContextVar[MatmulPrecision] = ContextVar("matmul_precision", default="fp32")
 DECIMALS = 9  # of scores in nats: far above the noise of float64, far below anything that matters
 Network = TypeVar("Network", bound=nn.Module)
+Value = TypeVar("Value")
 _SIZE = 256  # torch leaves small products to another library
 _logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def float32_setting() -> str | None:
 
 @cache
 def rounds_operands(setting: Float32Products) -> bool:
-    """Whether a CPU's product of float32 matrices with this setting rounds them first: found by multiplying."""
+    """Find out by multiplying whether a CPU's product of float32 matrices with this setting rounds them first."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(setting)
     try:
@@ -73,7 +74,7 @@ def _say_once() -> None:
 
 @contextmanager
 def small_products(device: torch.device) -> Iterator[None]:
-    """Within this context, products of a few rows, batched ones too, take the kernel that starts soonest.
+    """Give products of a few rows, batched ones too, the kernel that starts soonest, within this context.
 
     With ``torch.set_float32_matmul_precision("medium")`` a CPU multiplies by oneDNN. That is the faster way for large
     matrices, and takes five times as long as the ordinary one where a matrix meets a vector. On a GPU, where it means
@@ -101,16 +102,21 @@ def product_settings() -> tuple[Any, ...]:
 
 
 @contextmanager
-def matmul_precision(precision: MatmulPrecision) -> Iterator[None]:
-    """Within this context, layers that use this module multiply as they are, or with operands and result in bf16.
-
-    Products are accumulated in fp32. Gradients follow the precision of their forward pass.
-    """
-    token = _precision.set(precision)
+def setting(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    """Give a context variable a value for the block only."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _precision.reset(token)
+        variable.reset(token)
+
+
+def matmul_precision(precision: MatmulPrecision) -> AbstractContextManager[None]:
+    """Let layers that use this module multiply as they are, or with operands and result in bf16, in this context.
+
+    Products are accumulated in fp32. Gradients follow the precision of their forward pass.
+    """
+    return setting(_precision, precision)
 
 
 def operand(matrix: Tensor) -> Tensor:
@@ -169,7 +175,7 @@ def _add_converted(total: Tensor, product: Tensor) -> None:
 
 
 def like_operand(rows: Tensor, weight: Tensor) -> Tensor:
-    """Room for rows as they are multiplied by ``weight``: the same tensor, unless the precision is another."""
+    """Memory for rows as they are multiplied by ``weight``: the same tensor, unless the precision is another."""
     return rows if rows.dtype == weight.dtype else torch.empty_like(rows, dtype=weight.dtype)
 
 
@@ -186,11 +192,11 @@ def sum_of_rows(matrix: Tensor, *, like: Tensor) -> Tensor:
     return matrix.sum(0).to(like.dtype)
 
 
-def outer(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:
-    """left^T @ right in one product, in the precision of its factors, as a new array of the type of ``like``."""
-    if left.dtype == like.dtype:
-        return left.T @ right
-    return (left.T @ right).to(like.dtype)
+def product(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:
+    """left @ right in one product, in the precision of its factors, as a new array of the type of ``like``."""
+    out = like.new_empty(len(left), right.shape[1])
+    _multiply_into(out, left, right, None)
+    return out
 
 
 # oneDNN compiles a kernel for every shape that it meets and keeps a thousand of them. The row counts of levels are all
@@ -239,7 +245,7 @@ class _Linear(torch.autograd.Function):
         d_inputs, d_out = gradient.new_empty(inputs.shape), gradient.to(weight.dtype)
         multiply_into(d_inputs, d_out, weight, whole=ctx.whole)
         if ctx.whole:
-            d_weight = outer(d_out, inputs, like=ctx.like)
+            d_weight = product(d_out.T, inputs, like=ctx.like)
         else:
             d_weight = ctx.like.new_zeros(weight.shape)
             add_outer(d_weight, d_out, inputs, dtype=weight.dtype)

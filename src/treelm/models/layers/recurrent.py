@@ -19,7 +19,7 @@ from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.lstm import GateWeights, LSTMWeights, lstm_cell_gradient_into, lstm_cell_into
 from treelm.models.layers.packed import PackedWeight
-from treelm.models.layers.precision import column_sums, operand
+from treelm.models.layers.precision import column_sums, multiply_into, operand, product
 
 State = tuple[Tensor, Tensor]
 """Hidden and cell state, (B, H) each."""
@@ -32,7 +32,7 @@ class RecurrentCell(ABC):
 
     @abstractmethod
     def tape(self, gates: Tensor, size: int) -> Tape:
-        """Room for what the steps leave: gates (T, B, G) and whatever else; ``size`` is H."""
+        """Memory for what the steps leave: gates (T, B, G) and whatever else; ``size`` is H."""
 
     @abstractmethod
     def step_into(self, step: Tape, cell_before: Tensor, cell: Tensor, hidden: Tensor) -> None:
@@ -91,7 +91,8 @@ class _Recurrence(torch.autograd.Function):
         num_steps, num_rows, size = *inputs.shape[:2], hidden.shape[1]
         weights = operand(weight_input), operand(weight_hidden)
         flat = inputs.flatten(0, 1).to(weights[0].dtype)
-        gates = _project(flat, weights[0], bias).view(num_steps, num_rows, -1)
+        gates = bias.new_empty(num_steps, num_rows, len(bias))
+        multiply_into(gates.flatten(0, 1), flat, weights[0].T, bias=bias, whole=True)
         multiply = PackedWeight(weights[1], num_rows)
         hiddens, cells = (bias.new_empty(num_steps + 1, num_rows, size) for _ in range(2))
         hiddens[0], cells[0] = hidden, cell
@@ -123,30 +124,15 @@ class _Recurrence(torch.autograd.Function):
                 d_multiplied[t] = d_gates[t]
             d_hidden = multiply(d_multiplied[t])
         d_flat = d_multiplied.flatten(0, 1)
-        d_inputs = _product_as(d_gates, d_flat, weight_input).view(*d_gates.shape[:2], -1)
-        d_weight_input = _product_as(d_gates, d_flat.T, flat)
-        d_weight_hidden = _product_as(d_gates, d_flat.T, multiplied[:-1].flatten(0, 1))
+        d_inputs = product(d_flat, weight_input, like=d_gates).view(*d_gates.shape[:2], -1)
+        d_weight_input = product(d_flat.T, flat, like=d_gates)
+        d_weight_hidden = product(d_flat.T, multiplied[:-1].flatten(0, 1), like=d_gates)
         d_bias = ctx.arithmetic.bias_gradient(d_gates)
         return None, d_inputs, d_hidden.to(d_cell.dtype), d_cell, d_weight_input, d_weight_hidden, d_bias
 
 
 def _steps(tape: Sequence[Tensor]) -> list[Tape]:
     return list(zip(*(tensor.unbind() for tensor in tape), strict=True))
-
-
-def _project(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """inputs (n, I) and weight (O, I) of one precision, bias (O) -> inputs @ weight^T + bias, in that of the bias."""
-    out = bias.new_empty(len(inputs), len(weight))
-    if inputs.dtype == bias.dtype:
-        return torch.addmm(bias, inputs, weight.T, out=out)
-    return out.copy_(inputs @ weight.T).add_(bias)  # torch takes three times as long to add mixed types
-
-
-def _product_as(like: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """left @ right, both of one precision, in that of ``like``."""
-    if left.dtype == like.dtype:
-        return torch.mm(left, right, out=like.new_empty(len(left), right.shape[1]))
-    return (left @ right).to(like.dtype)
 
 
 class _LSTMCell(RecurrentCell):
@@ -183,7 +169,7 @@ class LSTMLayer(RecurrentLayer):
 
 
 def locked_dropout(units: Tensor, probability: float, *, training: bool) -> Tensor:
-    """In training, zero units of (T, B, D) by one mask (B, D) for all steps, and scale up the others."""
+    """Zero units of (T, B, D) by one mask (B, D) for all steps and scale up the others, in training only."""
     if not training or probability == 0:
         return units
     return units * dropout_mask(units.shape[1], units.shape[2], probability, units)
@@ -243,7 +229,7 @@ class LSTMStack(nn.Module):
         return drop(outputs, rate, training=self.training)
 
     def forward(self, inputs: Tensor, carried: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """inputs (T, B, I) -> outputs of the last layer after dropout and before it (T, B, H), and what is carried."""
+        """inputs (T, B, I) -> outputs of the last layer after dropout and before it (T, B, H), and hidden states."""
         following: dict[str, Tensor] = {}
         raw = inputs
         for index in range(len(self.layers)):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from treelm.models.layers.precision import add_outer, column_sums, multiply_into, operand, outer
+from treelm.models.layers.precision import add_outer, column_sums, multiply_into, operand, product
 
 CHUNK_ROWS = 512
 WHOLE_ROWS = 1024
@@ -63,7 +63,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _rows_of_chunk(hidden: Tensor, weight: Tensor, num_rows: int) -> int:
-    """This many on a CPU, for its cache; on a GPU as many as give logits of half a gigabyte."""
+    """``num_rows`` on a CPU, for its cache; on a GPU as many as give logits of half a gigabyte."""
     return num_rows if hidden.device.type == "cpu" else max(num_rows, 2**27 // len(weight))
 
 
@@ -91,14 +91,14 @@ def _add_weight_gradient(total: Tensor | None, d_logits: Tensor, hidden: Tensor,
     """The gradient of the weight with this chunk's part; a whole first chunk needs no array of zeros to add to."""
     num_rows = len(weight)
     if total is None and (whole or d_logits.dtype != weight.dtype):
-        return outer(d_logits, hidden, like=weight)[:num_rows]
+        return product(d_logits.T, hidden, like=weight)[:num_rows]
     total = torch.zeros_like(weight) if total is None else total
     add_outer(total, d_logits[:, :num_rows], hidden, dtype=hidden.dtype, whole=whole)
     return total
 
 
 def _aligned(num_columns: int) -> int:
-    """So many columns or a few more: where rows start at multiples of 64 bytes, MKL may need half the time."""
+    """Round columns up: where rows start at multiples of 64 bytes, MKL may need half the time."""
     return -(-num_columns // ALIGNED_COLUMNS) * ALIGNED_COLUMNS
 
 

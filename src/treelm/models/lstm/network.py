@@ -20,7 +20,7 @@ class LSTMConfig(AWDConfig):
     """A stack of LSTM layers; with all rates 0 a plain LSTM, with the defaults of the recipes AWD-LSTM."""
 
     tied: bool = True
-    """Whether the softmax uses the embeddings as its weights; without, the last layer has the size of the others."""
+    """Use the embeddings as weights of the softmax; without, the last layer has the size of the others."""
     locked_dropout: bool = True
     """One mask of units for all steps of a segment; else one for every step."""
 

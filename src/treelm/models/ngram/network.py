@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -16,7 +17,6 @@ from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_symbol
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import EstimatedLM, IncrementalState
-from treelm.models.ngram.config import NGramConfig
 from treelm.models.ngram.kneser_ney import count_ngrams, smooth, with_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.tree import Tree
@@ -25,8 +25,40 @@ _SENTENCES = 1 << 16  # encoded together
 
 
 @dataclass(frozen=True, kw_only=True)
+class NGramConfig:
+    """Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3).
+
+    Raises ``InputError`` for values that make no sense.
+    """
+
+    order: int = 5
+    """Length of the longest n-grams (n): a symbol depends on the n - 1 symbols before it."""
+    fallback_discounts: tuple[float, float, float] | None = None
+    """Discounts of n-grams seen once, twice and more often, for the lengths whose counts of counts do not give any:
+    small data, or few symbols, as characters. Without it such data are an error."""
+    num_ngrams: tuple[int, ...] = ()
+    """Distinct n-grams of every length; estimation sets it, recipes leave it out."""
+
+    def __post_init__(self) -> None:
+        """Check values."""
+        if not 1 <= self.order <= 12:
+            raise InputError(f"order = {self.order}", remedy="give a whole number from 1 to 12")
+        given = self.fallback_discounts
+        if given is not None:
+            if not all(0 <= value <= count for count, value in enumerate(given, start=1)):
+                found = f"fallback_discounts = {list(given)}"
+                raise InputError(found, remedy="give numbers from 0 to 1, 2 and 3, such as 0.5, 1.0, 1.5")
+            if any(later - before > 1 or later < before for before, later in pairwise(given)):
+                found = f"fallback_discounts = {list(given)}"
+                raise InputError(found, remedy="let them rise by at most 1 each, such as 0.5, 1.0, 1.5")
+        if self.num_ngrams and (len(self.num_ngrams) != self.order or min(self.num_ngrams) < 0):
+            found = f"num_ngrams = {list(self.num_ngrams)} with order = {self.order}"
+            raise InputError(found, remedy="leave num_ngrams out of recipes: estimation sets it")
+
+
+@dataclass(frozen=True, kw_only=True)
 class NGramState(IncrementalState):
-    """For each sentence, the numbers of the n-grams that end where it has been read to; -1 where one was never seen."""
+    """Numbers of the n-grams that end where each sentence has been read to; -1 where one was never seen."""
 
     contexts: Tensor  # (n, order - 1): lengths 1, 2, ...
     num_read: tuple[int, ...]
@@ -54,7 +86,7 @@ class NGram(EstimatedLM):
     parses = False
 
     def __init__(self, config: NGramConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
-        """Make room for the n-grams that the config counts."""
+        """Allocate memory for the n-grams that the config counts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
         base = len(vocabulary) + 2

@@ -115,7 +115,7 @@ _CELL = _ONLSTMCell()
 
 
 def _cumax_gradient_into(out: Tensor, d_masters: Tensor, shares: Tensor) -> None:
-    """From the gradient of i~ and f~ to that of the master gates, (B, 2, C) each.
+    """Turn the gradient of i~ and f~ into that of the master gates, (B, 2, C) each.
 
     That of the softmax's k-th share is the sum of those from k on; adding a constant to it changes nothing, so the sum
     of those before k is subtracted from 0 instead.

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from treelm.models.layers.lstm import uniform
 from treelm.models.layers.precision import linear, small_products
 from treelm.models.layers.recurrent import locked_dropout
 
@@ -26,12 +27,6 @@ class SpanAttended:
     outputs: Tensor  # (T, B, H)
     weights: Tensor  # (T, B, m) of spans of 1 to m symbols; all 0 where no span can be attended to
     log_weights: Tensor | None  # (T, B, m) -inf for spans that are not there; None: the weights were given
-
-
-def uniform(*shape: int, fan_in: int) -> nn.Parameter:
-    """Weights from U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
-    bound = 1 / math.sqrt(fan_in)
-    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
 
 
 class RationalRNN(nn.Module):
@@ -180,7 +175,7 @@ class _Context(torch.autograd.Function):
 
 
 class SpanAttention(nn.Module):
-    """From hidden states to hidden states that know the spans before them."""
+    """Attention from hidden states (T, B, H) to the spans before them: new hidden states of the same shape."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class PaLMConfig(AWDConfig):
     max_span: int = 20
     """Symbols of the longest span that is attended to (m)."""
     stop_at_end: bool = False
-    """Whether spans end at sentence ends; else they may go across, as in the paper."""
+    """End spans at sentence ends; else they may go across, as in the paper."""
 
     attention: Attention = "learned"
     """Source of the weights of spans: learned, by fixed scores m, m - 1, ..., 1 from the longest span to the
@@ -63,5 +63,5 @@ class PaLMConfig(AWDConfig):
 
     @property
     def is_supervised(self) -> bool:
-        """Whether training needs gold trees for its loss."""
+        """Tell whether training needs gold trees for its loss."""
         return self.span_weight > 0 or self.objective == "spans"

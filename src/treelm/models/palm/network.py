@@ -33,7 +33,7 @@ from treelm.models.palm.supervision import (
     require_trees,
     with_span_loss,
 )
-from treelm.models.readings import Carried, Reading, WordFigure, to_host
+from treelm.models.readings import Carried, Reading, WordMetric, to_host
 from treelm.models.scores import Gathering, Losses, SentenceScore
 from treelm.models.structures import BOUNDARY, SpanWeights, symbols_of_words
 from treelm.trees.distances import tree_from_span_scores
@@ -69,17 +69,17 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
     @property
     def word_columns(self) -> dict[str, Gathering]:
-        """What the attention sees as it foresees a word: how long spans are, and how undecided it is."""
+        """Metrics of the attention that predicts a word: mean length of spans, and entropy of their weights."""
         return {"attended_length": "first", "attention_entropy_bits": "first"}
 
-    def word_figures(self, reading: Reading) -> dict[str, WordFigure]:
+    def word_metrics(self, reading: Reading) -> dict[str, WordMetric]:
         """Mean length in symbols of the spans that were attended to, and the entropy of their weights."""
         weights = reading.structure["span_weights"]
         lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
-        figures = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
+        metrics = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
         return {
-            name: WordFigure(to_host(values), predicts=True)
-            for name, values in zip(self.word_columns, figures, strict=True)
+            name: WordMetric(to_host(values), predicts=True)
+            for name, values in zip(self.word_columns, metrics, strict=True)
         }
 
     def begin(self, num_rows: int) -> Carried:
@@ -125,7 +125,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     def _attend(
         self, inputs: Tensor, hidden: Tensor, carried: Carried, gold: Tensor | None
     ) -> tuple[Tensor, Carried, dict[str, Tensor]]:
-        """The attention at hidden states (T, B, H): its outputs, what is carried on, and the structure."""
+        """The attention at hidden states (T, B, H): its outputs, the states that go on, and the structure."""
         config = self.config
         before = carried["context"].transpose(0, 1)
         stops = inputs == self.end if config.stop_at_end else None
@@ -154,12 +154,12 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
     @property
     def needs_trees(self) -> bool:
-        """Whether the weights of spans are those of given trees."""
+        """Tell whether the weights of spans are those of given trees."""
         return self.config.attention == "given"
 
     @property
     def why_no_trees(self) -> str:
-        """With ``attention = "given"``: who is given trees finds none."""
+        """The reason why ``attention = "given"`` finds no trees: it is given them."""
         return 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'
 
     def require_words(self) -> None:
@@ -170,7 +170,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
     @torch.no_grad()
     def score_given(self, sentences: Sequence[Sentence]) -> list[SentenceScore]:
-        """As ``score``; the attention is set by the sentences' trees if it is to be given."""
+        """Score as ``score`` does; the attention is set by the sentences' trees if it is to be given."""
         if not self.needs_trees:
             return super().score_given(sentences)
         exact, scores = self.exact(), []
@@ -181,7 +181,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         return scores
 
     def read_segment(self, batch: StreamBatch, carried: Carried | None) -> Reading:
-        """As for every stream model; given attention is set by the batch's constituents."""
+        """Read a segment as every stream model does; given attention is set by the batch's constituents."""
         if not self.needs_trees:
             return super().read_segment(batch, carried)
         return self._read_with_trees(batch, carried)[0]
@@ -196,7 +196,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     # Losses.
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """As for every stream model; with ``span_weight`` or given attention also from the trees of the batch.
+        """Losses as of every stream model; with ``span_weight`` or given attention also from the trees of the batch.
 
         Then a further end is read after each sentence: there the spans are looked at that end with its last word.
         """
@@ -213,7 +213,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         return self._with_spans(losses, reading, gold, seen)
 
     def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
-        """As for every stream model; with ``span_weight`` or given attention also from the batch's constituents."""
+        """Losses as of every stream model; with ``span_weight`` or given attention also from gold constituents."""
         if batch.constituents is None and not self._losses_need_trees:
             return super().stream_losses(batch, carried)
         reading, gold, mask = self._read_with_trees(batch, carried)
@@ -224,7 +224,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
     @property
     def _losses_need_trees(self) -> bool:
-        """Whether there is no loss without trees; evaluation of what they have taught can do without."""
+        """Tell whether there is no loss without trees; evaluation of what they have taught can do without."""
         return self.needs_trees or (self.training and self.config.is_supervised)
 
     def _gold(self, constituents: NDArray[np.int64], inputs: Tensor) -> Tensor:
@@ -241,7 +241,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     # Trees.
 
     def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """Always raises ``InputError``: this system scores spans."""
+        """Raise ``InputError`` always: this system scores spans."""
         raise InputError("palm has no syntactic distances", remedy="take span_scores or parse")
 
     @torch.no_grad()
@@ -303,7 +303,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
 
 def _word_spans(chart: NDArray[np.float64], ends_word: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """From scores of spans of symbols (steps, L) to those of words. Symbol s is read at step s + 1."""
+    """Turn scores of spans of symbols (steps, L) into those of words. Symbol s is read at step s + 1."""
     last = np.flatnonzero(ends_word)
     first = np.concatenate(([0], last + 1))[: len(last)]
     lengths = last[None, :] - first[:, None] + 1  # (n, n), of words i to j

@@ -1,4 +1,4 @@
-"""Files and folders that are there in full or not at all, and that say themselves whether they are whole."""
+"""Atomic files and locked folders, and JSON with a hash of its own values, which tells whether it is whole."""
 
 from __future__ import annotations
 

@@ -73,7 +73,13 @@ class Pretrained(nn.Module, ModelHubMixin, library_name="treelm", tags=_TAGS):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
-        """The model of a folder, of the package, or of the hub; ``options`` are those of the hub's downloads."""
+        """The model of a folder, of the package, or of the hub; ``options`` are those of the hub's downloads.
+
+        >>> from treelm.models.base import SyntacticLM
+        >>> lm = SyntacticLM.from_pretrained("ngram-gum-open")
+        >>> [word.word for word in lm.surprisal(["The dog barks ."])[0].words]
+        ['The', 'dog', 'barks', '.']
+        """
         name = pretrained_model_name_or_path
         return super().from_pretrained(find_run(name) if str(name) in shipped_names() else name, **options)
 
@@ -276,12 +282,14 @@ class _Limit(TorchDispatchMode):
     """Sees every operation of torch before it allocates."""
 
     def __init__(self, most: int, most_together: int, where: str, remedy: str) -> None:
+        """Begin with the most elements of one tensor, and of all together."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._most, self._left, self._where, self._remedy = most, most_together, where, remedy
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Run an operation, unless it makes more elements than are left: then raise ``InputError``."""
         shape = args[0] if args else None
         if isinstance(shape, (list, tuple)) and all(isinstance(size, int) for size in shape):
             num_elements = math.prod(shape)

@@ -38,14 +38,14 @@ class Activations:
 
     @classmethod
     def empty(cls, gates: Tensor, num_slots: int) -> Activations:
-        """Room for as many steps and rows as ``gates`` (T, B, 4H) has, allocated at once."""
+        """Memory for as many steps and rows as ``gates`` (T, B, 4H) has, allocated at once."""
         num_steps, num_rows, width = gates.shape
         size, slots = width // 4, num_slots
         sizes = (size, size, size, slots, slots, 2 * size, width, width, 1, size, 1, size)
         return cls(*(gates.new_empty(num_steps, num_rows, each) for each in sizes))
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All of them, in the order of the fields."""
+        """All tensors, in the order of the fields."""
         return tuple(getattr(self, one.name) for one in fields(self))
 
 

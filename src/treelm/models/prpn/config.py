@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from treelm.models.layers.checked_config import CheckedConfig
+from treelm.models.bounds import CheckedConfig
 
 Activation = Literal["relu", "sigmoid"]
 NextDistance = Literal["hidden", "embeddings"]
@@ -65,7 +65,7 @@ class PRPNConfig(CheckedConfig):
     """Sharpness of the comparison of distances (tau); 1 / resolution in the released code."""
 
     tied: bool = True
-    """Whether the decoder's weight is the embedding."""
+    """Use the embedding as the decoder's weight."""
 
     dropout: float = 0.7
     """Probability that a unit of the first layer's input, or of what the decoder reads, is zeroed."""
@@ -98,16 +98,16 @@ class PRPNConfig(CheckedConfig):
     that the training loss depends on what follows; in evaluation neither does."""
 
     zero_state: bool | None = None
-    """Whether a state of zeros before the first symbol can be attended to."""
+    """Let attention see a state of zeros before the first symbol."""
 
     parsing_network: bool = True
-    """Whether there are distances at all; without them all gates are 1, and the model has no trees."""
+    """Compute distances; without them all gates are 1, and the model has no trees."""
 
     read_attention: bool = True
-    """Whether the reading network attends; without, it reads the state before, as an LSTM does."""
+    """Let the reading network attend; without, it reads the state before, as an LSTM does."""
 
     predict_attention: bool = True
-    """Whether the predict network attends; without, it sees the last state only."""
+    """Let the predict network attend; without, it sees the last state only."""
 
     def __post_init__(self) -> None:
         """Check values, after the variant has decided what was left open."""

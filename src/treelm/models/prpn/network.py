@@ -91,7 +91,7 @@ def attend_in_parallel(keys: Tensor, tape: Tensor, slots: OpenSlots) -> Tensor:
 
 
 def _attend(keys: Tensor, tape: Tensor, slots: OpenSlots, steps: slice) -> Tensor:
-    """All keys with all states in one product; the band of each step's own slots is taken out of it."""
+    """Multiply all keys with all states in one product; the band of each step's own slots is taken out of it."""
     num_steps, num_rows, size = keys.shape
     num_slots = slots.log_weights.shape[-1]
     states = tape[:-1].transpose(0, 1)  # (B, N + T - 1, H)
@@ -143,7 +143,7 @@ class PRPN(StreamLM):
 
     @property
     def why_no_trees(self) -> str:
-        """With ``parsing_network = false``."""
+        """The reason why ``parsing_network = false`` finds no trees."""
         return "this run has no parsing network (parsing_network = false), so it is a language model without trees"
 
     @property

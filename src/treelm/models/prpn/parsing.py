@@ -7,7 +7,6 @@ rows, N slots. Slots are in the order of time: slot N - 1 is the state just befo
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +15,7 @@ from torch.nn import functional
 
 from treelm.errors import InputError
 from treelm.models.layers.dropout import dropout
+from treelm.models.layers.lstm import uniform
 from treelm.models.layers.precision import linear
 from treelm.models.prpn.config import Attention, Closeness, NormKind, PRPNConfig
 
@@ -74,16 +74,16 @@ class ParsingNetwork(nn.Module):
         self.config = config
         size, width = config.hidden_size, (config.look_back + 1) * config.embedding_size
         shared = config.next_distance == "embeddings"
-        self.weight = nn.Parameter(_uniform(size, width, fan_in=width))
-        self.bias = nn.Parameter(_uniform(size, fan_in=width))
+        self.weight = uniform(size, width, fan_in=width)
+        self.bias = uniform(size, fan_in=width)
         self.norm = Norm(config.norm or "layer", size)
         num_read = size // 2 if shared else size
-        self.distance_weight = nn.Parameter(_uniform(num_read, fan_in=num_read))
-        self.distance_bias = nn.Parameter(_uniform(1, fan_in=num_read))
+        self.distance_weight = uniform(num_read, fan_in=num_read)
+        self.distance_bias = uniform(1, fan_in=num_read)
         self.next_weight = self.next_bias = None
         if config.predict_attention:
-            self.next_weight = nn.Parameter(_uniform(num_read, fan_in=num_read))
-            self.next_bias = nn.Parameter(_uniform(1, fan_in=num_read))
+            self.next_weight = uniform(num_read, fan_in=num_read)
+            self.next_bias = uniform(1, fan_in=num_read)
 
     def forward(self, embedded: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """d_t (T, B) and d'_{t+1} (T, B) from embeddings (L + T, B, E); d' is None if it comes from h_t.
@@ -110,11 +110,6 @@ class ParsingNetwork(nn.Module):
 
     def _activate(self, values: Tensor) -> Tensor:
         return values.relu() if self.config.distances == "relu" else values.sigmoid()
-
-
-def _uniform(*shape: int, fan_in: int) -> Tensor:
-    bound = 1 / math.sqrt(fan_in)
-    return torch.empty(*shape).uniform_(-bound, bound)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +169,7 @@ def predict_log_gates(
 
 
 def _sums_of_newer(logs: Tensor) -> Tensor:
-    """Of each slot and all after it; by steps, because a GPU's cumulative sums are not deterministic."""
+    """Sum each slot and all after it; by steps, because a GPU's cumulative sums are not deterministic."""
     parts = list(logs.unbind(-1))
     for slot in range(len(parts) - 2, -1, -1):
         parts[slot] = parts[slot] + parts[slot + 1]

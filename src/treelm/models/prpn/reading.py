@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.graphs import GraphedFunction
 from treelm.models.layers.packed import PackedWeight
-from treelm.models.layers.precision import column_sums, linear, operand, outer, small_products
+from treelm.models.layers.precision import column_sums, linear, operand, product, small_products
 from treelm.models.prpn.cell import (
     Activations,
     apply_cell,
@@ -185,11 +185,11 @@ class ReadingSweep(torch.autograd.Function):
             for step in range(len(tape.gates) - 1, -1, -1):
                 run.step(step)
         d_gates, d_products = run.d_gates.flatten(0, 1), run.d_products.flatten(0, 1)
-        d_weight = outer(d_products.to(ctx.dtype), tape.hidden.flatten(0, 1).to(ctx.dtype), like=weight)
+        d_weight = product(d_products.to(ctx.dtype).T, tape.hidden.flatten(0, 1).to(ctx.dtype), like=weight)
         d_key_weight = None
         if key_weight is not None:
             d_keys, last_hidden = run.d_keys.flatten(0, 1), tape.last_hidden.flatten(0, 1)
-            d_key_weight = outer(d_keys.to(ctx.dtype), last_hidden.to(ctx.dtype), like=key_weight)
+            d_key_weight = product(d_keys.to(ctx.dtype).T, last_hidden.to(ctx.dtype), like=key_weight)
         attends = key_weight is not None
         return (
             run.d_gates,
@@ -240,6 +240,7 @@ class _Backward:
     """The gradient, step by step from the last one; all sums over steps are left for later."""
 
     def __init__(self, ctx: Any, tape: Activations, d_states: Tensor) -> None:
+        """Take what the forward pass saved, and allocate all gradients."""
         self.states, key_weight, weight, self.gate_gain, self.cell_gain, self.factors, *saved = ctx.saved_tensors
         self.tape, self.masks, self.epsilon, self.d_states = (
             tape,
@@ -258,7 +259,7 @@ class _Backward:
         self.d_attended = torch.empty_like(self.tape.attended[0])
 
     def step(self, step: int) -> None:
-        """All gradients of one step, and their part in those of earlier states."""
+        """Compute all gradients of one step, and their part in those of earlier states."""
         tape, size, window = self.tape, self.size, slice(step, step + self.num_slots)
         d_cell = cell_backward(
             self.d_states[:, step + self.num_slots], step, tape, self.d_gates, self.d_cell_norms, self.cell_gain

@@ -1,9 +1,9 @@
 """Attention composition: its parameters, its schedule, and the network level by level.
 
 A constituent's vector needs the stack, so both share one schedule of four kinds of node: a step forward and a step
-backward over the children of a family, a family (attention, gate and output), and a context (the push onto the stack
-through all layers). Rows are numbered as in ``structure``: contexts and actions alike, entries of families as they
-stand.
+backward over the children of a local tree, a local tree (attention, gate and output), and a context (the push onto the
+stack through all layers). Rows are numbered as in ``structure``: contexts and actions alike, entries of local trees as
+they stand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from treelm.models.layers.levels import Schedule, ranges, schedule, starts
 from treelm.models.layers.lstm import LSTMWeights, lstm_cell
 from treelm.models.layers.sweep import Constant, Kind, Matrix, Rows, sweep
 from treelm.models.rnng.config import EMBEDDING_DEVIATION
-from treelm.models.rnng.structure import Derivations, Families
+from treelm.models.rnng.structure import Derivations, LocalTrees
 
 IntArray = NDArray[np.int64]
 
@@ -59,10 +59,10 @@ class Nodes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Graph:
-    """The joint graph of a batch: T contexts, M children in F families."""
+    """The joint graph of a batch: T contexts, M children in F local trees."""
 
-    families: Families  # without their nonterminals: entries are children only
-    label_action: IntArray  # (F,) the NT action of each family
+    local_trees: LocalTrees  # without their nonterminals: entries are children only
+    label_action: IntArray  # (F,) the NT action of each local tree
     below: IntArray  # (T,) the context right below; T for a start
     previous: IntArray  # (2M,) the step before, forward then backward; M for a first one
     forward: Nodes
@@ -71,18 +71,18 @@ class Graph:
     contexts: Nodes
 
 
-def build_graph(derivations: Derivations, families: Families, below: IntArray) -> Graph:
-    """Schedule all nodes. ``families`` are those to compose; ``below`` (T,) is -1 for starts."""
-    children = _without_labels(families)
-    num_contexts, num_children, num_families = len(below), len(children.entries), len(families.reduce)
+def build_graph(derivations: Derivations, local_trees: LocalTrees, below: IntArray) -> Graph:
+    """Schedule all nodes. ``local_trees`` are those to compose; ``below`` (T,) is -1 for starts."""
+    children = _without_labels(local_trees)
+    num_contexts, num_children, num_local_trees = len(below), len(children.entries), len(local_trees.reduce)
     first, end = children.offsets[:-1], children.offsets[1:]
-    family_of_action = np.full(num_contexts, -1)
-    family_of_action[families.reduce] = np.arange(num_families)
-    # Numbers of nodes: contexts, forward steps, backward steps, families.
+    tree_of_action = np.full(num_contexts, -1)
+    tree_of_action[local_trees.reduce] = np.arange(num_local_trees)
+    # Numbers of nodes: contexts, forward steps, backward steps, local trees.
     forward, backward = num_contexts, num_contexts + num_children
     composed = backward + num_children
-    pushed = np.where(derivations.is_start, -1, np.roll(family_of_action, 1))
-    child = family_of_action[children.entries]
+    pushed = np.where(derivations.is_start, -1, np.roll(tree_of_action, 1))
+    child = tree_of_action[children.entries]
     steps = np.arange(num_children)
     before, after = steps - 1, steps + 1
     before[first] = after[end - 1] = -1
@@ -90,18 +90,18 @@ def build_graph(derivations: Derivations, families: Families, below: IntArray) -
     def shifted(nodes: IntArray, by: int) -> IntArray:
         return np.where(nodes >= 0, nodes + by, -1)
 
-    waits_for = np.full((composed + num_families, 3), -1)
+    waits_for = np.full((composed + num_local_trees, 3), -1)
     waits_for[:forward, 0], waits_for[:forward, 1] = below, shifted(pushed, composed)
     waits_for[forward:backward, 0], waits_for[forward:backward, 1] = shifted(before, forward), shifted(child, composed)
     waits_for[backward:composed, 0], waits_for[backward:composed, 1] = (
         shifted(after, backward),
         shifted(child, composed),
     )
-    waits_for[composed:] = np.stack([end - 1 + forward, first + backward, families.reduce], 1)
+    waits_for[composed:] = np.stack([end - 1 + forward, first + backward, local_trees.reduce], 1)
     joint = schedule(waits_for)
     return Graph(
-        families=children,
-        label_action=families.entries[families.offsets[:-1]],
+        local_trees=children,
+        label_action=local_trees.entries[local_trees.offsets[:-1]],
         below=np.where(below >= 0, below, num_contexts),
         previous=np.where(np.concatenate([before, after]) >= 0, np.concatenate([before, after]), num_children),
         contexts=_nodes_between(joint, 0, forward),
@@ -111,14 +111,14 @@ def build_graph(derivations: Derivations, families: Families, below: IntArray) -
     )
 
 
-def _without_labels(families: Families) -> Families:
-    num_families = len(families.reduce)
-    is_child = np.ones(len(families.entries), np.bool_)
-    is_child[families.offsets[:-1]] = False
-    return Families(
-        entries=families.entries[is_child],
-        offsets=families.offsets - np.arange(num_families + 1),
-        reduce=families.reduce,
+def _without_labels(local_trees: LocalTrees) -> LocalTrees:
+    num_local_trees = len(local_trees.reduce)
+    is_child = np.ones(len(local_trees.entries), np.bool_)
+    is_child[local_trees.offsets[:-1]] = False
+    return LocalTrees(
+        entries=local_trees.entries[is_child],
+        offsets=local_trees.offsets - np.arange(num_local_trees + 1),
+        reduce=local_trees.reduce,
     )
 
 
@@ -128,22 +128,22 @@ def _nodes_between(joint: Schedule, first: int, end: int) -> Nodes:
     return Nodes(order=order, offsets=np.searchsorted(positions[order], joint.offsets).tolist())
 
 
-# Legend: T contexts, F families, M children, L given vectors, E size of a vector, H of a state.
+# Legend: T contexts, F local trees, M children, L given vectors, E size of a vector, H of a state.
 
 Matrices = Mapping[str, Matrix]
 
 
-class Plan(NamedTuple):
+class AttentionPlan(NamedTuple):
     """``Graph``, ready for computing: rows of buffers by level."""
 
     forward: tuple[Rows, Rows, Rows]  # vector read, step before, step written
     backward: tuple[Rows, Rows, Rows]
     contexts: tuple[Rows, Rows, Rows]  # vector read, context below, context written
-    children: Rows  # steps over the children of the families
-    segment: Constant  # which of the level's families each child belongs to
-    outputs: Rows  # the context before each family's REDUCE
-    families: Rows  # families by their number
-    composed: Rows  # the vector that each family writes
+    children: Rows  # steps over the children of the local trees
+    segment: Constant  # which of the level's local trees each child belongs to
+    outputs: Rows  # the context before each local tree's REDUCE
+    local_trees: Rows  # local trees by their number
+    composed: Rows  # the vector that each local tree writes
     labels: Tensor  # (F,)
 
 
@@ -154,24 +154,26 @@ class Dropped(NamedTuple):
     attended: Tensor  # (F, E)
 
 
-def plan_attention(graph: Graph, vector_of_context: IntArray, vector_of_action: IntArray, labels: IntArray) -> Plan:
+def plan_attention(
+    graph: Graph, vector_of_context: IntArray, vector_of_action: IntArray, labels: IntArray
+) -> AttentionPlan:
     """Turn nodes into rows. ``labels`` (T,) is the label of each NT action."""
 
     def rows(nodes: Nodes, index: IntArray, offsets: list[int] | None = None) -> Rows:
         return Rows("", torch.from_numpy(index), offsets or nodes.offsets)
 
     def steps(nodes: Nodes, previous: IntArray) -> tuple[Rows, Rows, Rows]:
-        vectors = vector_of_action[graph.families.entries[nodes.order]]
+        vectors = vector_of_action[graph.local_trees.entries[nodes.order]]
         return rows(nodes, vectors), rows(nodes, previous[nodes.order]), rows(nodes, nodes.order)
 
-    families, composed = graph.families, graph.composed
-    num_children = len(families.entries)
-    sizes = np.diff(families.offsets)[composed.order]
+    local_trees, composed = graph.local_trees, graph.composed
+    num_children = len(local_trees.entries)
+    sizes = np.diff(local_trees.offsets)[composed.order]
     child_offsets = starts(sizes)[composed.offsets].tolist()
     level_start = np.repeat(composed.offsets[:-1], np.diff(composed.offsets))
     segment = np.repeat(np.arange(len(sizes)) - level_start, sizes)
     contexts = graph.contexts
-    return Plan(
+    return AttentionPlan(
         forward=steps(graph.forward, graph.previous[:num_children]),
         backward=steps(graph.backward, graph.previous[num_children:]),
         contexts=(
@@ -179,11 +181,11 @@ def plan_attention(graph: Graph, vector_of_context: IntArray, vector_of_action: 
             rows(contexts, graph.below[contexts.order]),
             rows(contexts, contexts.order),
         ),
-        children=rows(composed, ranges(families.offsets[composed.order], sizes), child_offsets),
+        children=rows(composed, ranges(local_trees.offsets[composed.order], sizes), child_offsets),
         segment=Constant(torch.from_numpy(segment), child_offsets),
-        outputs=rows(composed, families.reduce[composed.order]),
-        families=rows(composed, composed.order),
-        composed=rows(composed, vector_of_action[families.reduce[composed.order]]),
+        outputs=rows(composed, local_trees.reduce[composed.order]),
+        local_trees=rows(composed, composed.order),
+        composed=rows(composed, vector_of_action[local_trees.reduce[composed.order]]),
         labels=torch.from_numpy(labels[graph.label_action]),
     )
 
@@ -195,19 +197,19 @@ def attention_outputs(
     output: nn.Linear,
     dropped: Dropped | None,
     label_vectors: Tensor,
-    plan: Plan,
+    plan: AttentionPlan,
 ) -> Tensor:
     """o in every context (T, E), in the order of actions.
 
-    ``given`` (L, E) are the vectors that are not composed, ``label_vectors`` (F, E) is drop(t) of every family.
+    ``given`` (L, E) are the vectors that are not composed, ``label_vectors`` (F, E) is drop(t) of every local tree.
     """
-    num_contexts, num_families, num_children = (
-        len(nodes.index) for nodes in (plan.contexts[2], plan.families, plan.forward[2])
+    num_contexts, num_local_trees, num_children = (
+        len(nodes.index) for nodes in (plan.contexts[2], plan.local_trees, plan.forward[2])
     )
     size = given.shape[1]
     state_names = [f"{name}_{layer}" for layer in range(len(stack)) for name in ("hidden", "cell")]
     buffers = {
-        "vectors": torch.cat([given, given.new_zeros(num_families, size)]),
+        "vectors": torch.cat([given, given.new_zeros(num_local_trees, size)]),
         "outputs": given.new_zeros(num_contexts, size),
         "queries": composition.label_query.index_select(0, plan.labels),
         "labels": label_vectors,
@@ -227,7 +229,7 @@ def attention_outputs(
     kinds = [
         _step_kind("forward", plan.forward),
         _step_kind("backward", plan.backward),
-        _family_kind(plan, dropped),
+        _composition_kind(plan, dropped),
         _context_kind(plan, state_names, dropped),
     ]
     return sweep(kinds, buffers, weights)["outputs"]
@@ -258,13 +260,13 @@ def _step_kind(direction: str, plan: tuple[Rows, Rows, Rows]) -> Kind:
     return Kind(function=step, reads=[*_in(["vectors"], vectors), *_in(states, previous)], writes=_in(states, written))
 
 
-def _family_kind(plan: Plan, dropped: Dropped | None) -> Kind:
+def _composition_kind(plan: AttentionPlan, dropped: Dropped | None) -> Kind:
     reads = [
         *_in(["forward_hidden", "backward_hidden"], plan.children),
         *_in(["outputs"], plan.outputs),
-        *_in(["queries", "labels"], plan.families),
+        *_in(["queries", "labels"], plan.local_trees),
     ]
-    constants = [plan.segment, *([_by_node(dropped.attended, plan.families)] if dropped else [])]
+    constants = [plan.segment, *([_by_node(dropped.attended, plan.local_trees)] if dropped else [])]
     return Kind(function=_attend, reads=reads, constants=constants, writes=_in(["vectors"], plan.composed))
 
 
@@ -297,7 +299,7 @@ def segment_softmax(scores: Tensor, segment: Tensor, num_segments: int) -> Tenso
     return exponentials / totals.index_select(0, segment)
 
 
-def _context_kind(plan: Plan, state_names: Sequence[str], dropped: Dropped | None) -> Kind:
+def _context_kind(plan: AttentionPlan, state_names: Sequence[str], dropped: Dropped | None) -> Kind:
     vectors, below, written = plan.contexts
     num_layers = len(state_names) // 2
     return Kind(

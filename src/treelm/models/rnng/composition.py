@@ -1,9 +1,9 @@
-"""How a closed constituent becomes one vector, and LSTM composition of all constituents of a batch, level by level.
+"""Composition of a closed constituent into one vector; LSTM composition of all those of a batch, level by level.
 
-The schedule is that of ``structure.chain_families``. What steps share is computed once: the product of a vector with
+The schedule is that of ``structure.chain_local_trees``. What steps share is computed once: the product of a vector with
 the input weights, however many steps read it; the step on a nonterminal, and the product of its state with the hidden
-weights, however many families begin with that vector. Where all vectors differ (dropout by token), nothing is shared,
-and the passes that sharing takes are left out.
+weights, however many local trees begin with that vector. Where all vectors differ (dropout by token), nothing is
+shared, and the passes that sharing takes are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from treelm.models.layers.precision import (
 )
 from treelm.models.rnng.attention import AttentionComposition
 from treelm.models.rnng.config import EMBEDDING_DEVIATION
-from treelm.models.rnng.structure import Chains, Direction, Families
+from treelm.models.rnng.structure import Chains, Direction, LocalTrees
 
 
 class LSTMComposition(nn.Module):
@@ -63,12 +63,12 @@ Composition = LSTMComposition | AttentionComposition | NoComposition
 
 
 # Legend: H heads, the different vectors of nonterminals; M steps in each direction, those on heads not counted; F
-# families; L given vectors; E size of a vector. All in schedule order. Rows of states: H heads, then M steps.
+# local trees; L given vectors; E size of a vector. All in schedule order. Rows of states: H heads, then M steps.
 
 BLOCK_ROWS = 256  # a multiple of SLACK_ROWS
 
 
-class Block(NamedTuple):
+class StepBlock(NamedTuple):
     """Steps start:middle follow a shared head, steps middle:end any other row of states.
 
     ``later`` counts the latter before this block.
@@ -85,32 +85,34 @@ class DirectionPlan(NamedTuple):
 
     inputs: Tensor  # (M,) the vector that each step reads
     previous: Tensor  # (M,) the row of the state before
-    last: Tensor  # (F,) the row of each family's last state
-    blocks: list[list[Block]]  # of every level
+    last: Tensor  # (F,) the row of each local tree's last state
+    blocks: list[list[StepBlock]]  # of every level
     reads_once: bool  # no two steps read the same vector
 
 
-class Plan(NamedTuple):
+class ChainPlan(NamedTuple):
     """``Chains``, ready for computing."""
 
     heads: Tensor  # (H,) their vectors
     forward: DirectionPlan
     backward: DirectionPlan
-    families: list[list[tuple[int, int]]]  # of every level: first and end of each block
+    local_trees: list[list[tuple[int, int]]]  # of every level: first and end of each block
 
 
 def plan_composition(
-    chains: Chains, families: Families, vector_of_action: NDArray[np.int64], device: torch.device
-) -> Plan:
+    chains: Chains, local_trees: LocalTrees, vector_of_action: NDArray[np.int64], device: torch.device
+) -> ChainPlan:
     """Say which vector each step reads, given the vector that each action pushes; tensors are on the CPU still."""
     num_rows = block_rows(device, BLOCK_ROWS)
-    heads, head_of_family = np.unique(vector_of_action[families.entries[families.offsets[:-1]]], return_inverse=True)
+    heads, head_of_tree = np.unique(
+        vector_of_action[local_trees.entries[local_trees.offsets[:-1]]], return_inverse=True
+    )
 
     def plan(steps: Direction) -> DirectionPlan:
         is_first = np.repeat(np.arange(len(steps.offsets) - 1) % 2 == 0, np.diff(steps.offsets))
-        previous = np.where(is_first, head_of_family[is_first * steps.previous], len(heads) + steps.previous)
+        previous = np.where(is_first, head_of_tree[is_first * steps.previous], len(heads) + steps.previous)
         inputs, last = vector_of_action[steps.inputs], len(heads) + steps.last
-        shares_heads = len(heads) < len(head_of_family)
+        shares_heads = len(heads) < len(head_of_tree)
         in_blocks = _blocks_of_steps(steps.offsets.tolist(), num_rows, shares_heads=shares_heads)
         reads_once = len(np.unique(inputs)) == len(inputs)
         return DirectionPlan(
@@ -122,32 +124,33 @@ def plan_composition(
         )
 
     bounds = chains.offsets.tolist()
-    of_families = [blocks(bounds[level : level + 2], num_rows) for level in range(len(bounds) - 1)]
-    return Plan(torch.from_numpy(heads), plan(chains.forward), plan(chains.backward), of_families)
+    of_local_trees = [blocks(bounds[level : level + 2], num_rows) for level in range(len(bounds) - 1)]
+    return ChainPlan(torch.from_numpy(heads), plan(chains.forward), plan(chains.backward), of_local_trees)
 
 
-def _blocks_of_steps(offsets: list[int], num_rows: int, *, shares_heads: bool) -> list[list[Block]]:
-    found: list[list[Block]] = []
+def _blocks_of_steps(offsets: list[int], num_rows: int, *, shares_heads: bool) -> list[list[StepBlock]]:
+    found: list[list[StepBlock]] = []
     later = 0
     for level in range(0, len(offsets) - 1, 2):
         first, middle, end = offsets[level : level + 3]
         found.append([])
         for start, stop in blocks([first, end], num_rows):
             between = min(max(middle, start), stop) if shares_heads else start
-            found[-1].append(Block(start, between, stop, later))
+            found[-1].append(StepBlock(start, between, stop, later))
             later += stop - between
     return found
 
 
-def _longest(families: list[list[tuple[int, int]]]) -> int:
+def _longest(local_trees: list[list[tuple[int, int]]]) -> int:
     """Rows of the largest block, padded."""
-    return padded(max((end - start for level in families for start, end in level), default=0))
+    return padded(max((end - start for level in local_trees for start, end in level), default=0))
 
 
-class _Reading:
+class _DirectionLSTM:
     """One direction's LSTM: its steps forward through the levels, and their gradient back."""
 
     def __init__(self, plan: DirectionPlan, heads: Tensor, projected: Tensor, weight: Tensor) -> None:
+        """Take the step on every head, and allocate the states of all others."""
         self.plan, self.heads, self.projected = plan, heads, projected  # (L + F, 4E) inputs times their weights
         self.weight = weight  # (4E, E) of the state
         num_heads, new = len(heads), projected.new_empty
@@ -186,7 +189,7 @@ class _Reading:
             lstm_cell_into(gates, *self._states(rows))
 
     def begin_gradient(self, d_projected: Tensor) -> None:
-        """Make room for gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
+        """Allocate gradients; fills ``d_projected`` (L + F, 4E), which starts at zero."""
         self.d_projected = d_projected
         self.d_hidden, self.d_cell = torch.empty_like(self.hidden), torch.zeros_like(self.cell)
         self.d_from_heads = torch.zeros_like(self.from_heads)
@@ -250,11 +253,11 @@ class _ComposeSweep(torch.autograd.Function):
         output_weight: Tensor,  # (E, 2E)
         output_bias: Tensor,
         kept: Tensor | None,  # (F, 2E) dropout mask, scaled
-        plan: Plan,
+        plan: ChainPlan,
     ) -> Tensor:
-        (num_given, size), num_families = given.shape, len(plan.forward.last)
+        (num_given, size), num_local_trees = given.shape, len(plan.forward.last)
         weights = operand(weight_input), operand(output_weight)
-        vectors = given.new_empty(num_given + num_families + SLACK_ROWS, size)
+        vectors = given.new_empty(num_given + num_local_trees + SLACK_ROWS, size)
         multiplied = like_operand(vectors, weights[0])
         for buffer in (vectors, multiplied):
             buffer[:num_given], buffer[-SLACK_ROWS:] = given, 0
@@ -262,16 +265,16 @@ class _ComposeSweep(torch.autograd.Function):
         multiply_into(projected[:num_given], multiplied[:num_given], weights[0].T, bias=bias)
         project, transform = LevelProduct(weights[0], bias), LevelProduct(weights[1], output_bias)
         readings = (
-            _Reading(plan.forward, plan.heads, projected[:, : 4 * size], operand(forward_weight)),
-            _Reading(plan.backward, plan.heads, projected[:, 4 * size :], operand(backward_weight)),
+            _DirectionLSTM(plan.forward, plan.heads, projected[:, : 4 * size], operand(forward_weight)),
+            _DirectionLSTM(plan.backward, plan.heads, projected[:, 4 * size :], operand(backward_weight)),
         )
-        ends = weights[1].new_zeros(num_families + SLACK_ROWS, 2 * size)  # drop([f; b])
-        longest = _longest(plan.families)
+        ends = weights[1].new_zeros(num_local_trees + SLACK_ROWS, 2 * size)  # drop([f; b])
+        longest = _longest(plan.local_trees)
         outputs, summaries = given.new_zeros(longest, size), given.new_empty(longest, 2 * size)
-        for level, families in enumerate(plan.families):
+        for level, local_trees in enumerate(plan.local_trees):
             for reading in readings:
                 reading.compute(level)
-            for start, end in families:
+            for start, end in local_trees:
                 rows, num, first = slice(start, end), padded(end - start), num_given + start
                 both = summaries[: end - start]
                 for half, reading in zip(torch.split(both, size, 1), readings, strict=True):
@@ -284,24 +287,24 @@ class _ComposeSweep(torch.autograd.Function):
                 project.into(projected[first : first + num], multiplied[first : first + num])
         ctx.save_for_backward(multiplied, *weights, kept)
         ctx.readings, ctx.ends, ctx.plan, ctx.num_given = readings, ends, plan, num_given
-        return vectors[: num_given + num_families]
+        return vectors[: num_given + num_local_trees]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         vectors, weight_input, weight, kept = ctx.saved_tensors
-        num_given, num_families, size = ctx.num_given, len(ctx.plan.forward.last), vectors.shape[1]
+        num_given, num_local_trees, size = ctx.num_given, len(ctx.plan.forward.last), vectors.shape[1]
         d_vectors = gradients[0].clone()
         d_projected = d_vectors.new_zeros(len(vectors), 8 * size)
         d_multiplied = like_operand(d_projected, vectors)
         d_multiplied[-SLACK_ROWS:] = 0
-        d_outputs = vectors.new_zeros(num_families + SLACK_ROWS, size)
-        longest = _longest(ctx.plan.families)
+        d_outputs = vectors.new_zeros(num_local_trees + SLACK_ROWS, size)
+        longest = _longest(ctx.plan.local_trees)
         d_ends, d_read = d_vectors.new_empty(longest, 2 * size), d_vectors.new_empty(longest, size)
         project_back, transform_back = LevelProduct(weight_input.T), LevelProduct(weight.T)
         for reading, half in zip(ctx.readings, torch.split(d_projected, 4 * size, 1), strict=True):
             reading.begin_gradient(half)
-        for level in reversed(range(len(ctx.plan.families))):
-            for start, end in ctx.plan.families[level]:
+        for level in reversed(range(len(ctx.plan.local_trees))):
+            for start, end in ctx.plan.local_trees[level]:
                 rows, num, first = slice(start, end), padded(end - start), num_given + start
                 composed = slice(first, num_given + end)
                 if d_multiplied is not d_projected:
@@ -322,18 +325,18 @@ class _ComposeSweep(torch.autograd.Function):
         add_product(d_vectors[:num_given], d_multiplied[:num_given], weight_input)
         d_weight_input, d_weight = d_vectors.new_zeros(8 * size, size), d_vectors.new_zeros(size, 2 * size)
         add_outer(d_weight_input, d_multiplied[:-SLACK_ROWS], vectors[:-SLACK_ROWS], dtype=weight.dtype)
-        add_outer(d_weight, d_outputs[:num_families], ctx.ends[:num_families], dtype=weight.dtype)
+        add_outer(d_weight, d_outputs[:num_local_trees], ctx.ends[:num_local_trees], dtype=weight.dtype)
         d_bias, d_output_bias = (sum_of_rows(rows, like=d_vectors) for rows in (d_multiplied[:-SLACK_ROWS], d_outputs))
         d_inputs = d_vectors[:num_given], d_weight_input, d_bias
         return *d_inputs, *d_hidden_weights, d_weight, d_output_bias, None, None
 
 
-def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, plan: Plan) -> Tensor:
+def compose(given: Tensor, composition: LSTMComposition, kept: Tensor | None, plan: ChainPlan) -> Tensor:
     """All vectors (L + F, E): the given ones (L, E), then the constituents in schedule order.
 
     ``kept`` is the dropout mask on [f; b], scaled, (F, 2E), or None.
     """
-    if not plan.families:
+    if not plan.local_trees:
         return given
 
     lstms = composition.forward_lstm, composition.backward_lstm

@@ -8,14 +8,13 @@ to one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.errors import InputError
-from treelm.models.bounds import BoundedConfig
+from treelm.models.bounds import BoundedConfig, CheckedConfig
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ EMBEDDING_DEVIATION = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNGConfig(BoundedConfig):
+class RNNGConfig(BoundedConfig, CheckedConfig):
     """Sizes, variant and bounds of an RNNG. Raises ``InputError`` for values that make no network.
 
     The bounds are part of the probability model: nonterminals beyond them have probability zero, in training and in
@@ -51,13 +50,13 @@ class RNNGConfig(BoundedConfig):
     """Probability that a unit is zeroed in training."""
 
     embedding_dropout_by: DropoutUnit = "type"
-    """Whether dropout on word, label and action vectors draws a mask for each of them, once a batch, or each push."""
+    """Draw one dropout mask of each word, label and action vector a batch ("type"), or one each push ("token")."""
 
     order: Order = "top-down"
-    """Whether NT(X) comes before its constituent, or after its first child."""
+    """Place of NT(X): before its constituent ("top-down"), or after its first child ("in-order")."""
 
     composition: CompositionKind = "lstm"
-    """How a closed constituent becomes one vector; ``none`` is the action LSTM, which never composes."""
+    """Composition of a closed constituent into one vector; ``none`` is the action LSTM, which never composes."""
 
     max_open: int = 100
     """Most nonterminals that may be open at a time."""
@@ -66,24 +65,18 @@ class RNNGConfig(BoundedConfig):
     """Most NT actions since the last SHIFT (in-order) or since the last other action (top-down)."""
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "hidden_size", "num_layers", "max_open", "max_consecutive"):
-            self._require(name, getattr(self, name) >= 1, "an integer of at least 1")
-        self._require("dropout", 0.0 <= self.dropout < 1.0, "a probability below 1")
-        self._require("embedding_dropout_by", self.embedding_dropout_by in ("type", "token"), "'type' or 'token'")
-        self._require("order", self.order in ("top-down", "in-order"), "'top-down' or 'in-order'")
-        self._require("composition", self.composition in ("lstm", "attention", "none"), "'lstm', 'attention' or 'none'")
+        """Check values; raises ``InputError`` naming the field."""
+        self.require_at_least(1, "embedding_size", "hidden_size", "num_layers", *self.bounds)
+        self.require_dropout("dropout")
+        for name, kind in (("embedding_dropout_by", DropoutUnit), ("order", Order), ("composition", CompositionKind)):
+            self.require_one_of(name, get_args(kind))
         if self.composition == "attention":
-            self._require("embedding_size", self.embedding_size % 2 == 0, "an even number with attention composition")
+            self.require("embedding_size", self.embedding_size % 2 == 0, "an even number with attention composition")
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
         """The open and the consecutive nonterminals of every tree, in the order of this model's actions."""
         needed = corpus.bounds(self.order)
         return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}
-
-    def _require(self, name: str, is_valid: bool, remedy: str) -> None:
-        if not is_valid:
-            value: Any = getattr(self, name)
-            raise InputError(f"{name} is {value!r}", where="[model]", remedy=f"give {remedy}")
 
 
 # What lies on top of the stack.
@@ -91,7 +84,7 @@ EMPTY, WORD, CONSTITUENT, OPEN = 0, 1, 2, 3
 
 
 class Configuration(NamedTuple):
-    """What the rule looks at, for n derivations: four NumPy or torch arrays (n,)."""
+    """Facts that the rule looks at, for n derivations: four NumPy or torch arrays (n,)."""
 
     num_open: NDArray[np.int64] | Tensor
     """Open nonterminals."""
@@ -103,11 +96,11 @@ class Configuration(NamedTuple):
     """EMPTY, WORD, CONSTITUENT or OPEN."""
 
     in_word: NDArray[np.bool_] | Tensor
-    """Whether the last symbol does not end its word."""
+    """True where the last symbol does not end its word."""
 
 
 class Valid(NamedTuple):
-    """Whether each kind of action is valid, for n derivations: boolean arrays (n,) of the configuration's type."""
+    """Validity of each kind of action, for n derivations: boolean arrays (n,) of the configuration's type."""
 
     shift: NDArray[np.bool_] | Tensor
     reduce: NDArray[np.bool_] | Tensor

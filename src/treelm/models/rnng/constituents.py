@@ -20,9 +20,9 @@ from treelm.models.rnng.weights import AttentionWeights, SearchWeights, lstm_cel
 from treelm.models.search.rows import (
     Affine,
     Bools,
+    FloatRows,
     IntRows,
     Ints,
-    Rows,
     as_index,
     padded,
     padded_rows,
@@ -34,15 +34,15 @@ from treelm.models.search.rows import (
 PREVIOUS, CHILD, LABEL, NUM_CHILDREN, COMPOSED = range(5)
 
 
-class Constituents:
+class ConstituentTable:
     """All vectors and partials of a search. Vectors and partials are numbers of rows."""
 
     def __init__(self, weights: SearchWeights) -> None:
         """Vectors and partials 0 ... N - 1 are the labels, without children; partial N stands for "nothing open"."""
         self._weights = weights
-        self.vectors = Rows(weights.vectors.weight.shape[1], weights.initial)  # W x of every use of a vector
+        self.vectors = FloatRows(weights.vectors.weight.shape[1], weights.initial)  # W x of every use of a vector
         size, num_labels = weights.direction_size, weights.num_labels
-        self._hidden, self._cell = Rows(size, weights.initial), Rows(size, weights.initial)
+        self._hidden, self._cell = FloatRows(size, weights.initial), FloatRows(size, weights.initial)
         self._partials = IntRows(5)
         self._known: dict[int, int] = {}  # (partial, child) -> partial
         self._symbols: dict[int, int] = {}  # symbol -> vector
@@ -66,7 +66,7 @@ class Constituents:
         return np.arange(first, len(self.vectors))
 
     def _add_reduce_vector(self) -> int:
-        """What REDUCE pushes without composition."""
+        """Add the vector that REDUCE pushes without composition; returns its row, -1 with composition."""
         if not isinstance(self._weights.composition, NoComposition):
             return -1
         return int(self._add_vectors(self._weights.composition.reduce_embedding.detach()[None])[0])
@@ -213,7 +213,7 @@ class Constituents:
     def _num_fixed_vectors(self) -> int:
         return self._weights.num_labels + (self._reduce_vector >= 0)
 
-    def copy(self) -> Constituents:
+    def copy(self) -> ConstituentTable:
         """An independent copy."""
         new = copy.copy(self)
         new.vectors, new._hidden, new._cell = self.vectors.copy(), self._hidden.copy(), self._cell.copy()

@@ -13,7 +13,7 @@ from torch import Tensor
 from treelm.models.rnng import stacks as at
 from treelm.models.rnng.composition import NoComposition
 from treelm.models.rnng.config import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
-from treelm.models.rnng.constituents import Constituents
+from treelm.models.rnng.constituents import ConstituentTable
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
@@ -22,16 +22,17 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class Rule(Protocol):
-    """Which actions are valid."""
+    """A rule that says which actions are valid."""
 
     def __call__(self, sentence: Ints, items: Ints) -> Bools:
-        """For the top rows (n, NUM_COLUMNS) of analyses of these sentences: (n, A)."""
+        """The mask over actions (n, A), for the top rows (n, NUM_COLUMNS) of analyses of these sentences."""
 
 
 class ModelRule:
     """The rule that training uses; it never looks at the sentence."""
 
     def __init__(self, weights: SearchWeights) -> None:
+        """Take the config and the labels of a model."""
         self._config, self._num_labels = weights.config, weights.num_labels
 
     def __call__(self, sentence: Ints, items: Ints) -> Bools:
@@ -45,14 +46,14 @@ class ModelRule:
         return spread(valid_actions(self._config, configuration), self._config, self._num_labels)
 
 
-class Machine:
+class StackMachine:
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
     def __init__(self, weights: SearchWeights, rule: Rule | None = None) -> None:
         """``rule`` says which actions are valid; the model's own rule unless given."""
         self.weights = weights
         self._rule = rule or ModelRule(weights)
-        self.constituents = Constituents(weights)
+        self.constituents = ConstituentTable(weights)
         self.stacks = Stacks(weights, self.constituents.nothing_open)
         self.histories = Histories()
         self._in_order = weights.config.order == "in-order"
@@ -60,12 +61,12 @@ class Machine:
 
     @property
     def num_labels(self) -> int:
-        """N."""
+        """Number of labels N."""
         return self.weights.num_labels
 
     @property
     def ends_by_closing(self) -> bool:
-        """Whether REDUCE of the root ends a sentence: top-down; in-order FINISH does."""
+        """Tell whether REDUCE of the root ends a sentence: top-down; in-order FINISH does."""
         return not self._in_order
 
     def __len__(self) -> int:
@@ -190,7 +191,7 @@ class Machine:
         history = renumbered(histories, analyses.history)
         return replace(analyses, top=top, history=history, items=self.stacks.items(top))
 
-    def copy(self) -> Machine:
+    def copy(self) -> StackMachine:
         """An independent copy."""
         new = copy.copy(self)
         new.stacks, new.constituents = self.stacks.copy(), self.constituents.copy()

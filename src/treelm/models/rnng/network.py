@@ -22,7 +22,7 @@ from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs,
 from treelm.models.rnng.attention import AttentionComposition, Dropped, attention_outputs
 from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition, compose
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
-from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
 from treelm.models.rnng.weights import AttentionWeights, SearchWeights, affine
@@ -74,7 +74,7 @@ class RNNG(GenerativeParser):
 
     @property
     def order(self) -> Order:
-        """Whether NT(X) comes before its constituent, or after its first child."""
+        """Place of NT(X): before its constituent, or after its first child."""
         return self._config.order
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
@@ -133,7 +133,7 @@ class RNNG(GenerativeParser):
 
     @property
     def _shares_vectors(self) -> bool:
-        """Whether pushes of the same item have the same vector; without dropout that is one function either way."""
+        """Tell whether pushes of the same item have one vector; without dropout that is one function either way."""
         return self.config.embedding_dropout_by == "type" or not self._drops
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ class RNNG(GenerativeParser):
         """Stacks of LSTM states, a tied softmax, and the search of the public code."""
         weights = self._search_weights()
         return Searchable(
-            machine=partial(Machine, weights),
+            machine=partial(StackMachine, weights),
             head=partial(TiedSoftmax, weights.words, weights.symbols),
             compatible=partial(released_beam, weights),
         )

@@ -1,4 +1,4 @@
-"""What is computed for a batch and in which order, on the model's device."""
+"""The plan of a batch: all that is to be computed, in its order, on the model's device."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from treelm.models.rnng.attention import build_graph, plan_attention
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.structure import (
     Derivations,
-    Stacks,
-    chain_families,
+    StackSchedule,
+    chain_local_trees,
     derive,
     require_valid,
-    select_families,
+    select_local_trees,
     stack_contexts,
 )
 from treelm.trees.transitions import FIRST_NT, SHIFT
@@ -31,7 +31,7 @@ IntArray = NDArray[np.int64]
 
 
 class Given(NamedTuple):
-    """Which vectors are given, not composed, in their order: initial ones, words, labels, then those of REDUCE."""
+    """Vectors that are given, not composed, in their order: initial ones, words, labels, then those of REDUCE."""
 
     num_initial: int
     words: Tensor
@@ -55,8 +55,8 @@ class BatchPlan:
     shifts: Tensor  # (W,) contexts in which a word comes next
     words: Tensor  # (W,) which word it is
     sentence: Tensor  # (T,)
-    lstm: composition.Plan | None = None
-    attention: attention.Plan | None = None
+    lstm: composition.ChainPlan | None = None
+    attention: attention.AttentionPlan | None = None
 
 
 def plan_batch(
@@ -78,15 +78,15 @@ def plan_batch(
     stacks = stack_contexts(derivations, composes=config.composition != "none")
     is_label = (derivations.actions >= FIRST_NT) & (derivations.actions < FIRST_NT + num_labels)
     pushes = ~np.roll(derivations.is_start, -1)
-    families = select_families(derivations.families, pushes[derivations.families.reduce])
-    chains = chain_families(families, len(pushes)) if config.composition == "lstm" else None
-    composed = families.reduce[chains.families] if chains else families.reduce
+    local_trees = select_local_trees(derivations.local_trees, pushes[derivations.local_trees.reduce])
+    chains = chain_local_trees(local_trees, len(pushes)) if config.composition == "lstm" else None
+    composed = local_trees.reduce[chains.local_trees] if chains else local_trees.reduce
     given, vector_of_action = _number_vectors(config, derivations, batch.tokens, is_label, composed, by_type)
     initial = 0 if by_type else derivations.sentence
     vector_of_context = np.where(derivations.is_start, initial, np.roll(vector_of_action, 1))
     order, attention = stacks.schedule.order, None
     if config.composition == "attention":
-        graph = build_graph(derivations, families, _below_contexts(stacks))
+        graph = build_graph(derivations, local_trees, _below_contexts(stacks))
         labels = derivations.actions - FIRST_NT
         attention = plan_attention(graph, vector_of_context, vector_of_action, labels)
         order = np.arange(len(order))
@@ -95,7 +95,7 @@ def plan_batch(
     word_index = np.cumsum(derivations.actions == SHIFT) - 1
     plan = BatchPlan(
         given=given,
-        num_reduce=len(families.reduce),
+        num_reduce=len(local_trees.reduce),
         vectors=torch.from_numpy(vector_of_context[order]),
         tree=plan_tree(stacks.below, stacks.schedule.offsets, device),
         actions=torch.from_numpy(actions),
@@ -103,13 +103,13 @@ def plan_batch(
         shifts=torch.from_numpy(shifts),
         words=torch.from_numpy(batch.tokens[word_index[order[shifts]]]),
         sentence=torch.from_numpy(derivations.sentence[order]),
-        lstm=composition.plan_composition(chains, families, vector_of_action, device) if chains else None,
+        lstm=composition.plan_composition(chains, local_trees, vector_of_action, device) if chains else None,
         attention=attention,
     )
     return plan_to_device(plan, device)
 
 
-def _below_contexts(stacks: Stacks) -> IntArray:
+def _below_contexts(stacks: StackSchedule) -> IntArray:
     """The context right below every context (T,), -1 for a start."""
     order = stacks.schedule.order
     below = np.full(len(order), -1)

@@ -1,4 +1,4 @@
-"""The scoring of the public code of Noji & Oseki (2021), for comparison with published figures.
+"""The scoring of the public code of Noji & Oseki (2021), for comparison with published results.
 
 Its search masks other actions than its training, before the softmax: the root is never closed before the last word, so
 the length of the sentence is known; stacks and actions are bounded by that length; after the last word closing is free,
@@ -15,21 +15,20 @@ import numpy as np
 from treelm.errors import InputError
 from treelm.models.rnng import stacks as at
 from treelm.models.rnng.config import OPEN
-from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.advance import Advance
 from treelm.models.search.analyses import Analyses, Candidates, best
 from treelm.models.search.beam import Beam, Endings
 from treelm.models.search.goals import Goal
-from treelm.models.search.machine import Machine as SearchMachine
-from treelm.models.search.machine import WordHead
+from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class ReleasedRule:
-    """Which actions the public code's search allows."""
+    """The actions that the public code's search allows."""
 
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
         """``lengths`` are numbers of symbols, by sentence."""
@@ -56,7 +55,7 @@ class ReleasedRule:
         return mask
 
 
-class ReleasedMachine(Machine):
+class ReleasedMachine(StackMachine):
     """The model's machine under the public code's rule."""
 
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
@@ -73,7 +72,8 @@ class ReleasedMachine(Machine):
 class ReleasedAdvance(Advance):
     """The public code's stopping rule: enough analyses have arrived. Nothing is dropped for its score."""
 
-    def __init__(self, machine: SearchMachine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+    def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+        """Begin with no candidates counted, neither all that arrived nor those from below the action beam."""
         super().__init__(machine, goal, settings, num_sentences=num_sentences, keep=keep)
         self._count = np.zeros(num_sentences, np.int64)  # arrived
         self._num_forced = np.zeros(num_sentences, np.int64)  # arrived from below the action beam
@@ -93,7 +93,7 @@ class ReleasedAdvance(Advance):
         return (self._count < self._most) & (self._count - self._num_forced < self._settings.action_beam)
 
     def _raise_floor(self, scores: Floats, arrives: Bools) -> None:
-        """There is no floor."""
+        """Raise nothing: the public code has no floor."""
 
 
 class ReleasedBeam(Beam):

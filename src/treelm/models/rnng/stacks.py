@@ -13,7 +13,7 @@ from torch import Tensor
 
 from treelm.models.rnng.config import EMPTY
 from treelm.models.rnng.weights import SearchWeights, lstm_cell_
-from treelm.models.search.rows import Bools, IntRows, Ints, Rows, as_index, blocks, padded, renumbering, rounded
+from treelm.models.search.rows import Bools, FloatRows, IntRows, Ints, as_index, blocks, padded, renumbering, rounded
 
 # Columns of a row.
 BELOW = 0  # the row below on the stack
@@ -24,8 +24,8 @@ NUM_OPEN = 4
 NUM_CONSECUTIVE = 5  # NT actions, as the validity rule counts them
 TOP = 6  # EMPTY, WORD, CONSTITUENT or OPEN
 IN_WORD = 7  # 1 if a symbol that does not end its word
-PARTIAL = 8  # what the innermost open nonterminal holds so far (see Constituents)
-VECTOR = 9  # the item's vector (see Constituents)
+PARTIAL = 8  # what the innermost open nonterminal holds so far (see ConstituentTable)
+VECTOR = 9  # the item's vector (see ConstituentTable)
 DEPTH = 10  # number of pushes on the way from the initial item
 NUM_ACTIONS = 11  # of the analysis whose action pushed this row
 NUM_COLUMNS = 12
@@ -43,8 +43,8 @@ class Stacks:
         self._weights = weights
         like, size = weights.initial, weights.hidden_size
         self._items = IntRows(NUM_COLUMNS)
-        self._hidden = [Rows(size, like, _ROOM) for _ in weights.hidden]
-        self._cell = [Rows(size, like, _ROOM) for _ in weights.hidden]
+        self._hidden = [FloatRows(size, like, _ROOM) for _ in weights.hidden]
+        self._cell = [FloatRows(size, like, _ROOM) for _ in weights.hidden]
         row = np.zeros((1, NUM_COLUMNS), np.int64)
         row[0, [LABEL, VECTOR]] = -1
         row[0, TOP], row[0, PARTIAL] = EMPTY, empty_partial
@@ -64,6 +64,7 @@ class Stacks:
                 inputs = weights.deeper[layer](state)
 
     def __len__(self) -> int:
+        """Items on all stacks."""
         return len(self._items)
 
     def items(self, rows: Ints) -> Ints:
@@ -80,7 +81,7 @@ class Stacks:
         """Hidden states of the highest layer, in a padded number of rows."""
         return self._hidden[-1].get(padded(rows))
 
-    def push(self, below: Ints, items: Ints, inputs: Rows) -> tuple[Ints, Tensor]:
+    def push(self, below: Ints, items: Ints, inputs: FloatRows) -> tuple[Ints, Tensor]:
         """Push one item on each row of ``below``; returns the new rows and their padded top hidden states.
 
         ``inputs`` holds W_ih x of the lowest layer in its first columns, by VECTOR.
@@ -111,7 +112,7 @@ class Stacks:
         below: Ints,
         gates: _Layers,
         vectors: Ints,
-        inputs: Rows,
+        inputs: FloatRows,
         *,
         hidden: _Layers,
         cell: _Layers,
@@ -127,7 +128,7 @@ class Stacks:
             state, _ = lstm_cell_(sums, self._cell[layer].get(below), hidden[layer][block], cell[layer][block])
 
     def reachable(self, tops: Ints) -> Bools:
-        """Which rows lie on the stacks with these tops, the initial item included."""
+        """Mark the rows that lie on the stacks with these tops, the initial item included."""
         items = self._items.all
         marked = np.zeros(len(items), np.bool_)
         marked[0] = True

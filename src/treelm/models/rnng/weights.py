@@ -53,12 +53,12 @@ class SearchWeights:
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """Number of actions A."""
         return 2 + self.num_labels + (self.config.order == "in-order")
 
     @property
     def hidden_size(self) -> int:
-        """H."""
+        """Size of hidden states H."""
         return self.config.hidden_size
 
     @property

@@ -1,1 +1,1 @@
-"""Inference with an RNNG: beam search, particle filter, and reading word by word, on an arena of persistent stacks."""
+"""Inference with generative parsers: beam search, particle filter, and reading word by word, on any ``Machine``."""

@@ -17,7 +17,7 @@ _LEAST = -700.0  # a log share that counts for nothing, and whose exponential is
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """What a search for a symbol dropped on the way, by sentence, as shares of the probability that it began with.
+    """Probability that a search for a symbol dropped, by sentence, as shares of the probability that it began with.
 
     How probable the symbol was there is not counted, for in most cases it is not known.
     """
@@ -28,7 +28,7 @@ class Cut:
 
 
 class Account:
-    """What becomes of the probability that one search began with.
+    """An account of the probability that one search began with.
 
     Sums are made sentence by sentence, over its own entries alone, so that they do not depend on company.
     """
@@ -43,7 +43,7 @@ class Account:
 
     @property
     def cut(self) -> Cut:
-        """What was dropped so far."""
+        """Shares that were dropped so far."""
         return Cut(
             dropped=self._dropped.clip(0, 1),
             refused=(self._at_goal - self._arrived).clip(0, 1),
@@ -98,6 +98,7 @@ class Advance:
     """
 
     def __init__(self, machine: Machine, goal: Goal, settings: Search, *, num_sentences: int, keep: int) -> None:
+        """Begin a search with nothing found; ``keep`` is the number of candidates that matter."""
         self._machine, self._goal, self._settings = machine, goal, settings
         self._num_sentences, self._keep = num_sentences, keep
         self._best = np.full((num_sentences, keep), -np.inf)  # best candidates so far
@@ -157,7 +158,7 @@ class Advance:
         return replace(self._machine.apply(analyses, sources, actions, values), shortfall=shortfall)
 
     def _admitted(self, inside: Bools, reaching: Floats) -> Bools:
-        """Which arrive: those inside the action beam, and the best ``fast_track`` of this step."""
+        """Mark those that arrive: inside the action beam, or among the best ``fast_track`` of this step."""
         return inside | best(reaching, self._settings.fast_track)
 
     @property

@@ -29,6 +29,7 @@ class Candidates:
     history: Ints  # (n,) row of Histories, -1 before the first action; of candidates, without that action
 
     def __len__(self) -> int:
+        """Number of analyses n."""
         return len(self.sentence)
 
     def take(self: Table, index: Ints | Bools) -> Table:
@@ -42,7 +43,7 @@ class Candidates:
         return self.take(np.flatnonzero(rank < count))
 
     def ranked(self: Table) -> Table:
-        """Ordered by sentence, then best first; equals in their own order."""
+        """The analyses ordered by sentence, then best first; equals in their own order."""
         return self.take(np.lexsort((-self.score, self.sentence)))
 
 
@@ -56,7 +57,7 @@ class Analyses(Candidates):
 
 
 def no_candidates() -> Candidates:
-    """None at all."""
+    """Candidates without any entry."""
     empty = np.empty(0, np.int64)
     return Candidates(empty, np.empty(0), np.empty(0), empty, empty)
 
@@ -79,9 +80,10 @@ def _taken(values: Any, rows: Ints | Bools) -> Any:
 
 
 class Layout:
-    """Where n flat entries, ordered by sentence, stand in a matrix with one row a sentence."""
+    """Places of n flat entries, ordered by sentence, in a matrix with one row a sentence."""
 
     def __init__(self, sentence: Ints, num_sentences: int) -> None:
+        """Find the first entry and the width of each sentence's row."""
         counts = np.bincount(sentence, minlength=num_sentences)
         self.num_sentences = num_sentences
         self.width = int(counts.max(initial=0))
@@ -103,7 +105,7 @@ class Layout:
 
 
 def best(values: Floats, count: int) -> Bools:
-    """Which are the ``count`` highest of each row, fewer if fewer are above -inf; of equal ones the first."""
+    """Mark the ``count`` highest of each row, fewer if fewer are above -inf; of equal ones the first."""
     width = values.shape[1]
     if width <= count:
         return values > -np.inf
@@ -137,7 +139,7 @@ def log_sums(sentence: Ints, scores: Floats, num_sentences: int) -> Floats:
     return sums + shift
 
 
-PREVIOUS, ACTION = 0, 1
+PREVIOUS = 0  # column
 
 _ROOM = 1 << 11  # rows that are never worth a walk over everything
 
@@ -146,11 +148,13 @@ class Histories:
     """Rows (row before, action). A history is the number of its last row; -1 is the empty one."""
 
     def __init__(self) -> None:
+        """Begin without rows."""
         self._rows = IntRows(2)
         self._num_old = 0  # rows that ``keep`` has kept before
         self._most = _ROOM  # rows beyond which ``keep`` asks of the old ones, too, whether they are needed
 
     def __len__(self) -> int:
+        """Number of rows, those that nothing needs any more included."""
         return len(self._rows)
 
     def append(self, previous: Ints, actions: Ints) -> Ints:

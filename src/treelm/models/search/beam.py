@@ -1,4 +1,4 @@
-"""The beam of a batch of sentences between two symbols."""
+"""Beam search: the analyses of a batch of sentences that are kept between two symbols, and their metrics."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from treelm.trees.transitions import REDUCE, finish_action
 class SymbolMetrics:
     """Metrics of one symbol, by sentence; meaningless for sentences that waited."""
 
-    log_mass: Floats  # M_i: log of the summed probability of the analyses that are kept
-    narrow_log_mass: Floats  # the same of those that a narrower search would have kept; nan where nothing was cut
-    loss_bits: Floats  # an estimate of what this symbol's search took off M_i
-    bound_bits: Floats  # what all cuts so far can have taken off M_i at most
+    log_mass: Floats  # M_i: log of the summed probability of all analyses kept, nats
+    narrow_log_mass: Floats  # M_i of those that a narrower search would have kept; nan where there is none
+    loss_bits: Floats  # estimate of the bits that pruning at this symbol took off M_i
+    bound_bits: Floats  # bound on the bits that all pruning so far took off M_i
     entropy_bits: Floats  # of the kept analyses, their probabilities scaled to sum to 1
     open_nodes: Floats  # mean number of open nonterminals before the SHIFT, under the same probabilities
 
@@ -88,7 +88,7 @@ class Beam:
         return candidates, cut
 
     def _commit(self, candidates: Candidates, symbols: Ints, before: Floats, cut: Cut) -> SymbolMetrics:
-        """Keep the best candidates and shift the symbols. ``before`` is the log mass that ``cut`` has shares of."""
+        """Keep the best candidates and shift the symbols. ``before`` is the log mass of which ``cut`` holds shares."""
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, shortfall=np.maximum(candidates.shortfall, deficit))
@@ -104,7 +104,7 @@ class Beam:
         return self._with_losses(metrics, kept, found, before, cut)
 
     def _crowded_out(self, candidates: Candidates, kept: Candidates, found: Floats) -> Floats:
-        """The share of candidates that a narrower search would have kept, and for which the word beam had no room."""
+        """The share of candidates that a narrower search would have kept, but that did not fit into the word beam."""
         shares = []
         for some in (candidates, kept):
             deficit = found[some.sentence] - some.score
@@ -180,7 +180,7 @@ class Beam:
         return self._close(ending) if self.machine.ends_by_closing else self._finish(ending)
 
     def _close(self, analyses: Analyses) -> Endings:
-        """Close all that is open: the only way to end."""
+        """Close all open nonterminals: the only way to end."""
         parts = []
         while len(analyses):
             score = analyses.score + analyses.log_probs[:, REDUCE]

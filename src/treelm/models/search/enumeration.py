@@ -1,4 +1,4 @@
-"""Everything that a tiny model can build: does it have probability 1 together?"""
+"""Enumeration of all trees that a tiny model can build, whose probabilities must sum to 1."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ def enumerate_mass(model: Searchable, *, max_symbols: int = 2) -> ProbabilityMas
 class _Enumeration:
     @torch.inference_mode()
     def __init__(self, model: Searchable, max_symbols: int) -> None:
+        """Begin with nothing counted, on a machine of its own."""
         self._machine, self._head = model.machine(), model.head(1)
         self.num_symbols, self._max_symbols = self._head.num_symbols, max_symbols
         self._finished, self._unfinished, self._num_pairs, self._num_analyses = 0.0, 0.0, 0, 0
 
     @torch.inference_mode()
     def run(self) -> ProbabilityMass | None:
-        """All analyses with equally many symbols at a time."""
+        """Enumerate all analyses with equally many symbols at a time."""
         analyses = self._machine.start(1)
         for num_symbols in range(self._max_symbols + 1):
             waiting = list[Analyses]()
@@ -55,13 +56,13 @@ class _Enumeration:
         return self._result()
 
     def _at_shift(self, analyses: Analyses) -> Analyses:
-        """These analyses with the probability of SHIFT counted, where it is valid."""
+        """The analyses that may SHIFT, with its probability counted."""
         shifting = analyses.take(np.isfinite(analyses.log_probs[:, SHIFT]))
         shifting.score[:] += shifting.log_probs[:, SHIFT]
         return shifting
 
     def _step(self, analyses: Analyses) -> Analyses:
-        """All successors by other actions; those that end the sentence are counted."""
+        """Apply all other actions; successors that end the sentence are counted, not kept."""
         scores = analyses.score[:, None] + analyses.log_probs
         ends = ending_actions(self._machine, analyses)
         possible = np.isfinite(scores)
@@ -74,7 +75,7 @@ class _Enumeration:
         return self._machine.apply(analyses, rows, actions, scores[rows, actions])
 
     def _shift(self, analyses: Analyses) -> Analyses:
-        """Every analysis with every symbol."""
+        """Shift every symbol on every analysis."""
         log_probs = self._head.log_probs(analyses.outputs).cpu().numpy()
         rows, symbols = np.nonzero(np.isfinite(log_probs))
         shifting = analyses.take(rows)

@@ -22,11 +22,12 @@ _SLACK = 1e-4  # nats that rounding may take from a bound
 
 
 class Goal(ABC):
-    """How analyses reach the next symbol, or the end."""
+    """A goal of a search: the action by which analyses reach the next symbol, or the end."""
 
     action: ClassVar[int] = SHIFT  # the one that reaches it
 
     def __init__(self, machine: Machine) -> None:
+        """Take the machine whose analyses shall reach the goal."""
         self._others = slice(REDUCE, FIRST_NT + machine.num_labels)
         self._machine = machine
 
@@ -74,20 +75,21 @@ class Symbol(Goal):
         self._symbols, self._head, self._fast_track = symbols, head, fast_track
 
     def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
-        """Exact where a bound says that it matters."""
+        """Scores as of every goal, computed only where an upper bound says that they matter."""
         shifted = analyses.score + analyses.log_probs[:, SHIFT]
         scores = np.full(len(shifted), -np.inf)
         candidates = np.flatnonzero(shifted > floor[analyses.sentence])
         if len(candidates) == 0:
             return layout.pad(scores)
-        _Bounded(self, analyses, shifted, scores, candidates).fill(layout, floor, least_other)
+        _BoundedScores(self, analyses, shifted, scores, candidates).fill(layout, floor, least_other)
         return layout.pad(scores)
 
 
-class _Bounded:
-    """Fills in the scores that matter, by an upper bound on each."""
+class _BoundedScores:
+    """Scores of SHIFT that matter, found by an upper bound on each."""
 
     def __init__(self, goal: Symbol, analyses: Analyses, shifted: Floats, scores: Floats, candidates: Ints) -> None:
+        """Compute the candidates' logits; ``fill`` writes into ``scores``."""
         self._head, self._fast_track = goal._head, goal._fast_track
         self._sentence = analyses.sentence[candidates]
         self._symbols = goal._symbols[self._sentence]
@@ -115,7 +117,7 @@ class _Bounded:
         return None
 
     def _lower(self, upper: Floats, places: Ints, *, rough: bool) -> None:
-        """Better bounds of some scores."""
+        """Tighten the bounds of some scores."""
         outputs = (
             self._outputs
             if len(places) == len(upper)

@@ -1,4 +1,4 @@
-"""What the search asks of a generative parser: a machine that runs analyses, and a head that scores words.
+"""The interface of a generative parser to the search: a machine that runs analyses, and a head that scores words.
 
 A derivation is a sequence of actions as ``treelm.trees.transitions`` numbers them: SHIFT, REDUCE, NT(X) for each label
 and, where closing the root does not end the sentence, FINISH. How a machine represents an analysis is its own affair.
@@ -19,18 +19,18 @@ from treelm.trees.transitions import REDUCE
 
 
 class Machine(Protocol):
-    """Runs the analyses of one search, many at once, and says what may come next. Only ``collect`` renumbers rows.
+    """A machine that runs the analyses of one search, many at once. Only ``collect`` renumbers its rows.
 
     An analysis is a row of the machine (``top``), which stays as it is while successors are made of it.
     """
 
     @property
     def num_labels(self) -> int:
-        """N."""
+        """Number of labels N."""
 
     @property
     def ends_by_closing(self) -> bool:
-        """Whether REDUCE of the root ends a sentence, and only REDUCEs lead there (top-down); else FINISH does."""
+        """Tell whether REDUCE of the root ends a sentence, and only REDUCEs lead there (top-down); else FINISH does."""
 
     @property
     def histories(self) -> Histories:
@@ -49,7 +49,7 @@ class Machine(Protocol):
         """The successors by SHIFT of one symbol each; scores already count it."""
 
     def outputs(self, tops: Ints) -> Tensor:
-        """What the head reads, for analyses with these rows: (n, E)."""
+        """Vectors that the head reads, for analyses with these rows: (n, E)."""
 
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of analyses with these rows: (n,)."""
@@ -69,11 +69,11 @@ class WordHead(Protocol):
 
     @property
     def num_symbols(self) -> int:
-        """V."""
+        """Number of symbols V."""
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device that it computes on."""
 
     def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
         """The logit of one symbol for each output: (n,)."""
@@ -89,7 +89,7 @@ class WordHead(Protocol):
 
 
 def ending_actions(machine: Machine, analyses: Analyses) -> Bools:
-    """Which actions end the sentence, valid or not: (n, A)."""
+    """Mark the actions that end the sentence, valid or not: (n, A)."""
     ends = np.zeros(analyses.log_probs.shape, np.bool_)
     if machine.ends_by_closing:
         ends[machine.num_open(analyses.top) == 1, REDUCE] = True

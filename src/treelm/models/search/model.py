@@ -1,4 +1,4 @@
-"""A system of which one has to know only a machine and a head: scores, trees and states come by search."""
+"""Systems that give a machine and a word head; scores, trees and states come from the word-synchronous search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from treelm.models.search.state import (
     read_symbols,
     renormalised,
     start_state,
-    with_words,
 )
 from treelm.trees.transitions import Order
 from treelm.trees.tree import Tree
@@ -138,10 +137,6 @@ class GenerativeParser(SyntacticLM):
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> BeamState:
         """The state after one more symbol in each sentence, by the search that ``score`` uses."""
         return read_symbols(BeamState.own(state), symbols, self.vocabulary)
-
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> BeamState:
-        """The state after one more word in each sentence; remembers the words as they are given."""
-        return with_words(BeamState.own(super().extend(state, words)), words)
 
     def next_word_log_probs(self, state: IncrementalState, *, renormalise: bool = False) -> Tensor:
         """log p(next symbol), float64 (n, V + 1), by a search that does not look at the next word.

@@ -22,7 +22,7 @@ from treelm.models.search.settings import Search
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 Reach = Callable[[Analyses], tuple[Bools, Bools]]
-"""Which actions of each analysis may be sampled, and which of these arrive: (n, A) each."""
+"""Function to masks of the actions of each analysis that may be sampled, and that arrive: (n, A) each."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ParticleFilter:
         return joined(arrived), actions[order]
 
     def _multinomial(self, cloud: _Cloud, probabilities: Floats, total: Floats) -> Ints:
-        """How many particles of each analysis take each action: (n, A); none where no action is possible."""
+        """Draw the number of particles of each analysis that take each action: (n, A); 0 where none is possible."""
         counts = np.zeros(probabilities.shape, np.int64)
         sentence = cloud.sentence
         for index in np.unique(sentence).tolist():

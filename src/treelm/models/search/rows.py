@@ -63,7 +63,7 @@ def as_index(index: Ints, like: Tensor) -> Tensor:
     return to_device(index, like.device)
 
 
-class Rows:
+class FloatRows:
     """A growable float matrix on one device; rows are appended and read by index."""
 
     def __init__(self, width: int, like: Tensor, capacity: int = 256) -> None:
@@ -73,6 +73,7 @@ class Rows:
         self._length = 0
 
     def __len__(self) -> int:
+        """Number of rows in use."""
         return self._length
 
     @property
@@ -91,7 +92,7 @@ class Rows:
         return self._length - rows.shape[0]
 
     def reserve(self, num_rows: int, used: int | None = None) -> Tensor:
-        """Room for ``num_rows`` rows that the caller writes, of which the first ``used`` are kept."""
+        """Memory for ``num_rows`` rows that the caller writes, of which the first ``used`` are kept."""
         start, end = self._length, self._length + num_rows
         if end > self._data.shape[0]:
             grown = self._data.new_empty((max(end, self._data.shape[0] * 5 // 4), self._data.shape[1]))
@@ -111,9 +112,9 @@ class Rows:
         self._length = len(index)
         self._data[: self._length] = rows
 
-    def copy(self) -> Rows:
+    def copy(self) -> FloatRows:
         """An independent copy."""
-        new = object.__new__(Rows)
+        new = object.__new__(FloatRows)
         new._data, new._length, new._least = self.all.clone(), self._length, self._least
         return new
 
@@ -127,6 +128,7 @@ class IntRows:
         self._length = 0
 
     def __len__(self) -> int:
+        """Number of rows in use."""
         return self._length
 
     @property
@@ -160,7 +162,7 @@ class IntRows:
 
 
 def renumbering(kept: Bools) -> Ints:
-    """For every old row that is kept, its new number."""
+    """New number of every old row that is kept."""
     return np.cumsum(kept) - 1
 
 
@@ -185,7 +187,7 @@ class Affine:
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None = None, *, copied: bool = True) -> Affine:
-        """From a weight (O, I) as torch keeps it; no bias is a zero bias.
+        """Take a weight (O, I) as torch keeps it; no bias is a zero bias.
 
         A copy lies in memory as it is multiplied, which makes products of few rows faster by up to a half.
         """
@@ -207,7 +209,7 @@ class Affine:
 
     @cached_property
     def _sizes(self) -> tuple[int, ...]:
-        """Of blocks; the precision of products stays that of the first one."""
+        """Sizes of blocks; the precision of products stays that of the first one."""
         like = self.weight
         if like.device.type != "cpu":
             return tuple(range(BLOCK, 0, -ROUND))
@@ -270,7 +272,7 @@ def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int
 
 @contextmanager
 def arithmetic(precision: Float32Products, device: torch.device) -> Iterator[None]:
-    """How search computes, for the block only: float32 products as wanted, and on one thread.
+    """Compute the block as search does: float32 products as wanted, and on one thread.
 
     With several threads, a library divides a product or a sum among them by its shape, and with it the order of sums.
     """

@@ -1,4 +1,4 @@
-"""Whole sentences through the beam, what they begin with searched once: log probabilities, metrics, n-best trees."""
+"""Search of whole sentences, shared prefixes only once: log probabilities, metrics, n-best trees."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _STEP = 1.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """How a batch goes from one symbol to the next: m different prefixes come out of those before."""
+class PrefixStep:
+    """One step of a batch from a symbol to the next: m different prefixes come out of those before."""
 
     parents: Ints | None  # (m,) the prefix that each goes on from; None if they are the same ones in the same order
     symbols: Ints  # (m,) the symbol that each reads, or WAITS
@@ -30,7 +30,7 @@ class Step:
     prefix_of: Ints  # (sentences,) the prefix of each that does; beyond its end, any
 
 
-def steps(sentences: Sequence[Ints], *, share: bool) -> Iterator[Step]:
+def steps(sentences: Sequence[Ints], *, share: bool) -> Iterator[PrefixStep]:
     """The steps over all symbols. Without ``share`` every sentence has prefixes of its own, which wait at its end."""
     lengths = np.array([len(symbols) for symbols in sentences])
     table = _table(sentences)
@@ -38,13 +38,13 @@ def steps(sentences: Sequence[Ints], *, share: bool) -> Iterator[Step]:
     for position in range(table.shape[1]):
         going = lengths > position
         if not share:
-            yield Step(parents=None, symbols=table[:, position], going=going, prefix_of=prefix_of)
+            yield PrefixStep(parents=None, symbols=table[:, position], going=going, prefix_of=prefix_of)
             continue
         pairs = np.stack([prefix_of[going], table[going, position]], 1)
         distinct, places = np.unique(pairs, axis=0, return_inverse=True)
         prefix_of = np.zeros(len(sentences), np.int64)
         prefix_of[going] = places.reshape(-1)
-        yield Step(parents=distinct[:, 0], symbols=distinct[:, 1], going=going, prefix_of=prefix_of)
+        yield PrefixStep(parents=distinct[:, 0], symbols=distinct[:, 1], going=going, prefix_of=prefix_of)
 
 
 def _table(sentences: Sequence[Ints]) -> Ints:
@@ -69,19 +69,19 @@ def grouped(sentences: Sequence[Ints], size: int, *, share: bool) -> list[list[i
     spelled = [tuple(symbols.tolist()) for symbols in sentences]
     by_length = sorted(numbers, key=lambda number: (len(spelled[number]), spelled[number]))
     alphabetic = sorted(numbers, key=lambda number: spelled[number])
-    plans = [_Plan.of(order, spelled, size) for order in (by_length, alphabetic)]
-    return min(plans, key=lambda plan: plan.cost).groups
+    groupings = [_Grouping.of(order, spelled, size) for order in (by_length, alphabetic)]
+    return min(groupings, key=lambda grouping: grouping.cost).groups
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
+class _Grouping:
     """An order of sentences, cut into groups that need ``size`` prefixes a step in the mean."""
 
     groups: list[list[int]]
     cost: float
 
     @classmethod
-    def of(cls, order: Sequence[int], spelled: Sequence[tuple[int, ...]], size: int) -> _Plan:
+    def of(cls, order: Sequence[int], spelled: Sequence[tuple[int, ...]], size: int) -> _Grouping:
         groups, cost = list[list[int]](), 0.0
         prefixes, longest = set[tuple[int, ...]](), 0
         for number in order:
@@ -138,7 +138,7 @@ class SentenceResult:
 
     @property
     def gaps(self) -> Floats:
-        """How much less a narrower search would have found up to every symbol, in nats; infinite where nothing."""
+        """Nats by which a narrower search would have found less up to every symbol; infinite where nothing."""
         return gaps(np.array(self.log_masses), np.array(self.narrow_log_masses))
 
     @property
@@ -169,7 +169,7 @@ def converged(gaps: Floats) -> Floats:
 
 
 def gaps(log_mass: Floats, narrow_log_mass: Floats) -> Floats:
-    """How much less a narrower search found: infinite where it, or either, found nothing; nan where there is none."""
+    """Nats by which a narrower search found less: infinite where either found nothing, nan where there is none."""
     possible = np.isfinite(narrow_log_mass)
     gap = np.where(possible, log_mass, 0.0) - np.where(possible, narrow_log_mass, -np.inf)
     return np.where(np.isnan(narrow_log_mass), np.nan, gap)
@@ -189,7 +189,7 @@ def search_all(model: Searchable, head: WordHead, settings: Search, sentences: S
 def _search_together(
     model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints]
 ) -> list[SentenceResult]:
-    """Search sentences side by side, what several begin with once."""
+    """Search sentences side by side, prefixes that several share only once."""
     lengths = np.array([len(symbols) for symbols in sentences])
     results = [SentenceResult() for _ in sentences]
     share = settings.shares_prefixes

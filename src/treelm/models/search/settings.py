@@ -1,4 +1,4 @@
-"""How to search: sizes of the beams, and what to reproduce."""
+"""Settings of search: sizes of the beams, and the public code to reproduce, if any."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Search:
     num_particles: int = 1000
     """Particles of each sentence (``method = "particles"``)."""
     seed: int = 0
-    """Of the particle filter: the same sentence gets the same estimate in any company."""
+    """Seed of the particle filter: the same sentence gets the same estimate in any company."""
     batch_size: int = 10
     """Sentences searched side by side; speed and memory only."""
     compatibility: Literal["released"] | None = None
@@ -37,7 +37,7 @@ class Search:
     share: bool = True
     """Compose equal constituents of different analyses once; speed only."""
     share_prefixes: bool = True
-    """Search what several sentences begin with once; speed only. Beam search by the model's own rule can."""
+    """Search prefixes that several sentences share once; speed only. Beam search by the model's own rule can."""
     max_rows: int = 1 << 11
     """Stack items after which search drops those out of reach, even within a word; memory only."""
     matmul: Literal["highest", "high", "medium"] = "highest"
@@ -64,7 +64,7 @@ class Search:
 
     @property
     def narrow(self) -> float:
-        """The threshold of a narrower search, whose figures say whether those of this one have converged."""
+        """The threshold of a narrower search, whose metrics say whether those of this one have converged."""
         return self.threshold - 2
 
     @property
@@ -77,5 +77,5 @@ class Search:
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether prefixes are searched once: not where the length of a sentence or its random draws count."""
+        """Tell whether prefixes are searched once: not where a sentence's length or its random draws count."""
         return self.share_prefixes and self.method == "beam" and self.compatibility is None

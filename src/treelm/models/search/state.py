@@ -13,7 +13,7 @@ from torch import Tensor
 
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState
+from treelm.models.base import TextState
 from treelm.models.layers.devices import to_device
 from treelm.models.search.beam import Beam
 from treelm.models.search.goals import WAITS
@@ -30,26 +30,14 @@ Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BeamState(IncrementalState):
-    """The beam after some symbols of each sentence. It holds its own copy of the parameters, laid out for search."""
+class BeamState(TextState):
+    """The beam after some symbols, with its own copy of the parameters, laid out for search; words are complete."""
 
     ends_word: Bools  # (V,) symbols that end a word
     beam: Beam  # never changed: every step works on a copy
     log_mass: Floats  # (n,) M_i
-    symbols: tuple[tuple[int, ...], ...]
     symbol_log_probs: tuple[tuple[float, ...], ...]  # the same numbers as ``score`` gives
     symbol_gaps: tuple[tuple[float, ...], ...]  # how much less a narrower search found so far, nats
-    words: tuple[tuple[str, ...], ...]  # complete ones
-
-    @property
-    def num_sentences(self) -> int:
-        """Sentences that are read side by side."""
-        return len(self.symbols)
-
-    @property
-    def num_symbols_read(self) -> tuple[int, ...]:
-        """Symbols read of each sentence."""
-        return tuple(map(len, self.symbols))
 
     @property
     def word_log_probs(self) -> list[Floats]:
@@ -105,9 +93,7 @@ def _arithmetic(beam: Beam) -> AbstractContextManager[None]:
 
 def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vocabulary) -> BeamState:
     """The state after one more symbol in each sentence, None for a sentence that waits."""
-    if len(symbols) != state.num_sentences:
-        found = f"{len(symbols)} symbols for {state.num_sentences} sentences"
-        raise InputError(found, remedy="give one for each, None for a sentence that waits")
+    state.check_symbols(symbols)
     beam = state.beam.copy()
     read = np.array([WAITS if symbol is None else symbol for symbol in symbols])
     with torch.inference_mode(), _arithmetic(beam):
@@ -124,12 +110,6 @@ def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vo
         symbol_gaps=_appended(state.symbol_gaps, gaps(log_mass, metrics.narrow_log_mass).tolist(), reads),
     )
     return replace(new, words=_spelled(new, reads, vocabulary))
-
-
-def with_words(state: BeamState, words: Sequence[str]) -> BeamState:
-    """The state with its last words as they were given, rather than as their symbols spell them."""
-    given = tuple((*before[:-1], word) for before, word in zip(state.words, words, strict=True))
-    return replace(state, words=given)
 
 
 def _appended(rows: tuple[tuple[Entry, ...], ...], entries: list[Entry], reads: Bools) -> tuple[tuple[Entry, ...], ...]:

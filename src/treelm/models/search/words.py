@@ -38,12 +38,12 @@ class TiedSoftmax:
 
     @property
     def num_symbols(self) -> int:
-        """V."""
+        """Number of symbols V."""
         return len(self._symbols)
 
     @property
     def device(self) -> torch.device:
-        """That of the parameters."""
+        """The device of the parameters."""
         return self._symbols.device
 
     def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
@@ -90,7 +90,7 @@ class TiedSoftmax:
             self._heavy = [self._heavy_symbols(index[:size]) for size in (-(-len(index) // 8), len(index))]
 
     def _heavy_symbols(self, index: Tensor) -> _Heavy:
-        """In tiny models with impossible symbols besides (see ``widened``)."""
+        """The heavy symbols; in tiny models impossible symbols besides (see ``widened``)."""
         contains = np.zeros(len(self._mass), np.bool_)
         contains[index.cpu().numpy()] = True
         size = self._symbols.shape[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from treelm.models.layers.checked_config import CheckedConfig
+from treelm.models.bounds import CheckedConfig
 
 OracleKind = Literal["dynamic", "static"]
 
@@ -27,7 +27,7 @@ class ShiftReduceConfig(CheckedConfig):
     """Probability that a word type's input vector is zeroed in a batch."""
 
     dropout: float = 0.3
-    """Probability that a unit is zeroed in words and, the same units in a whole sentence, in what decides."""
+    """Probability that a unit is zeroed, in words and, by one mask a sentence, in the states that choose actions."""
 
     output_dropout: float = 0.5
     """Probability that a unit is zeroed before the output layer."""
@@ -36,7 +36,7 @@ class ShiftReduceConfig(CheckedConfig):
     """dynamic: actions are sampled in training, and the oracle says what is best after them. static: gold actions."""
 
     language_model: bool = True
-    """Whether the state of the stack predicts the next word; without it the model is only a parser."""
+    """Predict the next word from the state of the stack; without, the model is only a parser."""
 
     def __post_init__(self) -> None:
         """Check values."""

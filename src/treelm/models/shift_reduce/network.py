@@ -14,13 +14,13 @@ from torch.nn import functional
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_symbol
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.binary_structure import first_siblings
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.precision import DECIMALS, ExactCopy
+from treelm.models.layers.recurrent import embed_with_dropout
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.graph import StackGraph, stack_states
@@ -29,12 +29,13 @@ from treelm.models.shift_reduce.reading import (
     Choose,
     IntArray,
     ParserStacks,
+    ParserState,
     Reader,
     StackLSTM,
     greedy,
+    partial_tree,
     sample,
 )
-from treelm.models.shift_reduce.state import ParserState, partial_tree
 from treelm.trees.tree import Tree
 
 
@@ -57,6 +58,7 @@ class ShiftReduce(SyntacticLM):
 
     system: ClassVar[str] = "shift-reduce"
     predicts_labels: ClassVar[bool] = False
+    words_switch: ClassVar[str] = "language_model"
 
     def __init__(self, config: ShiftReduceConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees have no labels: ``labels`` is kept."""
@@ -78,11 +80,6 @@ class ShiftReduce(SyntacticLM):
         return self._config
 
     @property
-    def predicts_words(self) -> bool:
-        """Whether it is a language model too."""
-        return self.config.language_model
-
-    @property
     def boundary(self) -> int:
         """The id of ``<s>`` and ``</s>``."""
         return len(self.vocabulary)
@@ -98,18 +95,15 @@ class ShiftReduce(SyntacticLM):
 
     def embed(self, symbols: Tensor) -> Tensor:
         """x = LN(embedding), with dropout of whole types and of units: ids (n,) -> (n, D)."""
-        vectors = functional.embedding(symbols, self.embedding)
-        if self.training and self.config.embedding_dropout:
-            rate = self.config.embedding_dropout
-            types = dropout_mask(len(self.embedding), 1, rate, self.embedding, shared=True)
-            vectors = vectors * functional.embedding(symbols, types)
+        rate = self.config.embedding_dropout
+        vectors = embed_with_dropout(symbols, self.embedding, rate, training=self.training)
         return dropout(self.input_norm(vectors), self.config.dropout, training=self.training)
 
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
         """Sums of -log p in nats: ``parse`` of the oracle's actions and, of a language model, ``word``.
 
-        In training actions are sampled (static oracle: gold); in evaluation they are greedy. They are judged by the
-        dynamic oracle either way; where only one action is possible nothing is judged. ``choose`` acts instead.
+        In training actions are sampled (static oracle: gold); in evaluation they are greedy. Their loss is by the
+        dynamic oracle either way; where only one action is possible there is none. ``choose`` acts instead.
         Raises ``InputError`` for a batch without trees.
         """
         positions = self._positions(batch)
@@ -179,12 +173,6 @@ class ShiftReduce(SyntacticLM):
         return self._exact.of(self, lambda: ShiftReduce(self.config, vocabulary=self.vocabulary, labels=self.labels))
 
     # The interface of all systems.
-
-    def require_words(self) -> None:
-        """Raise ``InputError`` if this is only a parser."""
-        if not self.predicts_words:
-            remedy = "parse with it, or train one with model.language_model = true"
-            raise InputError("this parser gives words no probabilities", remedy=remedy)
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol under greedy actions. Raises ``InputError`` if this is only a parser."""

@@ -15,9 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from treelm.corpora.encoding import word_of_symbol
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.models.base import TextState
+from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, word_tree
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.precision import linear
+from treelm.trees.tree import Tree
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -137,7 +142,7 @@ class Bank:
 
     @classmethod
     def empty(cls, like: Tensor, num_layers: int, capacity: int = 64) -> Bank:
-        """Room for some nodes of the size of ``like`` (.., D)."""
+        """Memory for some nodes of the size of ``like`` (.., D)."""
         zeros = like.new_zeros(num_layers, capacity, like.shape[-1])
         return cls(items=zeros[0].clone(), hidden=zeros, cell=zeros.clone())
 
@@ -243,3 +248,25 @@ class Reader:
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
         return to_device(values, self._network.composition.weight.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParserState(TextState):
+    """The stacks of n sentences after some words, as one state that is never changed."""
+
+    stacks: ParserStacks
+    bank: Bank
+
+    def trees(self, vocabulary: Vocabulary) -> list[Tree]:
+        """The trees of the actions so far."""
+        self.check_begun()
+        return [
+            partial_tree(words, self.stacks.shifted_at[row], word_of_symbol(np.array(symbols), vocabulary.ends_word))
+            for row, (words, symbols) in enumerate(zip(self.words, self.symbols, strict=True))
+        ]
+
+
+def partial_tree(words: Sequence[str], shifted_at: Sequence[int], word_numbers: IntArray) -> Tree:
+    """The tree of the heights at which the boundary and all symbols were shifted; what is open is closed."""
+    decisions = [ANY_DEPTH - height for height in shifted_at]
+    return word_tree(words, decoded_spans(decisions, ANY_DEPTH), word_numbers)

@@ -7,7 +7,7 @@ of cells never read semantic inputs: that block of each weight is zero and no pa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelm.models.layers.lstm import uniform
 from treelm.models.layers.precision import linear
 
 NORM_EPSILON = 1e-5
@@ -34,14 +35,7 @@ class CellWeights:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The six tensors, in the order of the fields."""
-        return (
-            self.hidden_weight,
-            self.hidden_bias,
-            self.gate_weight,
-            self.gate_bias,
-            self.norm_weight,
-            self.norm_bias,
-        )
+        return tuple(getattr(self, one.name) for one in fields(self) if one.name != "segments")
 
 
 class SegmentedLinear(nn.Module):
@@ -58,10 +52,10 @@ class SegmentedLinear(nn.Module):
         self.shape = (outputs * size, inputs * size)
         self.is_separate = len(segments) == 2
         semantic = segments[0] if self.is_separate else size
-        self.weight = _uniform(outputs * semantic, inputs * size, fan_in=inputs * size)
-        self.bias = _uniform(outputs * size, fan_in=inputs * size)
+        self.weight = uniform(outputs * semantic, inputs * size, fan_in=inputs * size)
+        self.bias = uniform(outputs * size, fan_in=inputs * size)
         if self.is_separate:
-            self.syntactic_weight = _uniform(outputs * segments[1], inputs * segments[1], fan_in=inputs * segments[1])
+            self.syntactic_weight = uniform(outputs * segments[1], inputs * segments[1], fan_in=inputs * segments[1])
             rows = _is_semantic(segments, outputs, by_vector=to_vectors)
             columns = _is_semantic(segments, inputs, by_vector=not to_vectors)
             self.register_buffer("semantic_rows", _indices(rows, True), persistent=False)
@@ -78,11 +72,6 @@ class SegmentedLinear(nn.Module):
             return self.weight
         dense = self.weight.new_zeros(self.shape).index_copy(0, self.semantic_rows, self.weight)
         return dense.index_put((self.syntactic_rows[:, None], self.syntactic_columns), self.syntactic_weight)
-
-
-def _uniform(*shape: int, fan_in: int) -> nn.Parameter:
-    bound = 1 / math.sqrt(fan_in)
-    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound))
 
 
 def _is_semantic(segments: tuple[int, ...], vectors: int, *, by_vector: bool) -> list[bool]:
@@ -215,7 +204,7 @@ def slot_log_probs(scores: Tensor, rows: Tensor, slots: Tensor, num_rows: int, n
 
 @dataclass(kw_only=True)
 class Accuracy:
-    """How often the most probable slot is the oracle's. A position is forced when only one slot is possible."""
+    """Count of positions whose most probable slot is the oracle's; one is forced if only one slot is possible."""
 
     correct: int = 0
     total: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from treelm.models.layers.checked_config import CheckedConfig
+from treelm.models.bounds import CheckedConfig
 
 OracleKind = Literal["dynamic", "printed", "static", "left-branching"]
 
@@ -41,10 +41,10 @@ class SOMConfig(CheckedConfig):
     ones under gold decisions, or those of left-branching trees (which need no treebank)."""
 
     prediction_network: bool = True
-    """Whether a second recurrence reads the memory for the next word; without it the root slot's candidate predicts."""
+    """Read the memory by a second recurrence for the next word; without it the root slot's candidate predicts."""
 
     word_loss: bool = True
-    """Whether the words' loss is trained at all; without it the model is only a parser."""
+    """Train the words' loss; without it the model is only a parser."""
 
     def __post_init__(self) -> None:
         """Check values."""

@@ -179,15 +179,6 @@ class GraphBuilder:
         )
 
 
-def graph_of_decisions(layout: PackedLayout, decisions: IntArray, num_slots: int) -> MemoryGraph:
-    """The graph of decisions (P,) that are all known, without any network."""
-    builder = GraphBuilder(layout, num_slots)
-    for t in range(1, layout.num_steps):
-        for _ in builder.step(t, decisions[layout.slice(t)]):
-            pass
-    return builder.build()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictionGraph:
     """Evaluations of the prediction network (Eqs. 5-6): node i is pcell(first[i], second[i]).
@@ -237,7 +228,7 @@ def _events(
 
 
 def _prefixes(graph: MemoryGraph, layout: PackedLayout, num_slots: int) -> tuple[IntArray, IntArray]:
-    """Of every position: the position whose prefix state its own continues (P,), and all current ones (P, N + 1)."""
+    """Find the position whose prefix state each position continues (P,), and all current ones (P, N + 1)."""
     parents = np.full(layout.num_positions, NONE)
     prefixes = np.full((layout.num_positions, num_slots + 1), NONE)
     current = np.full((len(layout.sentences), num_slots + 1), NONE)

@@ -34,7 +34,7 @@ class SOMState(TextState):
 
 
 def memory(som: MemoryNetwork, state: SOMState, sentence: int) -> SlotSpans:
-    """What each slot has covered of one sentence; of its symbols, where words have several."""
+    """Spans that each slot has covered of one sentence; of its symbols, where words have several."""
     names, symbols = state.words[sentence], state.symbols[sentence]
     if len(names) != len(symbols):
         names = tuple(map(som.vocabulary.symbol, symbols))
@@ -42,7 +42,7 @@ def memory(som: MemoryNetwork, state: SOMState, sentence: int) -> SlotSpans:
 
 
 def slot_spans(symbols: Sequence[str], decisions: Sequence[int], num_slots: int) -> SlotSpans:
-    """What each slot covers under the decisions of symbols, both with the boundary's (``<s>``, N) first."""
+    """Spans that each slot covers under the decisions of symbols, both with the boundary's (``<s>``, N) first."""
     oracle = DynamicOracle(np.zeros((1, len(symbols) + 1), np.int64), num_slots)  # keeps what each slot covers
     spans = []
     for position in range(len(symbols)):
@@ -109,6 +109,7 @@ class _Reader:
     """Mutable copies of a state's tensors, for one word."""
 
     def __init__(self, som: MemoryNetwork, state: SOMState) -> None:
+        """Copy the state, so that it stays as it is."""
         self.som = som
         self.memory, self.candidates = state.memory.clone(), state.candidates.clone()
         self.prefixes, self.hidden = state.prefixes.clone(), state.hidden.clone()

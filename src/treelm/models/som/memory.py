@@ -64,7 +64,7 @@ class MemoryNetwork(SyntacticLM):
     """
 
     recomputes: ClassVar[bool] = False
-    """Whether training computes by levels what it already computed while deciding (the two-pass form)."""
+    """True if training computes by levels what it already computed while deciding (the two-pass form)."""
 
     def __init__(self, config: SOMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator. The trees of a SOM have no labels: ``labels`` is kept."""

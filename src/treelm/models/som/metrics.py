@@ -39,7 +39,7 @@ class SOMMetrics:
 
     @property
     def perplexity(self) -> float:
-        """Per symbol, ends of sentences included."""
+        """Perplexity per symbol, ends of sentences included."""
         return math.exp(self.nll_nats / (self.num_symbols + self.num_sentences))
 
     @property

@@ -43,21 +43,17 @@ class SOM(MemoryNetwork):
 
     system: ClassVar[str] = "som"
     predicts_labels: ClassVar[bool] = False
+    words_switch: ClassVar[str] = "word_loss"  # without it the output layer was never trained
 
     @property
     def word_columns(self) -> dict[str, Gathering]:
-        """What the decisions say of every word."""
+        """Metrics of the decisions at every word."""
         return {"depth": "last", "attachment_slot": "first"}
-
-    @property
-    def predicts_words(self) -> bool:
-        """Whether it was trained to; without ``word_loss`` its output layer never was."""
-        return self.config.word_loss
 
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
         """Sums of -log p in nats: ``word`` and, under the oracle, ``parse`` (p) and ``parse_prediction`` (p').
 
-        In training decisions are sampled (static oracle: gold); in evaluation they are greedy and judged by the
+        In training decisions are sampled (static oracle: gold); in evaluation they are greedy; their loss is by the
         corrected dynamic oracle. ``choose`` decides instead. Raises ``InputError`` for a batch without trees unless the
         oracle is left-branching.
         """
@@ -98,12 +94,6 @@ class SOM(MemoryNetwork):
         return self._exact.of(self, lambda: build(self.config, vocabulary=self.vocabulary, labels=self.labels))
 
     # The interface of all systems.
-
-    def require_words(self) -> None:
-        """Raise ``InputError`` if this is only a parser."""
-        if not self.predicts_words:
-            remedy = "parse with it, or train one with model.word_loss = true"
-            raise InputError("this parser gives words no probabilities", remedy=remedy)
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
         """Log probability of every symbol under greedy decisions. Raises ``InputError`` if this is only a parser.
@@ -184,7 +174,7 @@ class SOM(MemoryNetwork):
         return accuracies(attachment, prediction)
 
     def structure(self, words: Sequence[str]) -> SlotSpans:
-        """What each slot of the memory covers after every word. Raises ``InputError`` for a sentence without words."""
+        """Spans that each slot covers after every word. Raises ``InputError`` for a sentence without words."""
         if not words:
             raise InputError("a sentence without words", remedy="give one with words")
         state: IncrementalState = self.start()
@@ -193,7 +183,7 @@ class SOM(MemoryNetwork):
         return self.memory(state)
 
     def memory(self, state: IncrementalState, sentence: int = 0) -> SlotSpans:
-        """What each slot has covered of a sentence that was read word by word, by symbol if words have several."""
+        """Spans that each slot has covered of a sentence read word by word, by symbol if words have several."""
         return incremental.memory(self, incremental.SOMState.own(state), sentence)
 
     def start(self, num_sentences: int = 1) -> incremental.SOMState:

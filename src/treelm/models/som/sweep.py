@@ -76,7 +76,7 @@ class CellTape:
     """Activations that the gradient of n nodes needs. Grows by doubling where their number is not known before."""
 
     def __init__(self, like: Tensor, segments: tuple[int, ...], *, capacity: int, dropout: float) -> None:
-        """Make room for nodes of vectors like ``like`` (..., D), and for their masks if there is dropout."""
+        """Allocate nodes of vectors like ``like`` (..., D), and for their masks if there is dropout."""
         self.dropout = dropout
         self.is_filled = False
         size = like.shape[-1]
@@ -90,7 +90,7 @@ class CellTape:
     _FIELDS = ("hidden", "gates", "normalised", "deviation", "input_mask", "hidden_mask")
 
     def reserve(self, num_nodes: int) -> None:
-        """Make room for so many nodes."""
+        """Allocate this many nodes."""
         capacity = len(self.hidden)
         if num_nodes > capacity:
             for name in self._FIELDS:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.models.rnng.worlds import Symbols, build_model
 from treelm.models.base import SentenceScore
-from treelm.models.rnng.machine import Machine
+from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.analyses import Candidates
 from treelm.models.search.model import ScoredTree
@@ -49,13 +49,13 @@ def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> 
     model = build_model(Symbols(5), 2, seed=1)
     model.search = Search(action_beam=10, word_beam=3)
     pushed: list[int] = []
-    shift = Machine.shift
+    shift = StackMachine.shift
 
-    def counting(machine: Machine, analyses: Candidates, symbols: Ints) -> Any:
+    def counting(machine: StackMachine, analyses: Candidates, symbols: Ints) -> Any:
         pushed.append(len(set(analyses.sentence.tolist())))
         return shift(machine, analyses, symbols)
 
-    monkeypatch.setattr(Machine, "shift", counting)
+    monkeypatch.setattr(StackMachine, "shift", counting)
     model.score([["1", "2", "3", "4"], ["1", "2", "3", "0"], ["1", "2", "3", "4"]])
     assert pushed == [1, 1, 1, 2]
 
