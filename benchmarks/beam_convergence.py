@@ -98,14 +98,14 @@ def _sentences(options: Arguments) -> list[list[str]]:
 
 
 def _search(lm: SyntacticLM, beam: str, sentences: list[list[str]]) -> tuple[Floats, ...]:
-    """Bits of every symbol that is no end, the flag of its word, and seconds of the processor."""
+    """Bits of every token that is no end, the flag of its word, and seconds of the processor."""
     action_beam, word_beam, threshold = beam.split("/")
     limit = None if threshold == "inf" else float(threshold)
     lm.set_beam(action_beam=int(action_beam), word_beam=int(word_beam), fast_track=1, threshold=limit)
     begin = process_time()
     scores = lm.score(sentences)
     seconds = np.array(process_time() - begin)
-    bits = np.concatenate([np.bincount(s.word_of_symbol, -s.log_probs[:-1] / np.log(2)) for s in scores])
+    bits = np.concatenate([np.bincount(s.word_of_token, -s.log_probs[:-1] / np.log(2)) for s in scores])
     return bits, np.concatenate([score.columns["beam_converged"] for score in scores]), seconds
 
 

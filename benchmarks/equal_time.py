@@ -6,7 +6,7 @@ python benchmarks/equal_time.py --text FOLDER --rows awd-lstm on-lstm prpn --see
 With --text, models are trained on the beginning of FOLDER/ptb.train.txt (or .gz) and judged on ptb.valid.txt; the
 vocabulary is that of the whole training file, so that perplexities do not depend on how much of it is trained on.
 Without, data and vocabulary are the recipe's. Dev is read after every epoch, in ten rows, each from the zero state;
-every symbol and every end is a target once. A run that was cut off is resumed, a finished one kept; curve.jsonl in its
+every token and every end is a target once. A run that was cut off is resumed, a finished one kept; curve.jsonl in its
 folder is its learning curve. The table at the end (or at any time, with --max-runs 0) has means and deviations.
 """
 

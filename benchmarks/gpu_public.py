@@ -45,20 +45,20 @@ def _import(folder: str, module: str, settings: Settings) -> Any:
 class _Trees:
     """A batch as its training script would hand it over: padded, 0 for nothing."""
 
-    symbols: Tensor  # (B, longest)
+    tokens: Tensor  # (B, longest)
     actions: Tensor  # (B, longest)
     ends_word: Tensor  # (B, longest) bool
     stack_size: int
 
     @classmethod
     def of(cls, batch: SentenceBatch) -> _Trees:
-        """Its symbols and actions are numbered from 1."""
+        """Its tokens and actions are numbered from 1."""
         assert batch.actions is not None
         assert batch.action_offsets is not None
-        symbols = _padded(batch.tokens + 1, batch.token_offsets)
+        tokens = _padded(batch.tokens + 1, batch.token_offsets)
         actions = _padded(batch.actions + 1, batch.action_offsets)
         deepest = max(map(_stack_size, np.split(batch.actions, batch.action_offsets[1:-1])))
-        return cls(symbols, actions, torch.ones_like(symbols, dtype=torch.bool), deepest + 2)
+        return cls(tokens, actions, torch.ones_like(tokens, dtype=torch.bool), deepest + 2)
 
 
 def _padded(values: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any]) -> Tensor:
@@ -122,10 +122,10 @@ class _RNNG:
     def _update(self, trees: _Trees) -> None:
         self.model.train()
         device = self.settings.device
-        symbols, actions, ends = (one.to(device) for one in (trees.symbols, trees.actions, trees.ends_word))
-        loss = self.model(symbols, actions, stack_size_bound=trees.stack_size, subword_end_mask=ends)[0]
+        tokens, actions, ends = (one.to(device) for one in (trees.tokens, trees.actions, trees.ends_word))
+        loss = self.model(tokens, actions, stack_size_bound=trees.stack_size, subword_end_mask=ends)[0]
         self.optimizer.zero_grad()
-        (loss / len(symbols)).backward()
+        (loss / len(tokens)).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
         self.optimizer.step()
         loss.item()
@@ -135,13 +135,13 @@ class _RNNG:
         sentences = gpu_systems.search_sentences(num_sentences)
         vocabulary = gpu_systems.encoded_corpus("brackets").vocabulary
         ids = [torch.from_numpy(vocabulary.encode(words).ids + 1).long() for words in sentences]
-        symbols = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True).to(self.settings.device)
-        ends, fast = torch.ones_like(symbols, dtype=torch.bool), 1 if beam < 1000 else 10
+        tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True).to(self.settings.device)
+        ends, fast = torch.ones_like(tokens, dtype=torch.bool), 1 if beam < 1000 else 10
 
         @torch.no_grad()
         def step() -> int:
             self.model.eval()
-            self.model.word_sync_beam_search(symbols, ends, beam, words, fast, stack_size_bound=STACK_BOUND)
+            self.model.word_sync_beam_search(tokens, ends, beam, words, fast, stack_size_bound=STACK_BOUND)
             return sum(map(len, sentences))
 
         return step
@@ -170,7 +170,7 @@ class _Stream:
 
     def __init__(self, settings: Settings) -> None:
         self.device = settings.device
-        self.num_symbols = 20 if settings.small else gpu_systems.NUM_SYMBOLS
+        self.vocabulary_size = 20 if settings.small else gpu_systems.VOCABULARY_SIZE
         self.model: Any = self.build(settings).to(settings.device).train()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=30.0, weight_decay=1.2e-6)
         self.clip = 0.25
@@ -192,7 +192,7 @@ class _Stream:
 
     def trainer(self, rows: int, bptt: int) -> Callable[[], int]:
         """A step on the next random segment."""
-        batches = gpu_systems.random_batches(self.num_symbols, bptt, rows)
+        batches = gpu_systems.random_batches(self.vocabulary_size, bptt, rows)
         state = self.zero(rows)
 
         def step() -> int:
@@ -214,14 +214,14 @@ class _AWD(_Stream):
     def build(self, settings: Settings) -> Any:
         network = _import("awd-lstm-lm", "model", settings).RNNModel
         sizes = (8, 8, 2) if settings.small else (400, 1150, 3)
-        return network("LSTM", self.num_symbols, *sizes, 0.4, 0.25, 0.4, 0.1, 0.5, True)
+        return network("LSTM", self.vocabulary_size, *sizes, 0.4, 0.25, 0.4, 0.1, 0.5, True)
 
 
 class _ONLSTM(_Stream):
     def build(self, settings: Settings) -> Any:
         network = _import("Ordered-Neurons", "model", settings).RNNModel
         sizes = (10, 10, 10, 2) if settings.small else (400, 1150, 10, 3)
-        return network("LSTM", self.num_symbols, *sizes, 0.45, 0.3, 0.5, 0.1, 0.45, True)
+        return network("LSTM", self.vocabulary_size, *sizes, 0.45, 0.3, 0.5, 0.1, 0.45, True)
 
 
 class _PaLM(_Stream):
@@ -232,7 +232,7 @@ class _PaLM(_Stream):
         sizes = dict.fromkeys(sizes, 8) if settings.small else sizes
         rates = {"dropout": 0.4, "dropouth": 0.3, "dropouti": 0.4, "dropoute": 0.1, "wdrop": 0.5}
         own = argparse.Namespace(**sizes, **rates, nlayers=3, layers=3, tie_weights=True)
-        return network(self.num_symbols, own)
+        return network(self.vocabulary_size, own)
 
     def zero(self, rows: int) -> Any:
         return self.model.init_hidden(rows), self.model.init_c_hidden(rows)
@@ -249,7 +249,7 @@ class _PRPN(_Stream):
     def build(self, settings: Settings) -> Any:
         network = _import("PRPN", "model_PRPN", settings).PRPN
         sizes = (8, 8, 2, 4, 2) if settings.small else (800, 1200, 2, 15, 5)
-        return network(self.num_symbols, *sizes, 0.1, 0.7, 0.5, 0.5, True, True, 0)
+        return network(self.vocabulary_size, *sizes, 0.1, 0.7, 0.5, 0.5, True, True, 0)
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -258,14 +258,14 @@ class _PRPN(_Stream):
 
     def loss(self, inputs: Tensor, targets: Tensor, state: Any) -> tuple[Tensor, Any]:
         output, state = self.model(inputs, state)
-        return functional.cross_entropy(output.view(-1, self.num_symbols), targets), state
+        return functional.cross_entropy(output.view(-1, self.vocabulary_size), targets), state
 
 
 _STREAMS = {"awd-lstm": _AWD, "on-lstm": _ONLSTM, "palm": _PaLM, "prpn": _PRPN}
 
 
 def stream(system: str) -> Callable[[Settings], Iterator[Work]]:
-    """Words a second at the paper's size, on the random symbols that treelm is given."""
+    """Words a second at the paper's size, on the random tokens that treelm is given."""
 
     def works(settings: Settings) -> Iterator[Work]:
         own = "lstm" if system == "awd-lstm" else system

@@ -33,7 +33,7 @@ BATCH_SIZES = (64, 512, 2048)
 BEAMS = ((100, 10), (1000, 100))  # k and k_w
 NUM_SENTENCES = 10  # that are searched at once
 STEPS_BEFORE_SEARCH = 100  # of training, so that search meets a model that knows something
-NUM_SYMBOLS = 10_000
+VOCABULARY_SIZE = 10_000
 PAPER_BATCH = {"prpn": (64, 35), "lstm": (20, 70), "palm": (20, 70), "on-lstm": (20, 70)}  # rows and steps
 _SMALL = {
     "lstm": ("model.embedding_size=8", "model.hidden_size=8"),
@@ -165,7 +165,7 @@ def search_work(model: RNNG, sentences: Sequence[Sequence[str]], beam: int, word
 
 
 def stream(system: str) -> Callable[[Settings], Iterator[Work]]:
-    """Words a second of a system of the PTB recipe's size, on random symbols."""
+    """Words a second of a system of the PTB recipe's size, on random tokens."""
 
     def works(settings: Settings) -> Iterator[Work]:
         for name in PRECISIONS:
@@ -179,11 +179,11 @@ def stream_work(system: str, name: str, settings: Settings, *, graphs: bool = Fa
     """Updates on segments of the paper's size; with ``graphs``, loops over steps are CUDA graphs."""
     torch.manual_seed(1)
     recipe = load_recipe(system_class(system).benchmark_recipe, _SMALL[system] if settings.small else ())
-    num_symbols, (rows, bptt) = (20, (2, 3)) if settings.small else (NUM_SYMBOLS, PAPER_BATCH[system])
-    vocabulary = WordVocabulary([f"w{number}" for number in range(num_symbols - 2)])
+    vocabulary_size, (rows, bptt) = (20, (2, 3)) if settings.small else (VOCABULARY_SIZE, PAPER_BATCH[system])
+    vocabulary = WordVocabulary([f"w{number}" for number in range(vocabulary_size - 2)])
     build: Any = system_class(system)
     model: StreamLM = build(recipe.model.config, vocabulary=vocabulary).to(settings.device).train()
-    update, batches, carried = trainer(model), random_batches(num_symbols, bptt, rows), None
+    update, batches, carried = trainer(model), random_batches(vocabulary_size, bptt, rows), None
 
     def step() -> int:
         nonlocal carried

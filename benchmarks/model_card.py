@@ -28,7 +28,7 @@ CC BY-SA 4.0, as the treebank that it was trained on; authors and licences of th
 LIMITS = """\
 A small model of a small corpus, for trying things out, teaching, tests and examples. It is not for figures in a paper
 about its system, not for parsing that anything depends on, and not for text unlike its training data: its vocabulary
-has {num_symbols:,} symbols, and all other words are known only by their looks (capitals, digits, endings). Compare
+has {vocabulary_size:,} tokens, and all other words are known only by their looks (capitals, digits, endings). Compare
 systems with models trained for the purpose. Its probabilities repeat what its texts say, also where that is biased or
 wrong.
 """
@@ -76,7 +76,7 @@ def model_card(
 {_notes(results)}
 ## What it is not for
 
-{LIMITS.format(num_symbols=len(lm.vocabulary))}"""
+{LIMITS.format(vocabulary_size=len(lm.vocabulary))}"""
 
 
 def _trees(lm: SyntacticLM, recipe: Recipe) -> str:

@@ -91,7 +91,7 @@ def _sentences(data: DataConfig) -> list[Words]:
 
 
 def expected_scores(lm: SyntacticLM, sentences_in_words: Sequence[Words]) -> dict[str, Any]:
-    """Log probabilities of all symbols and trees of a few sentences, each by itself, as plain values."""
+    """Log probabilities of all tokens and trees of a few sentences, each by itself, as plain values."""
     sentences = []
     for words in sentences_in_words:
         (found,) = lm.analyse([words])

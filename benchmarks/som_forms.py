@@ -91,7 +91,7 @@ def compare_forms(
     *,
     size: int = 400,
     num_slots: int = 15,
-    num_symbols: int = 23_815,
+    vocabulary_size: int = 23_815,
     batch_size: int = 64,
     num_words: tuple[int, int] = (18, 22),
     rounds: int = 5,
@@ -100,10 +100,10 @@ def compare_forms(
 ) -> list[FormSpeed]:
     """Measure all forms in turns on one batch of dependency trees of so many words, without dropout.
 
-    ``num_symbols`` counts the boundary. Every form computes words, p and p' under gold decisions (p' with the errors of
-    a trained network); the fast forms also draw their samples, which are then thrown away. Figures are medians.
+    ``vocabulary_size`` counts the boundary. Every form computes words, p and p' under gold decisions (p' with errors
+    as of a trained network); the fast forms also draw their samples, which are then thrown away. Figures are medians.
     """
-    som, batch = _world(size, num_slots, num_symbols, batch_size, num_words, corpus)
+    som, batch = _world(size, num_slots, vocabulary_size, batch_size, num_words, corpus)
     runs = _runs(som, batch)
     seconds: dict[tuple[Form, MatmulPrecision], list[float]] = {}
     for _ in range(rounds):
@@ -124,11 +124,11 @@ def compare_forms(
 
 
 def _world(
-    size: int, num_slots: int, num_symbols: int, batch_size: int, num_words: tuple[int, int], corpus: str
+    size: int, num_slots: int, vocabulary_size: int, batch_size: int, num_words: tuple[int, int], corpus: str
 ) -> tuple[SOM, SentenceBatch]:
     data = prepared_split(DataConfig(corpus=corpus, format="conllu"), "train")
     labels = merge_labels([data])
-    vocabulary = _vocabulary(data, num_symbols - 1)
+    vocabulary = _vocabulary(data, vocabulary_size - 1)
     encoded = EncodedCorpus(data, vocabulary, labels)
     fitting = np.flatnonzero((encoded.num_tokens >= num_words[0]) & (encoded.num_tokens <= num_words[1]))
     torch.manual_seed(1)
@@ -139,7 +139,7 @@ def _world(
 def _vocabulary(data: PreparedCorpus, size: int) -> WordVocabulary:
     """The corpus's own words, filled up to a size with words that never occur."""
     known = WordVocabulary.build(data.form_counts(), max_size=size - 1)
-    forms = [known.symbol(index) for index in range(known.num_unknowns, len(known))]
+    forms = [known.token(index) for index in range(known.num_unknowns, len(known))]
     return WordVocabulary(forms + [f"unused {number}" for number in range(size - len(known))])
 
 

@@ -164,7 +164,7 @@ def test_no_sentences_one_word_and_long_sentences(world: World) -> None:
     except InputError as error:
         assert "words" in error.found  # noqa: PT017
     else:
-        assert (empty.log_probs.shape, empty.word_of_symbol.shape) == ((1,), (0,))
+        assert (empty.log_probs.shape, empty.word_of_token.shape) == ((1,), (0,))
 
 
 @every_small
@@ -176,10 +176,10 @@ def test_states_never_change_and_a_sentence_may_wait(world: World) -> None:
     before = model.next_word_log_probs(begin)
     assert before.shape == (2, len(model.vocabulary) + 1)
     assert before.dtype == torch.float64
-    after = model.extend_symbols(begin, [3, None])
+    after = model.extend_tokens(begin, [3, None])
     assert torch.equal(model.next_word_log_probs(begin), before)
     assert torch.equal(model.next_word_log_probs(after)[1], before[1])
-    assert tuple(after.num_symbols_read) == (1, 0)
+    assert tuple(after.num_tokens_read) == (1, 0)
     for words in (["cat"], "ab"):
         with pytest.raises(InputError):
             model.extend(begin, words)

@@ -13,7 +13,7 @@ from som_forms import MEASURED, compare_forms
 
 
 def test_all_forms_are_measured_in_one_run() -> None:
-    speeds = compare_forms(size=8, num_symbols=50, batch_size=2, num_words=(5, 6), rounds=1)
+    speeds = compare_forms(size=8, vocabulary_size=50, batch_size=2, num_words=(5, 6), rounds=1)
     assert [(one.form, one.precision) for one in speeds] == list(MEASURED)
     assert speeds[0].ratio == 1.0
     assert all(one.tokens_per_second > 0 for one in speeds)

@@ -172,10 +172,10 @@ def test_a_text_shorter_than_its_rows_is_read_in_one_and_the_rest_is_judged_too(
     found = [[one["context"] for one in result["perplexities"]] for result in json.loads(outcome.out)]
     assert found == [[ALONE, "in a stream of 1 row"], [ALONE, IN_A_ROW]]
     notes = json.loads(outcome.out)[0]["notes"]
-    assert f"{tmp_path}/short.ptb: a stream of 4 symbols for 5 rows, so it was read in 1 row" in notes
+    assert f"{tmp_path}/short.ptb: a stream of 4 tokens for 5 rows, so it was read in 1 row" in notes
     refused = treelm("evaluate", run, "--stream-rows", "5", *files)
     assert refused.code == 2
-    assert f"{tmp_path}/short.ptb: a stream of 4 symbols for 5 rows; lower stream_rows" in refused.err
+    assert f"{tmp_path}/short.ptb: a stream of 4 tokens for 5 rows; lower stream_rows" in refused.err
     assert contexts(treelm, run, "--stream-rows", "4", *map(str, files[:2]))[1] == "in a stream of 4 rows"
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.corpora.helpers import GUM_OPEN, sentence, text_corpus
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from tests.trees.strategies import trees
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
@@ -23,7 +23,7 @@ from treelm.trees.tree import Tree, from_flat
 
 
 def spelled(tree: Tree, source: random.Random) -> tuple[Tree, list[list[int]]]:
-    """The same tree over words of one to three symbols of a vocabulary whose symbols 0 and 1 do not end words."""
+    """The same tree over words of one to three tokens of a vocabulary whose tokens 0 and 1 do not end words."""
     pieces = [
         [source.randrange(2) for _ in range(source.choice([0, 0, 1, 2]))] + [source.randrange(2, 6)]
         for _ in tree.words()
@@ -57,7 +57,7 @@ def test_batches_name_exactly_the_non_trivial_constituents_that_end_before_each_
         Sentence(words=tuple(tree.words()), tree=tree, identifier=str(line), source="t", line=line)
         for line, (tree, _) in enumerate(sentences, 1)
     )
-    encoded = EncodedCorpus(prepared, Symbols(6, 2), prepared.labels)
+    encoded = EncodedCorpus(prepared, Tokens(6, 2), prepared.labels)
     length = int(encoded.num_tokens.sum()) + len(encoded)
     rows, bptt = source.randrange(1, min(4, length) + 1), source.randrange(1, 9)
     batches = BPTTBatches(encoded, batch_size=rows, bptt=bptt, keep_rest=keep_rest, constituents=True)
@@ -65,9 +65,9 @@ def test_batches_name_exactly_the_non_trivial_constituents_that_end_before_each_
     for batch in batches:
         assert batch.constituents is not None
         found: dict[tuple[int, int], set[int]] = {}
-        for step, row, num_symbols in batch.constituents.tolist():
-            assert num_symbols not in found.setdefault((step, row), set())
-            found[step, row].add(num_symbols)
+        for step, row, num_tokens in batch.constituents.tolist():
+            assert num_tokens not in found.setdefault((step, row), set())
+            found[step, row].add(num_tokens)
         wanted = {
             (step, row): expected[place]
             for row, position in enumerate(batch.positions.tolist())
@@ -90,7 +90,7 @@ def test_targets_of_a_treebank_spell_the_words_of_its_constituents(name: str) ->
         for step, row, length in batch.constituents.tolist():  # type: ignore[union-attr]
             end = int(batch.positions[row]) + step - 1  # the place of the step's own input
             assert end >= length
-            said.append(tuple(vocabulary.symbol(index) for index in batches.stream.symbols[end - length : end]))
+            said.append(tuple(vocabulary.token(index) for index in batches.stream.tokens[end - length : end]))
     wanted = [
         tuple(one.words[start:end])
         for one in sentences
@@ -102,7 +102,7 @@ def test_targets_of_a_treebank_spell_the_words_of_its_constituents(name: str) ->
 
 
 def test_text_without_trees_is_a_user_error_and_other_streams_have_none() -> None:
-    encoded = EncodedCorpus(text_corpus(["1 2 3", "4"]), Symbols(6))
+    encoded = EncodedCorpus(text_corpus(["1 2 3", "4"]), Tokens(6))
     with pytest.raises(InputError, match=r"t\.txt:1: a sentence without a tree"):
         BPTTBatches(encoded, batch_size=1, bptt=2, constituents=True)
     assert all(batch.constituents is None for batch in BPTTBatches(encoded, batch_size=1, bptt=2))
@@ -110,5 +110,5 @@ def test_text_without_trees_is_a_user_error_and_other_streams_have_none() -> Non
 
 def test_spans_of_several_constituents_are_there_once() -> None:
     prepared = PreparedCorpus.from_sentences([sentence("(S (A (B 1 2)) (C (D 3)) 4)")])
-    encoded = EncodedCorpus(prepared, Symbols(6), prepared.labels)
-    assert non_trivial_spans(encoded.batch([0]), Symbols(6).ends_word).tolist() == [[0, 0, 2]]
+    encoded = EncodedCorpus(prepared, Tokens(6), prepared.labels)
+    assert non_trivial_spans(encoded.batch([0]), Tokens(6).ends_word).tolist() == [[0, 0, 2]]

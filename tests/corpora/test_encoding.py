@@ -9,7 +9,7 @@ from tests.corpora.helpers import GUM_OPEN, TREES, corpus, gum_open, sentence, t
 from treelm.corpora import encoding
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words, word_of_symbol
+from treelm.corpora.encoding import EncodedCorpus, encode_sentences, encode_words, word_of_token
 from treelm.corpora.preparing import prepare
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
@@ -125,7 +125,7 @@ def test_bare_words_make_a_batch(vocabulary: Vocabulary) -> None:
     assert len(batch) == 2
 
 
-def test_bare_words_and_words_of_sentences_are_the_same_symbols_each_of_its_word(vocabulary: Vocabulary) -> None:
+def test_bare_words_and_words_of_sentences_are_the_same_tokens_each_of_its_word(vocabulary: Vocabulary) -> None:
     sentences = [CORPUS.sentence(index) for index in range(4)]
     words = [list(one.words) for one in sentences]
     batch, expected = encode_words([*words, []], vocabulary), encode_sentences(sentences, vocabulary, LABELS)
@@ -133,10 +133,10 @@ def test_bare_words_and_words_of_sentences_are_the_same_symbols_each_of_its_word
     assert batch.token_offsets.tolist() == [*expected.token_offsets.tolist(), len(expected.tokens)]
     assert batch.num_words.tolist() == [*map(len, words), 0]
     for number, own in enumerate(words):
-        numbers = word_of_symbol(batch.symbols(number), vocabulary.ends_word)
+        numbers = word_of_token(batch.tokens_of(number), vocabulary.ends_word)
         lengths = [len(vocabulary.encode([word], sentence_initial=place == 0).ids) for place, word in enumerate(own)]
         assert numbers.tolist() == np.repeat(np.arange(len(own)), lengths).tolist()
-    assert word_of_symbol(batch.symbols(len(words)), vocabulary.ends_word).tolist() == []
+    assert word_of_token(batch.tokens_of(len(words)), vocabulary.ends_word).tolist() == []
 
 
 def test_a_sentence_without_words_is_refused_where_words_are_needed() -> None:

@@ -1,4 +1,4 @@
-"""BPTT streams: every symbol once, in order, with exact positions."""
+"""BPTT streams: every token once, in order, with exact positions."""
 
 import json
 
@@ -23,7 +23,7 @@ def encoded(lines: list[str] = LINES) -> EncodedCorpus:
 
 
 def flat(lines: list[str] = LINES) -> list[int]:
-    return [symbol for line in lines for symbol in [*("<abcd".index(word) for word in line.split()), END]]
+    return [token for line in lines for token in [*("<abcd".index(word) for word in line.split()), END]]
 
 
 def rows_of(batches: list[StreamBatch], name: str) -> list[list[int]]:
@@ -32,14 +32,14 @@ def rows_of(batches: list[StreamBatch], name: str) -> list[list[int]]:
 
 def test_a_stream_holds_every_sentence_and_its_end() -> None:
     stream = TokenStream.of(encoded())
-    assert stream.symbols.tolist() == flat()
-    assert stream.symbols.dtype == np.uint8
+    assert stream.tokens.tolist() == flat()
+    assert stream.tokens.dtype == np.uint8
     assert stream.sentence_offsets.tolist() == [0, 4, 6, 13, 16, 22]
     assert [stream.sentence_at(place) for place in (0, 3, 4, 12, 21)] == [0, 0, 1, 2, 4]
 
 
 def test_without_sentence_ends_only_words_are_left() -> None:
-    assert TokenStream.of(encoded(), sentence_ends=False).symbols.tolist() == [one for one in flat() if one != END]
+    assert TokenStream.of(encoded(), sentence_ends=False).tokens.tolist() == [one for one in flat() if one != END]
 
 
 def test_words_of_characters_end_with_their_end_mark() -> None:
@@ -54,16 +54,16 @@ def test_each_row_is_its_part_of_the_stream_and_inputs_are_targets_shifted(
     rows: int, bptt: int, random_length: bool, keep_rest: bool
 ) -> None:
     batches = list(BPTTBatches(encoded(), batch_size=rows, bptt=bptt, random_length=random_length, keep_rest=keep_rest))
-    symbols = flat()
-    length = -(-len(symbols) // rows) if keep_rest else len(symbols) // rows
+    tokens = flat()
+    length = -(-len(tokens) // rows) if keep_rest else len(tokens) // rows
     masks = [np.ones_like(batch.targets, bool) if batch.mask is None else batch.mask for batch in batches]
     inside = np.concatenate(masks).T
     for row, (inputs, targets) in enumerate(zip(rows_of(batches, "inputs"), rows_of(batches, "targets"), strict=True)):
         own = slice(row * length, (row + 1) * length)
-        assert np.array(targets)[inside[row]].tolist() == symbols[own]
-        assert np.array(inputs)[inside[row]].tolist() == [END, *symbols][own][: inside[row].sum()]
+        assert np.array(targets)[inside[row]].tolist() == tokens[own]
+        assert np.array(inputs)[inside[row]].tolist() == [END, *tokens][own][: inside[row].sum()]
     assert [batch.continues for batch in batches] == [False] + [True] * (len(batches) - 1)
-    assert sum(batch.num_targets for batch in batches) == (len(symbols) if keep_rest else length * rows)
+    assert sum(batch.num_targets for batch in batches) == (len(tokens) if keep_rest else length * rows)
 
 
 def test_counts_names_and_positions_belong_to_the_targets() -> None:

@@ -1,4 +1,4 @@
-"""A tiny text8: parts, symbols, and training without sentence ends."""
+"""A tiny text8: parts, tokens, and training without sentence ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_stream_of_characters_is_the_text_with_one_blank_a_word(tmp_path: Path
     corpus = PreparedCorpus.from_sentences(read_sentences(tmp_path / "out/train.txt"))
     vocabulary = CharacterVocabulary.build(corpus.form_counts())
     stream = TokenStream.of(EncodedCorpus(corpus, vocabulary), sentence_ends=False)
-    shown = "".join(" " if symbol == 1 else vocabulary.symbol(symbol) for symbol in stream.symbols.tolist())
+    shown = "".join(" " if token == 1 else vocabulary.token(token) for token in stream.tokens.tolist())
     part = text[: len(text) * 90 // 100]
     assert shown == part[1:].rstrip() + " "
     assert len(vocabulary) == 2 + 8

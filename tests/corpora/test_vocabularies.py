@@ -43,8 +43,8 @@ def vocabulary(request: pytest.FixtureRequest) -> Vocabulary:
     return build_vocabulary(request.param, COUNTS)
 
 
-def symbols(vocabulary: Vocabulary, form: str, *, sentence_initial: bool = False) -> list[str]:
-    return [vocabulary.symbol(int(index)) for index in vocabulary.encode([form], sentence_initial=sentence_initial).ids]
+def tokens(vocabulary: Vocabulary, form: str, *, sentence_initial: bool = False) -> list[str]:
+    return [vocabulary.token(int(index)) for index in vocabulary.encode([form], sentence_initial=sentence_initial).ids]
 
 
 def test_form_counts_count_first_words_apart() -> None:
@@ -84,14 +84,14 @@ def test_ids_do_not_depend_on_the_hash_seed() -> None:
     assert len(prints) == 1
 
 
-def test_single_unknown_symbol_stands_for_every_unknown_form() -> None:
+def test_single_unknown_token_stands_for_every_unknown_form() -> None:
     vocabulary = build_vocabulary(VocabularyConfig(), COUNTS)
-    assert symbols(vocabulary, "Zanzibar") == ["<unk>"]
+    assert tokens(vocabulary, "Zanzibar") == ["<unk>"]
     assert vocabulary.unknown_class("Zanzibar") == "<unk>"
     assert vocabulary.unknown_class("dogs") is None
 
 
-def test_a_form_that_spells_the_unknown_symbol_is_unknown() -> None:
+def test_a_form_that_spells_the_unknown_token_is_unknown() -> None:
     vocabulary = WordVocabulary.build(FormCounts.of([["<unk>", "<unk>", "a"]]))
     assert vocabulary.forms == ("a",)
     assert vocabulary.unknown_class("<unk>") == "<unk>"
@@ -120,7 +120,7 @@ def test_an_unseen_class_backs_off_to_the_nearest_one_with_an_id() -> None:
 
 
 @given(st.lists(st.lists(st.text("aAbdeginsz7-$", min_size=1, max_size=6), min_size=1, max_size=6), min_size=1))
-def test_every_unknown_symbol_occurs_in_the_training_data(sentences: list[list[str]]) -> None:
+def test_every_unknown_token_occurs_in_the_training_data(sentences: list[list[str]]) -> None:
     vocabulary = WordVocabulary.build(FormCounts.of(sentences), min_count=2, unknown="berkeley")
     used = {
         int(index)
@@ -136,22 +136,22 @@ def test_position_decides_on_the_class_of_a_capital() -> None:
     counts = FormCounts.of([["b"], ["Xa"], ["c", "Ya"], ["$"]])
     vocabulary = WordVocabulary.build(counts, max_size=1, unknown="berkeley")
     assert vocabulary.position_matters
-    assert symbols(vocabulary, "Za", sentence_initial=True) == ["UNK-INITC"]
-    assert symbols(vocabulary, "Za") == ["UNK-CAPS"]
+    assert tokens(vocabulary, "Za", sentence_initial=True) == ["UNK-INITC"]
+    assert tokens(vocabulary, "Za") == ["UNK-CAPS"]
     assert surface_class("Za", sentence_initial=False, known=()) == "UNK-CAPS"
 
 
 def test_characters_end_with_an_end_mark_of_their_own() -> None:
     vocabulary = CharacterVocabulary.build(COUNTS)
-    assert symbols(vocabulary, "dog") == ["d", "o", "g", "</w>"]
-    assert symbols(vocabulary, "dö") == ["d", "<unk>", "</w>"]
+    assert tokens(vocabulary, "dog") == ["d", "o", "g", "</w>"]
+    assert tokens(vocabulary, "dö") == ["d", "<unk>", "</w>"]
     assert vocabulary.unknown_class("dö") == "<unk>"
     assert vocabulary.ends_word.nonzero()[0].tolist() == [1]
 
 
 def test_a_no_break_space_inside_a_word_is_a_character() -> None:
     vocabulary = CharacterVocabulary.build(FormCounts.of([["10\u00a0000"]]))
-    assert "\u00a0" in symbols(vocabulary, "1\u00a00")
+    assert "\u00a0" in tokens(vocabulary, "1\u00a00")
 
 
 @given(st.lists(WORDS, max_size=5))
@@ -160,7 +160,7 @@ def test_characters_spell_every_form(forms: list[str]) -> None:
     pieces = vocabulary.encode(forms)
     for index, form in enumerate(forms):
         ids = pieces.ids[pieces.offsets[index] : pieces.offsets[index + 1]]
-        assert [vocabulary.symbol(int(i)) for i in ids] == [*form, "</w>"]
+        assert [vocabulary.token(int(i)) for i in ids] == [*form, "</w>"]
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_subwords_spell_every_form_and_mark_its_end(subwords: Vocabulary, form: 
     assert not ends[:-1].any()
     spelled = b"".join(
         bytes([int(piece[3:5], 16)]) if piece.startswith("<0x") else piece.encode()
-        for piece in (subwords.symbol(int(index)) for index in ids)
+        for piece in (subwords.token(int(index)) for index in ids)
     )
     assert spelled.decode() == form + "▁"
     assert subwords.unknown_class(form) is None

@@ -18,17 +18,17 @@ def check(model: SyntacticLM, name: str) -> Check:
     return {one.name: one for one in audit(model, SENTENCES).checks}[name]
 
 
-def mass_of(model: toys.ToyLM, max_symbols: int) -> ProbabilityMass:
-    """All strings of symbols up to a length, and what is longer."""
+def mass_of(model: toys.ToyLM, max_tokens: int) -> ProbabilityMass:
+    """All strings of tokens up to a length, and what is longer."""
     finished, unfinished, num_pairs = 0.0, 0.0, 0
-    for length in range(max_symbols + 1):
+    for length in range(max_tokens + 1):
         for string in itertools.product(range(toys.END), repeat=length):
             prefix = sum(model.log_probs_after(string[:i])[string[i]] for i in range(length))
             finished += math.exp(prefix + model.log_probs_after(string)[toys.END])
             num_pairs += 1
-            if length == max_symbols:
+            if length == max_tokens:
                 unfinished += math.exp(prefix) * (1 - math.exp(model.log_probs_after(string)[toys.END]))
-    description = f"up to {max_symbols} symbols over {toys.END}"
+    description = f"up to {max_tokens} tokens over {toys.END}"
     return ProbabilityMass(finished=finished, unfinished=unfinished, num_pairs=num_pairs, description=description)
 
 

@@ -13,7 +13,7 @@ from treelm.evaluation.streams import CacheConfig, ContinuousCache
 def naive(
     outputs: np.ndarray, targets: np.ndarray, log_probs: np.ndarray, config: CacheConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """log p of each target of one row, and the sum of each step's distribution over all symbols; log_probs (T, V)."""
+    """log p of each target of one row, and the sum of each step's distribution over all tokens; log_probs (T, V)."""
     found, sums = [], []
     for t in range(len(outputs)):
         window = range(max(0, t - config.window), t)

@@ -22,7 +22,7 @@ TREES = [read.tree for read in iter_trees(LINES)]
 
 def score(num_words: int) -> SentenceScore:
     log_probs = np.full(num_words + 1, -math.log(4))
-    return SentenceScore(log_probs=log_probs, word_of_symbol=np.arange(num_words), is_lower_bound=False)
+    return SentenceScore(log_probs=log_probs, word_of_token=np.arange(num_words), is_lower_bound=False)
 
 
 def test_gold_parses_score_100_and_perplexity_is_per_word() -> None:

@@ -13,7 +13,7 @@ from treelm.models.base import SentenceScore
 def score(bits: list[float], words: list[int], *, is_lower_bound: bool = False) -> SentenceScore:
     return SentenceScore(
         log_probs=-np.array(bits) * math.log(2),
-        word_of_symbol=np.array(words, dtype=np.int64),
+        word_of_token=np.array(words, dtype=np.int64),
         is_lower_bound=is_lower_bound,
     )
 
@@ -95,7 +95,7 @@ def test_what_is_no_log_probability_is_no_score(bits: float) -> None:
 def test_nothing_to_divide_by_and_characters_unknown_are_user_errors() -> None:
     with pytest.raises(InputError, match="characters were not counted"):
         perplexity(sum_scores(SCORES), unit="character")
-    empty = LikelihoodSums(symbols_nats=0, end_nats=0, num_sentences=0, num_words=0, num_symbols=0)
+    empty = LikelihoodSums(tokens_nats=0, end_nats=0, num_sentences=0, num_words=0, num_tokens=0)
     with pytest.raises(InputError, match="no words"):
         perplexity(empty)
 

@@ -18,11 +18,11 @@ NOTE = "the trees of this corpus are parser output over gold tags"
 
 def result(split: str, *, is_lower_bound: bool = True) -> EvaluationResult:
     sums = LikelihoodSums(
-        symbols_nats=5 * math.log(8),
+        tokens_nats=5 * math.log(8),
         end_nats=math.log(8),
         num_sentences=1,
         num_words=5,
-        num_symbols=5,
+        num_tokens=5,
         is_lower_bound=is_lower_bound,
     )
     return EvaluationResult(

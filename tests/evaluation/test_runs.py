@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from tests.models.prpn.worlds import prpn
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from tests.models.som import worlds
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.encoding import encode_sentences
@@ -66,7 +66,7 @@ def test_a_som_on_dependency_trees_has_perplexity_both_protocols_and_accuracies(
 
 
 def test_a_bare_parser_has_trees_and_no_perplexity(files: list[str]) -> None:
-    parser = ShiftReduce(ShiftReduceConfig(size=4, language_model=False), vocabulary=Symbols(8)).eval()
+    parser = ShiftReduce(ShiftReduceConfig(size=4, language_model=False), vocabulary=Tokens(8)).eval()
     judgement = evaluate_sentences(parser, read_sentences(files[1]), split="good")
     assert judgement.result.perplexities == ()
     assert [one.tree.words() for one in judgement.analyses if one.tree] == [[*"1234"], [*"12345"], ["1"]]

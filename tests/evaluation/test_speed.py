@@ -24,7 +24,7 @@ def test_whole_updates_are_measured(system: str, precision: Precision) -> None:
     config = replace(recipe.model.config, embedding_size=20, hidden_size=30)
     training = replace(recipe.training, precision=precision, threads=1)
     recipe = replace(recipe, model=replace(recipe.model, config=config), training=training)
-    speed = measure_stream(recipe, num_updates=2, bptt=4, num_symbols=50)
+    speed = measure_stream(recipe, num_updates=2, bptt=4, vocabulary_size=50)
     assert (speed.system, speed.precision, len(speed.seconds)) == (system, precision, 2)
     assert speed.num_parameters < 300_000
 

@@ -42,48 +42,48 @@ def lstm(vocabulary: Vocabulary) -> LSTM:
     return network
 
 
-def plain_nats(model: LSTM, symbols: list[int]) -> float:
-    """-log p of a text, symbol by symbol, from the zero state."""
+def plain_nats(model: LSTM, tokens: list[int]) -> float:
+    """-log p of a text, token by token, from the zero state."""
     state, carried, before = 0.0, model.begin(1), model.end
     model.eval()
     with torch.no_grad():
-        for symbol in symbols:
+        for token in tokens:
             reading = model.read(torch.tensor([[before]]), carried)
             logits = model.decoder_weight @ reading.outputs[0, 0] + model.decoder_bias
-            state -= logits.log_softmax(0)[symbol].item()
-            carried, before = reading.carried, symbol
+            state -= logits.log_softmax(0)[token].item()
+            carried, before = reading.carried, token
     return state
 
 
-def symbols_of(vocabulary: Vocabulary) -> list[int]:
+def tokens_of(vocabulary: Vocabulary) -> list[int]:
     return [one for line in LINES for one in [*vocabulary.encode(line.split()).ids.tolist(), len(vocabulary)]]
 
 
-def test_one_row_is_the_text_as_it_stands_and_all_its_symbols_count() -> None:
+def test_one_row_is_the_text_as_it_stands_and_all_its_tokens_count() -> None:
     vocabulary = WordVocabulary(WORDS)
     model = lstm(vocabulary).train()
     (found,) = stream_perplexities(model, text_corpus(LINES), StreamProtocol(rows=1))
     assert model.training
-    expected = plain_nats(model, symbols_of(vocabulary))
+    expected = plain_nats(model, tokens_of(vocabulary))
     assert found.num_units == 19 + 5
     assert found.value == pytest.approx(math.exp(expected / 24))
     assert found.name == "perplexity per word, with end of sentence, in a stream of 1 row"
 
 
-def test_more_rows_begin_from_the_zero_state_and_leave_no_symbol_out() -> None:
+def test_more_rows_begin_from_the_zero_state_and_leave_no_token_out() -> None:
     vocabulary = WordVocabulary(WORDS)
     model = lstm(vocabulary)
-    symbols = symbols_of(vocabulary)
+    tokens = tokens_of(vocabulary)
     sums = stream_likelihood(model, text_corpus(LINES), StreamProtocol(rows=5))
-    assert (sums.num_words, sums.num_sentences, sums.num_symbols) == (19, 5, 19)
+    assert (sums.num_words, sums.num_sentences, sums.num_tokens) == (19, 5, 19)
     expected, model = 0.0, model.eval()
     for start in range(0, 24, 5):
-        rest = symbols[start : start + 5]
-        carried, before = model.begin(1), symbols[start - 1] if start else model.end
+        rest = tokens[start : start + 5]
+        carried, before = model.begin(1), tokens[start - 1] if start else model.end
         reading = model.read(torch.tensor([[before], *([one] for one in rest[:-1])]), carried)
         logits = reading.outputs[:, 0] @ model.decoder_weight.T + model.decoder_bias
         expected -= logits.log_softmax(1)[torch.arange(len(rest)), rest].sum().item()
-    assert sums.symbols_nats + sums.end_nats == pytest.approx(expected)
+    assert sums.tokens_nats + sums.end_nats == pytest.approx(expected)
 
 
 def test_characters_are_counted_with_blanks_and_ends() -> None:
@@ -95,16 +95,16 @@ def test_characters_are_counted_with_blanks_and_ends() -> None:
     assert per_character.num_units == sum(map(len, LINES)) + 5
     assert per_character.total_bits == per_word.total_bits
     with_ends = stream_likelihood(lstm(vocabulary), corpus, StreamProtocol(rows=1))
-    assert with_ends.symbols_nats + with_ends.end_nats == pytest.approx(
-        plain_nats(lstm(vocabulary), symbols_of(vocabulary))
+    assert with_ends.tokens_nats + with_ends.end_nats == pytest.approx(
+        plain_nats(lstm(vocabulary), tokens_of(vocabulary))
     )
 
 
-def test_without_ends_characters_are_symbols() -> None:
+def test_without_ends_characters_are_tokens() -> None:
     vocabulary = CharacterVocabulary("thedogbarksc")
     protocol = StreamProtocol(rows=1, sentence_ends=False)
-    per_word, per_symbol = stream_perplexities(lstm(vocabulary), text_corpus(LINES), protocol)
-    assert (per_symbol.unit, per_symbol.num_units) == ("symbol", sum(map(len, LINES)) + 5)  # a blank after every word
+    per_word, per_token = stream_perplexities(lstm(vocabulary), text_corpus(LINES), protocol)
+    assert (per_token.unit, per_token.num_units) == ("symbol", sum(map(len, LINES)) + 5)  # a blank after every word
     assert per_word.num_units == 19
 
 
@@ -113,7 +113,7 @@ def test_a_cache_changes_the_figure_and_names_itself() -> None:
     plain = stream_likelihood(model, text_corpus(LINES), StreamProtocol(rows=1))
     protocol = StreamProtocol(rows=1, cache=CacheConfig(weight=0.2, theta=0.5, window=10))
     cached = stream_likelihood(model, text_corpus(LINES), protocol)
-    assert cached.symbols_nats != plain.symbols_nats
+    assert cached.tokens_nats != plain.tokens_nats
     assert protocol.name == "in a stream of 1 row, cache 0.2/0.5/10"
 
 

@@ -16,16 +16,16 @@ from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.models.base import IncrementalState, Losses, SentenceScore, SyntacticLM
 from treelm.trees.tree import Tree
 
-SYMBOLS = ("a", "b", "c", "+d")  # a word is one symbol, or two: "x+d" is "x" and the piece "+d"
-END = len(SYMBOLS)
+TOKENS = ("a", "b", "c", "+d")  # a word is one of them, or two: "x+d" is "x" and the piece "+d"
+END = len(TOKENS)
 
 
 class ToyVocabulary(Vocabulary):
     def __len__(self) -> int:
-        return len(SYMBOLS)
+        return len(TOKENS)
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        pieces = [[SYMBOLS.index(form[0])] + ([3] if form.endswith("+d") else []) for form in forms]
+        pieces = [[TOKENS.index(form[0])] + ([3] if form.endswith("+d") else []) for form in forms]
         offsets = np.cumsum([0, *map(len, pieces)])
         return Pieces(
             ids=np.array([one for word in pieces for one in word], dtype=np.int32), offsets=offsets.astype(np.int64)
@@ -34,12 +34,12 @@ class ToyVocabulary(Vocabulary):
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         return None
 
-    def symbol(self, index: int) -> str:
-        return SYMBOLS[index]
+    def token(self, index: int) -> str:
+        return TOKENS[index]
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
-        return np.ones(len(SYMBOLS), dtype=np.bool_)
+        return np.ones(len(TOKENS), dtype=np.bool_)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "toy"}
@@ -47,20 +47,20 @@ class ToyVocabulary(Vocabulary):
 
 @dataclass(frozen=True)
 class ToyState(IncrementalState):
-    symbols: tuple[tuple[int, ...], ...]
+    tokens: tuple[tuple[int, ...], ...]
     words: tuple[tuple[str, ...], ...] = ()
 
     @property
     def num_sentences(self) -> int:
-        return len(self.symbols)
+        return len(self.tokens)
 
     @property
-    def num_symbols_read(self) -> list[int]:
-        return [len(one) for one in self.symbols]
+    def num_tokens_read(self) -> list[int]:
+        return [len(one) for one in self.tokens]
 
 
 class ToyLM(SyntacticLM):
-    """p(symbol | symbols before) depends on the number of symbols and on the last one."""
+    """p(token | tokens before) depends on the number of tokens and on the last one."""
 
     system = "toy"
 
@@ -84,19 +84,19 @@ class ToyLM(SyntacticLM):
         ids = [*map(int, pieces.ids), END]
         log_probs = np.array([self.log_probs_after(ids[:i])[ids[i]] for i in range(len(ids))])
         owner = np.repeat(np.arange(len(words)), np.diff(pieces.offsets))
-        return SentenceScore(log_probs=log_probs, word_of_symbol=owner.astype(np.int64), is_lower_bound=False)
+        return SentenceScore(log_probs=log_probs, word_of_token=owner.astype(np.int64), is_lower_bound=False)
 
     def start(self, num_sentences: int = 1) -> ToyState:
         return ToyState(((),) * num_sentences)
 
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> ToyState:
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> ToyState:
         assert isinstance(state, ToyState)
-        new = ((one,) if one is not None else () for one in symbols)
-        return ToyState(tuple(old + more for old, more in zip(state.symbols, new, strict=True)))
+        new = ((one,) if one is not None else () for one in tokens)
+        return ToyState(tuple(old + more for old, more in zip(state.tokens, new, strict=True)))
 
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         assert isinstance(state, ToyState)
-        return torch.from_numpy(np.stack([self.log_probs_after(symbols) for symbols in state.symbols]))
+        return torch.from_numpy(np.stack([self.log_probs_after(tokens) for tokens in state.tokens]))
 
     def losses(self, batch: SentenceBatch) -> Losses:
         raise NotImplementedError
@@ -111,18 +111,18 @@ class ToyLM(SyntacticLM):
 def changed(score: SentenceScore, position: int, amount: float, *, is_lower_bound: bool = False) -> SentenceScore:
     log_probs = score.log_probs.copy()
     log_probs[position] += amount
-    return SentenceScore(log_probs=log_probs, word_of_symbol=score.word_of_symbol, is_lower_bound=is_lower_bound)
+    return SentenceScore(log_probs=log_probs, word_of_token=score.word_of_token, is_lower_bound=is_lower_bound)
 
 
 class Peeks(ToyLM):
-    """The first symbol's probability knows what the last word is."""
+    """The first token's probability knows what the last word is."""
 
     def score_one(self, words: Sequence[str]) -> SentenceScore:
         return changed(super().score_one(words), 0, 1e-12 * "abc".index(words[-1][0]))
 
 
 class KnowsTheLength(ToyLM):
-    """The first symbol's probability knows how many words follow, not which."""
+    """The first token's probability knows how many words follow, not which."""
 
     def score_one(self, words: Sequence[str]) -> SentenceScore:
         return changed(super().score_one(words), 0, 1e-12 * len(words))
@@ -166,11 +166,11 @@ class DependsOnTheBatch(ToyLM):
 
 
 class ForgetsInStreams(ToyLM):
-    """Word by word it forgets how many symbols it has read."""
+    """Word by word it forgets how many tokens it has read."""
 
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         assert isinstance(state, ToyState)
-        return torch.from_numpy(np.stack([self.log_probs_after(symbols[-1:]) for symbols in state.symbols]))
+        return torch.from_numpy(np.stack([self.log_probs_after(tokens[-1:]) for tokens in state.tokens]))
 
 
 class ReportingState(ToyState):
@@ -182,7 +182,7 @@ class ReportingState(ToyState):
     def word_log_probs(self) -> list[NDArray[np.float64]]:
         score = self.model.score_one(self.words[0])
         sums = np.zeros(len(self.words[0]))
-        np.add.at(sums, score.word_of_symbol, score.log_probs[:-1])
+        np.add.at(sums, score.word_of_token, score.log_probs[:-1])
         return [np.array([value + self.model.report_error]) for value in sums]  # type: ignore[attr-defined]
 
 

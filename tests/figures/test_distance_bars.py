@@ -13,7 +13,7 @@ from treelm.figures.pictures import picture
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 
-BARS = DistanceBars(symbols=("the", "old", "dog"), distances=(1.0, 0.0, 2.0), begins_word=(True,) * 3)
+BARS = DistanceBars(tokens=("the", "old", "dog"), distances=(1.0, 0.0, 2.0), begins_word=(True,) * 3)
 
 
 def test_bars_in_the_terminal_are_as_high_as_their_distances() -> None:
@@ -26,7 +26,7 @@ def test_bars_in_the_terminal_are_as_high_as_their_distances() -> None:
 
 
 def test_eighths_of_a_line_are_drawn() -> None:
-    bars = DistanceBars(symbols=("a", "b"), distances=(1.0, 0.375), begins_word=(True, True))
+    bars = DistanceBars(tokens=("a", "b"), distances=(1.0, 0.375), begins_word=(True, True))
     assert bars.as_text(height=1).splitlines()[1:] == ["█ ▃", "a b"]
 
 
@@ -37,7 +37,7 @@ def test_bars_in_the_picture_are_as_high_as_their_distances() -> None:
 
 
 def test_distances_of_zero_everywhere_are_drawn() -> None:
-    bars = DistanceBars(symbols=("a", "<b>"), distances=(0.0, 0.0), begins_word=(True, True))
+    bars = DistanceBars(tokens=("a", "<b>"), distances=(0.0, 0.0), begins_word=(True, True))
     assert bars.as_text(height=1).splitlines()[1:] == ["", "a <b>"]
     ElementTree.fromstring(bars.as_svg())
 
@@ -45,7 +45,7 @@ def test_distances_of_zero_everywhere_are_drawn() -> None:
 def test_words_have_the_distances_of_the_model() -> None:
     network = prpn()
     bars = distance_bars(network, list("1234"))
-    assert bars.symbols == ("1", "2", "3", "4")
+    assert bars.tokens == ("1", "2", "3", "4")
     assert bars.distances == tuple(network.distances([list("1234")])[0])
 
 
@@ -53,7 +53,7 @@ def test_characters_have_a_bar_each_and_those_that_begin_words_are_marked() -> N
     torch.manual_seed(0)
     config = PRPNConfig(embedding_size=4, hidden_size=4, num_layers=1)
     bars = distance_bars(PRPN(config, vocabulary=CharacterVocabulary("abc")), ["ab", "c"])
-    assert bars.symbols == ("a", "b", "</w>", "c", "</w>")
+    assert bars.tokens == ("a", "b", "</w>", "c", "</w>")
     assert bars.begins_word == (True, False, False, True, False)
     assert bars.as_svg().count("bar end") == 2
 

@@ -39,7 +39,7 @@ def test_a_grid_of_what_was_read() -> None:
     assert grid.spans[-1][-1] == (0, 4)
 
 
-def test_words_of_several_symbols_are_columns_of_symbols() -> None:
+def test_words_of_several_tokens_are_columns_of_tokens() -> None:
     network = worlds.som(num_unfinished=2)
     assert grid_of_sentence(network, ["1+3", "5"]).words == ("<s>", "1", "3", "5")
     with pytest.raises(InputError, match="without words"):

@@ -15,10 +15,10 @@ from treelm.trees.tree import Tree
 
 WORD, SHOWN = "a\x01<b>\x1b", "a\ufffd<b>\ufffd"
 DRAWINGS = {
-    "bars": DistanceBars(symbols=(WORD, "c"), distances=(1.0, 0.5), begins_word=(True, True)).as_svg(),
+    "bars": DistanceBars(tokens=(WORD, "c"), distances=(1.0, 0.5), begins_word=(True, True)).as_svg(),
     "memory": MemoryGrid.of(slot_spans(["<s>", WORD], (3, 2), 3)).as_svg(),
     "attention": SpanAttentionFigure(
-        symbols=("<s>", WORD, "<s>"), weights=np.eye(3, k=-1), reach=(0, 1, 2), derived=Tree("X", [WORD])
+        tokens=("<s>", WORD, "<s>"), weights=np.eye(3, k=-1), reach=(0, 1, 2), derived=Tree("X", [WORD])
     ).as_svg(),
 }
 

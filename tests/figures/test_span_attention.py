@@ -31,7 +31,7 @@ def test_cells_are_the_weights_of_the_plain_form() -> None:
 
 def test_text_and_svg_show_every_word_both_trees_and_darker_cells_for_larger_weights() -> None:
     figure = SpanAttentionFigure(
-        symbols=("<s>", "the", "<dog>", "<s>"),
+        tokens=("<s>", "the", "<dog>", "<s>"),
         weights=np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0.28, 0.72, 0, 0], [0, 0, 0.999, 0]]),
         reach=(0, 1, 2, 2),
         derived=Tree.parse("(X the <dog>)"),
@@ -51,7 +51,7 @@ def test_text_and_svg_show_every_word_both_trees_and_darker_cells_for_larger_wei
 
 def test_a_span_without_weight_is_told_from_one_out_of_reach() -> None:
     figure = SpanAttentionFigure(
-        symbols=("<s>", "a", "b", "<s>"),
+        tokens=("<s>", "a", "b", "<s>"),
         weights=np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]),
         reach=(0, 1, 2, 2),
         derived=Tree.parse("(X a b)"),

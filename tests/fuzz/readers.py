@@ -250,9 +250,9 @@ def load_weights(path: Path) -> None:
 
 def read_vocabulary(path: Path) -> None:
     vocabulary = load_vocabulary(path)
-    symbols = [vocabulary.symbol(index) for index in range(len(vocabulary))]
-    for symbol in symbols:
-        symbol.encode()
+    tokens = [vocabulary.token(index) for index in range(len(vocabulary))]
+    for token in tokens:
+        token.encode()
     assert len(vocabulary.ends_word) == len(vocabulary)
     pieces = vocabulary.encode(["dog", "1984", "é\U0001f600"], sentence_initial=True)
     assert len(pieces.offsets) == 4

@@ -49,7 +49,7 @@ class Recorder(ToyLM):
     def score_one(self, words: Sequence[str]) -> SentenceScore:
         self.seen.append(tuple(words))
         return SentenceScore(
-            log_probs=-np.ones(len(words) + 1), word_of_symbol=np.arange(len(words)), is_lower_bound=False
+            log_probs=-np.ones(len(words) + 1), word_of_token=np.arange(len(words)), is_lower_bound=False
         )
 
 

@@ -45,7 +45,7 @@ def test_one_sentence_in_a_row_scores_as_by_itself(system: str, kind: str) -> No
 
 
 @pytest.mark.parametrize("system", ["lstm", "prpn"])
-def test_a_document_is_one_text_whose_ends_are_symbols(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_is_one_text_whose_ends_are_tokens(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = build(system, "word")
     assert isinstance(lm, StreamLM)
     sentences = [text.split() for text in TEXTS]
@@ -54,9 +54,9 @@ def test_a_document_is_one_text_whose_ends_are_symbols(system: str, monkeypatch:
     for one, other in zip(whole, score_text(lm, sentences), strict=True):
         np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-9)
     state = lm.start(1)
-    for symbol in [*lm.vocabulary.encode(sentences[0]).ids.tolist(), lm.end]:
-        expected = lm.next_word_log_probs(state)[0, symbol]
-        state = lm.extend_symbols(state, [symbol]) if symbol != lm.end else state
+    for token in [*lm.vocabulary.encode(sentences[0]).ids.tolist(), lm.end]:
+        expected = lm.next_word_log_probs(state)[0, token]
+        state = lm.extend_tokens(state, [token]) if token != lm.end else state
     assert whole[0].log_probs[-1] == pytest.approx(float(expected), abs=1e-9)
     assert abs(whole[1].log_probs[0] - lm.score(sentences)[1].log_probs[0]) > 1e-6
 
@@ -82,7 +82,7 @@ def test_a_system_of_whole_sentences_begins_each_from_nothing_and_says_so() -> N
 
 
 @pytest.mark.parametrize("system", ["lstm", "ngram", "rnng", "som"])
-def test_entropy_is_that_of_the_next_symbol_after_the_word(system: str) -> None:
+def test_entropy_is_that_of_the_next_token_after_the_word(system: str) -> None:
     lm, words = build(system, "subword"), TEXTS[1].split()
     (found,) = score_stimuli(lm, stimuli(TEXTS[1]), entropies=True)
     state = lm.start(1)

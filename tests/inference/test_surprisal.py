@@ -36,7 +36,7 @@ def scored() -> ScoredSentence:
     vocabulary = build_vocabulary(VocabularyConfig(kind="word", min_count=1), FormCounts.of([["the", "the", "dog"]]))
     score = SentenceScore(
         log_probs=np.log([0.5, 0.25, 0.125, 0.5]),
-        word_of_symbol=np.array([0, 1, 1]),
+        word_of_token=np.array([0, 1, 1]),
         is_lower_bound=False,
         columns={"open_nodes": np.array([1.0, 2.0])},
     )
@@ -46,7 +46,7 @@ def scored() -> ScoredSentence:
     )
 
 
-def test_symbols_of_a_word_are_summed_in_bits() -> None:
+def test_tokens_of_a_word_are_summed_in_bits() -> None:
     surprisal = scored().surprisal
     assert [word.surprisal_bits for word in surprisal.words] == pytest.approx([1.0, 5.0])
     assert [word.num_pieces for word in surprisal.words] == [1, 2]

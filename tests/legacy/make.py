@@ -64,7 +64,7 @@ def recipe_values(name: str) -> dict[str, dict[str, Any]]:
 
 
 def describe(run: Path) -> dict[str, Any]:
-    """What a run says of the sentences: scores by symbol (nats) and trees, as far as the system has them."""
+    """What a run says of the sentences: scores by token (nats) and trees, as far as the system has them."""
     import treelm
     from treelm.inference.loading import run_beam
 

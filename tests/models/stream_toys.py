@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.layers.dropout import dropout
 from treelm.models.readings import Carried, Reading
@@ -64,8 +64,8 @@ class ToyStreamLM(StreamLM):
 
     def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
         hidden, steps = carried["hidden"], []
-        for symbols in inputs:
-            hidden = torch.tanh(self.embedding[symbols] + hidden @ self.recurrent.T)
+        for tokens in inputs:
+            hidden = torch.tanh(self.embedding[tokens] + hidden @ self.recurrent.T)
             steps.append(hidden)
         outputs = torch.stack(steps)
         penalty = {}
@@ -91,4 +91,4 @@ def toy(
     system: type[ToyStreamLM] = ToyStreamLM, *, num_unfinished: int = 0, seed: int = 0, **config: float
 ) -> ToyStreamLM:
     torch.manual_seed(seed)
-    return system(ToyStreamConfig(**config), vocabulary=Symbols(8, num_unfinished))
+    return system(ToyStreamConfig(**config), vocabulary=Tokens(8, num_unfinished))

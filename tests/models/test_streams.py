@@ -29,9 +29,9 @@ from treelm.trees.tree import Tree
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 
 
-def stream_batch(symbols: np.ndarray, *, start: int, stop: int, mask: np.ndarray | None = None) -> StreamBatch:
-    """Steps of rows of symbols (B, length); the first input is the end symbol 8."""
-    shifted = np.concatenate([np.full((len(symbols), 1), 8), symbols], 1)
+def stream_batch(tokens: np.ndarray, *, start: int, stop: int, mask: np.ndarray | None = None) -> StreamBatch:
+    """Steps of rows of tokens (B, length); the first input is the end token 8."""
+    shifted = np.concatenate([np.full((len(tokens), 1), 8), tokens], 1)
     return StreamBatch(
         inputs=shifted[:, start:stop].T,
         targets=shifted[:, start + 1 : stop + 1].T,
@@ -39,43 +39,43 @@ def stream_batch(symbols: np.ndarray, *, start: int, stop: int, mask: np.ndarray
         continues=start > 0,
         num_words=3,
         num_sentences=1,
-        positions=np.full(len(symbols), start),
-        names=("toy",) * len(symbols),
+        positions=np.full(len(tokens), start),
+        names=("toy",) * len(tokens),
     )
 
 
-SYMBOLS = np.random.default_rng(0).integers(0, 9, (5, 20))
+TOKENS = np.random.default_rng(0).integers(0, 9, (5, 20))
 
 
-def plain_log_probs(model: ToyStreamLM, symbols: list[int]) -> torch.Tensor:
-    """log p of every symbol, step by step from the zero state."""
+def plain_log_probs(model: ToyStreamLM, tokens: list[int]) -> torch.Tensor:
+    """log p of every token, step by step from the zero state."""
     hidden, found, before = torch.zeros(model.config.size, dtype=torch.float64), [], 8
-    for symbol in symbols:
+    for token in tokens:
         hidden = torch.tanh(model.embedding[before].double() + model.recurrent.double() @ hidden)
-        found.append((model.embedding.double() @ hidden + model.bias.double()).log_softmax(0)[symbol])
-        before = symbol
+        found.append((model.embedding.double() @ hidden + model.bias.double()).log_softmax(0)[token])
+        before = token
     return torch.stack(found)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 19])
 def test_two_segments_are_one_pass_bit_for_bit(cut: int) -> None:
     model = toy()
-    whole, carried = model.stream_losses(stream_batch(SYMBOLS, start=0, stop=20), None)
-    first, between = model.stream_losses(stream_batch(SYMBOLS, start=0, stop=cut), None)
-    second, after = model.stream_losses(stream_batch(SYMBOLS, start=cut, stop=20), between)
+    whole, carried = model.stream_losses(stream_batch(TOKENS, start=0, stop=20), None)
+    first, between = model.stream_losses(stream_batch(TOKENS, start=0, stop=cut), None)
+    second, after = model.stream_losses(stream_batch(TOKENS, start=cut, stop=20), between)
     assert torch.equal(carried["hidden"], after["hidden"])
     assert not between["hidden"].requires_grad
-    outputs = model.read(torch.from_numpy(SYMBOLS.T), model.begin(5)).outputs
-    inside = model.read(torch.from_numpy(SYMBOLS.T[:cut]), model.begin(5))
-    beyond = model.read(torch.from_numpy(SYMBOLS.T[cut:]), inside.carried)
+    outputs = model.read(torch.from_numpy(TOKENS.T), model.begin(5)).outputs
+    inside = model.read(torch.from_numpy(TOKENS.T[:cut]), model.begin(5))
+    beyond = model.read(torch.from_numpy(TOKENS.T[cut:]), inside.carried)
     assert torch.equal(outputs, torch.cat([inside.outputs, beyond.outputs]))
     assert (first.total + second.total).item() == pytest.approx(whole.total.item(), rel=1e-6)
 
 
 def test_stream_losses_are_those_of_the_plain_form() -> None:
     model = toy().double()
-    losses, _ = model.stream_losses(stream_batch(SYMBOLS, start=0, stop=20), None)
-    expected = -sum(plain_log_probs(model, row).sum() for row in SYMBOLS.tolist())
+    losses, _ = model.stream_losses(stream_batch(TOKENS, start=0, stop=20), None)
+    expected = -sum(plain_log_probs(model, row).sum() for row in TOKENS.tolist())
     assert losses.total.item() == pytest.approx(expected.item(), abs=1e-10)
     assert (losses.terms["word"].count, losses.num_words, losses.num_sentences) == (100, 4, 1)
 
@@ -84,8 +84,8 @@ def test_masked_steps_are_no_targets() -> None:
     model = toy(activation_penalty=0.5).double().train()
     mask = np.ones((20, 5), bool)
     mask[15:, 4] = False
-    losses, _ = model.stream_losses(stream_batch(SYMBOLS, start=0, stop=20, mask=mask), None)
-    rows = [*SYMBOLS[:4].tolist(), SYMBOLS[4, :15].tolist()]
+    losses, _ = model.stream_losses(stream_batch(TOKENS, start=0, stop=20, mask=mask), None)
+    rows = [*TOKENS[:4].tolist(), TOKENS[4, :15].tolist()]
     expected = -sum(plain_log_probs(model, row).sum() for row in rows)
     assert losses.terms["word"].sum.item() == pytest.approx(expected.item(), abs=1e-10)
     assert losses.terms["activation"].count == 95
@@ -94,12 +94,12 @@ def test_masked_steps_are_no_targets() -> None:
 
 def test_a_segment_that_continues_needs_the_one_before() -> None:
     with pytest.raises(InputError, match="start"):
-        toy().stream_losses(stream_batch(SYMBOLS, start=5, stop=20), None)
+        toy().stream_losses(stream_batch(TOKENS, start=5, stop=20), None)
 
 
 def test_a_segment_that_begins_forgets_what_is_carried() -> None:
     model = toy()
-    begins = stream_batch(SYMBOLS, start=0, stop=20)
+    begins = stream_batch(TOKENS, start=0, stop=20)
     _, carried = model.stream_losses(begins, None)
     assert model.stream_losses(begins, carried)[0].total == model.stream_losses(begins, None)[0].total
     continued = model.stream_losses(replace(begins, continues=True), carried)[0]
@@ -139,19 +139,19 @@ def test_word_by_word_gives_the_scores_of_whole_sentences() -> None:
     np.testing.assert_allclose(summed, [score.log_probs.sum() for score in model.score(rows)], atol=1e-8)
 
 
-def test_a_state_of_another_system_and_a_wrong_number_of_symbols_are_refused() -> None:
-    model, state = toy(), TextState(words=((),), symbols=((),))
+def test_a_state_of_another_system_and_a_wrong_number_of_tokens_are_refused() -> None:
+    model, state = toy(), TextState(words=((),), tokens=((),))
     with pytest.raises(InputError, match="a state of another system"):
-        model.extend_symbols(state, [0])
-    with pytest.raises(InputError, match="2 symbols for 1 sentences; give one symbol, or None, for each sentence"):
-        model.extend_symbols(model.start(), [0, 1])
+        model.extend_tokens(state, [0])
+    with pytest.raises(InputError, match="2 tokens for 1 sentences; give one token, or None, for each sentence"):
+        model.extend_tokens(model.start(), [0, 1])
 
 
-def test_words_of_several_symbols_are_words() -> None:
-    model = toy(num_unfinished=2)  # symbols 0 and 1 go on: "0", "1" continue
+def test_words_of_several_tokens_are_words() -> None:
+    model = toy(num_unfinished=2)  # tokens 0 and 1 go on: "0", "1" continue
     state = model.start()
-    for symbol in (0, 1, 5, 7):
-        state = model.extend_symbols(state, [symbol])
+    for token in (0, 1, 5, 7):
+        state = model.extend_tokens(state, [token])
     assert [len(words) for words in state.words] == [2]
 
 
@@ -177,7 +177,7 @@ def test_a_state_that_grows_is_refused_in_one_line() -> None:
     expected = r"'hidden' has the shape \(\d, 6\) before steps and \(\d, 12\) after; .* a window of fixed size"
     for call in (
         lambda: model.start(2),
-        lambda: model.stream_losses(stream_batch(SYMBOLS, start=0, stop=20), None),
+        lambda: model.stream_losses(stream_batch(TOKENS, start=0, stop=20), None),
     ):
         with pytest.raises(InputError, match=expected):
             call()
@@ -293,7 +293,7 @@ def test_evaluation_without_gold_trees_leaves_f1_out_and_says_so() -> None:
 
 def test_cross_entropy_is_the_library_function() -> None:
     model = toy()
-    batch = stream_batch(SYMBOLS, start=0, stop=20)
+    batch = stream_batch(TOKENS, start=0, stop=20)
     outputs = model.read(torch.from_numpy(batch.inputs), model.begin(5)).outputs.flatten(0, 1)
     logits = functional.linear(outputs, model.embedding, model.bias)
     expected = functional.cross_entropy(logits, torch.from_numpy(batch.targets).flatten(), reduction="sum")

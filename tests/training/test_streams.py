@@ -123,7 +123,7 @@ def test_segments_of_training_go_on_where_the_one_before_stopped(tmp_path: Path)
     assert apart == pytest.approx(expected[:1], rel=1e-5)
 
 
-def test_dev_is_read_in_a_stream_over_all_its_symbols(tmp_path: Path) -> None:
+def test_dev_is_read_in_a_stream_over_all_its_tokens(tmp_path: Path) -> None:
     setup = prepare(tmp_path, "max_steps=2")
     dev = list(begin(setup, tmp_path / "run"))[-1].dev
     words = [line.split() for line in (tmp_path / "dev.txt").read_text().splitlines()]
@@ -227,7 +227,7 @@ def test_what_asgd_saves_is_the_mean_of_the_weights_after_the_trigger(tmp_path: 
         for batch in setup.dev:
             part, carried = model.stream_losses(batch, carried)
             losses += part.total.item()
-    assert dev[-1]["loss_nats_per_word"] == pytest.approx(losses / setup.dev.stream.symbols.size, rel=1e-6)
+    assert dev[-1]["loss_nats_per_word"] == pytest.approx(losses / setup.dev.stream.tokens.size, rel=1e-6)
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, history[-1][name])  # training went on with its own weights
 
@@ -286,7 +286,7 @@ def test_a_stream_for_a_system_of_sentences_is_a_user_error(tmp_path: Path) -> N
 def test_a_stream_without_sentence_ends(tmp_path: Path) -> None:
     setup = prepare(tmp_path, "sentence_ends=false")
     assert isinstance(setup.batches, BPTTBatches)
-    assert setup.batches.stream.end not in setup.batches.stream.symbols
+    assert setup.batches.stream.end not in setup.batches.stream.tokens
 
 
 @pytest.mark.parametrize(

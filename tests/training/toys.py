@@ -32,7 +32,7 @@ class ToyConfig:
 
 
 class ToyLM(SyntacticLM):
-    """p(symbol | symbol before it)."""
+    """p(token | token before it)."""
 
     system: ClassVar[str] = "toy"
 
@@ -71,7 +71,7 @@ class ToyLM(SyntacticLM):
     def start(self, num_sentences: int = 1) -> IncrementalState:
         raise NotImplementedError
 
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
         raise NotImplementedError
 
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:

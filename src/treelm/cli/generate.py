@@ -26,7 +26,7 @@ class Arguments(ModelOptions):
     temperature: float = 1.0
     """Below 1: likelier words only. 1 draws from the model itself."""
     top_p: float = 1.0
-    """Below 1: draw from the likeliest symbols that together have this probability."""
+    """Below 1: draw from the likeliest tokens that together have this probability."""
     trees: bool = False
     """Write the model's tree over each sentence instead of its words."""
     output: str = "-"

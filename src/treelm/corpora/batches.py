@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
+from treelm.deprecation import warn_renamed
 from treelm.errors import InputError, check_positive
 
 _DEFAULT = BatchesConfig()
@@ -24,8 +25,8 @@ _Batch = TypeVar("_Batch")
 class SentenceBatch:
     """Whole sentences, flat and without padding.
 
-    Symbols of sentence b are ``tokens[token_offsets[b]:token_offsets[b + 1]]``; its actions, if it has a tree,
-    ``actions[action_offsets[b]:action_offsets[b + 1]]``: top-down, one SHIFT a symbol, labels numbered as in the model.
+    Tokens of sentence b are ``tokens[token_offsets[b]:token_offsets[b + 1]]``; its actions, if it has a tree,
+    ``actions[action_offsets[b]:action_offsets[b + 1]]``: top-down, one SHIFT a token, labels numbered as in the model.
     """
 
     tokens: NDArray[np.int64]
@@ -39,9 +40,14 @@ class SentenceBatch:
         """Number of sentences."""
         return len(self.num_words)
 
-    def symbols(self, index: int) -> NDArray[np.int64]:
-        """The symbols of one sentence."""
+    def tokens_of(self, index: int) -> NDArray[np.int64]:
+        """The tokens of one sentence."""
         return self.tokens[self.token_offsets[index] : self.token_offsets[index + 1]]
+
+    def symbols(self, index: int) -> NDArray[np.int64]:
+        """Deprecated: the old name of ``tokens_of``."""
+        warn_renamed("SentenceBatch.symbols", "tokens_of")
+        return self.tokens_of(index)
 
 
 class Encoded(Protocol):
@@ -49,11 +55,11 @@ class Encoded(Protocol):
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
-        """Symbols of every sentence."""
+        """Tokens of every sentence."""
 
     @property
     def num_actions(self) -> NDArray[np.int64]:
-        """Top-down actions of every sentence, over symbols; symbols, if the corpus has no trees."""
+        """Top-down actions of every sentence, over tokens; tokens, if the corpus has no trees."""
 
     def batch(self, indices: NDArray[np.int64]) -> SentenceBatch:
         """Make a batch of these sentences, in this order."""
@@ -149,7 +155,7 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        """Cut at most ``batch_size`` sentences, ``max_actions`` actions and ``max_tokens`` symbols into a batch.
+        """Cut at most ``batch_size`` sentences, ``max_actions`` actions and ``max_tokens`` tokens into a batch.
 
         Of ``world`` processes the one with this ``rank`` gets every ``world``-th batch, all the same number of them.
         """

@@ -1,4 +1,4 @@
-"""A vocabulary of characters: a word is its characters and an end mark, which is a symbol of its own."""
+"""A vocabulary of characters: a word is its characters and an end mark, which is a token of its own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CharacterVocabulary(Vocabulary):
         return cls(frequent[:max_size])
 
     def __len__(self) -> int:
-        """Number of symbols: characters, the unknown one, and the end mark."""
+        """Number of tokens: characters, the unknown one, and the end mark."""
         return _NUM_SPECIAL + len(self._characters)
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
@@ -70,17 +70,17 @@ class CharacterVocabulary(Vocabulary):
         """Return ``<unk>`` for a form with an unknown character, else None."""
         return UNKNOWN if (self.encode([form]).ids == 0).any() else None
 
-    def symbol(self, index: int) -> str:
+    def token(self, index: int) -> str:
         """The character, ``<unk>`` or ``</w>``."""
         return (UNKNOWN, END_OF_WORD)[index] if index < _NUM_SPECIAL else self._characters[index - _NUM_SPECIAL]
 
-    def spell(self, symbols: Sequence[int]) -> str:
-        """The word form that the symbols write, without the end mark."""
-        return "".join(self.symbol(index) for index in symbols if index != _END_ID)
+    def spell(self, tokens: Sequence[int]) -> str:
+        """The word form that the tokens write, without the end mark."""
+        return "".join(self.token(index) for index in tokens if index != _END_ID)
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
-        """Mask of the symbols (V,): true for the end mark alone."""
+        """Mask of the tokens (V,): true for the end mark alone."""
         return np.equal(np.arange(len(self)), _END_ID)
 
     def to_json(self) -> dict[str, Any]:

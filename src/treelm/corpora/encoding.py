@@ -1,4 +1,4 @@
-"""Sentences as a model sees them: symbols of its vocabulary, actions over its labels."""
+"""Sentences as a model sees them: tokens of its vocabulary, actions over its labels."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Pieces, Vocabulary
+from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
@@ -76,12 +77,12 @@ class EncodedCorpus:
 
     @property
     def num_tokens(self) -> NDArray[np.int64]:
-        """Symbols of every sentence."""
+        """Tokens of every sentence."""
         return self._num_tokens
 
     @cached_property
     def num_actions(self) -> NDArray[np.int64]:
-        """Top-down actions of every sentence, one SHIFT a symbol; symbols, if the corpus has no trees."""
+        """Top-down actions of every sentence, one SHIFT a token; tokens, if the corpus has no trees."""
         if not self.prepared.has_trees:
             return self._num_tokens
         word_level = np.diff(self.prepared.action_offsets)[self.sentences]
@@ -161,24 +162,30 @@ def encode_words(
     >>> encode_words([["a", "tree"], ["a"]], WordVocabulary(["a", "tree"])).tokens.tolist()
     [1, 2, 1]
     """
-    symbols = [np.zeros(0, dtype=np.int64)]
+    tokens = [np.zeros(0, dtype=np.int64)]
     for number, words in enumerate(sentences):
         if needs_words and not words:
             raise InputError(f"sentence {number} is without words", remedy="leave it out")
         initial, rest = vocabulary.encode(words[:1], sentence_initial=True), vocabulary.encode(words[1:])
-        symbols.append(np.concatenate([initial.ids, rest.ids]))
+        tokens.append(np.concatenate([initial.ids, rest.ids]))
     return SentenceBatch(
-        tokens=np.concatenate(symbols).astype(np.int64),
-        token_offsets=offsets_of(np.array([len(own) for own in symbols[1:]], dtype=np.int64)),
+        tokens=np.concatenate(tokens).astype(np.int64),
+        token_offsets=offsets_of(np.array([len(own) for own in tokens[1:]], dtype=np.int64)),
         num_words=np.array([len(words) for words in sentences], dtype=np.int64),
         names=tuple(f"<words>:{line}" for line in range(1, len(sentences) + 1)),
     )
 
 
+def word_of_token(tokens: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The number of the word that each token of a sentence belongs to; ``ends_word`` (V,) is the vocabulary's."""
+    ends_before = ends_word[tokens[:-1]]
+    return np.concatenate(([0], np.cumsum(ends_before)))[: len(tokens)].astype(np.int64)
+
+
 def word_of_symbol(symbols: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The number of the word that each symbol of a sentence belongs to; ``ends_word`` (V,) is the vocabulary's."""
-    ends_before = ends_word[symbols[:-1]]
-    return np.concatenate(([0], np.cumsum(ends_before)))[: len(symbols)].astype(np.int64)
+    """Deprecated: the old name of ``word_of_token``."""
+    warn_renamed("word_of_symbol", "word_of_token")
+    return word_of_token(symbols, ends_word)
 
 
 def _chunks(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from treelm.errors import check_positive
 class BatchesConfig:
     """Settings for putting sentences of similar length together in batches of whole sentences.
 
-    Length is the number of actions, or of symbols where there are no trees.
+    Length is the number of actions, or of tokens where there are no trees.
     """
 
     scheme: Literal["sort-in-groups", "sample-in-groups"] = "sort-in-groups"

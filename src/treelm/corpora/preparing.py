@@ -244,7 +244,7 @@ def split_text8(file: Path, folder: Path) -> dict[str, int]:
     text8 is 100 million characters of Wikipedia on one line, of the letters a to z and blanks (Mahoney 2006).
     Lines are cut at blanks and mean nothing: train with ``sentence_ends = false``. A word on the border of two parts is
     cut in two. With a character vocabulary, a word's end mark is the blank after it, so a part of n characters is n
-    symbols (one more where it begins within a word, one less where it begins with a blank). Raises ``InputError`` for
+    tokens (one more where it begins within a word, one less where it begins with a blank). Raises ``InputError`` for
     other characters than the 27 of text8.
     """
     with open_bytes(file) as stream:

@@ -48,7 +48,7 @@ class CorpusStatistics:
     num_types: int  # distinct word forms, case-sensitive
     num_types_twice: int  # of them, those that occur twice or more
     words: Distribution  # a sentence
-    oov_percent: float | None  # of the tokens: those that the vocabulary has no symbols of their own for
+    oov_percent: float | None  # of the words of the text: those that the vocabulary has no tokens of their own for
     num_labels: int
     num_nonterminals: int
     depth: Distribution | None  # nested nonterminals

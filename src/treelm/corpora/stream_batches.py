@@ -1,4 +1,4 @@
-"""Streams for truncated backpropagation through time: a whole corpus as one row of symbols, read in parallel rows."""
+"""Streams for truncated backpropagation through time: a whole corpus as one row of tokens, read in parallel rows."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _DEVIATION, _SHORTEST = 5.0, 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamBatch:
-    """One segment of B rows of a stream: T inputs and, at each, the symbol that follows.
+    """One segment of B rows of a stream: T inputs and, at each, the token that follows.
 
-    The end of sentence is the symbol ``len(vocabulary)``, also as an input; the very first input of a stream is one.
+    The end of sentence is the token ``len(vocabulary)``, also as an input; the very first input of a stream is one.
     """
 
     inputs: NDArray[np.int64]  # (T, B)
@@ -39,7 +39,7 @@ class StreamBatch:
     num_sentences: int  # ends of sentences among the targets
     positions: NDArray[np.int64]  # (B,) place of each row's first target in the stream
     constituents: NDArray[np.int64] | None = None
-    """(n, 3): step, row and number of symbols of every non-trivial constituent that ends just before this input.
+    """(n, 3): step, row and number of tokens of every non-trivial constituent that ends just before this input.
 
     None unless they were asked for. Those that begin before the row are there too.
     """
@@ -51,7 +51,7 @@ class StreamBatch:
 
     @property
     def num_targets(self) -> int:
-        """Symbols to be predicted."""
+        """Tokens to be predicted."""
         return self.targets.size if self.mask is None else int(self.mask.sum())
 
 
@@ -60,7 +60,7 @@ class EncodedText(Encoded, Protocol):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary that the symbols are of."""
+        """The vocabulary that the tokens are of."""
 
     def name(self, index: int) -> str:
         """Place of a sentence, ``file:line``."""
@@ -68,40 +68,40 @@ class EncodedText(Encoded, Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TokenStream:
-    """All sentences of a corpus in a row, each followed by the end symbol (unless ``sentence_ends`` was off)."""
+    """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off)."""
 
-    symbols: NDArray[Any]  # (N,) unsigned, of the smallest type that holds the vocabulary
-    sentence_offsets: NDArray[np.int64]  # (num_sentences + 1,) sentence i begins at offset i; its end symbol is part
-    end: int  # the end symbol, len(vocabulary)
-    ends_word: NDArray[np.bool_]  # (len(vocabulary) + 1,), False for the end symbol
+    tokens: NDArray[Any]  # (N,) unsigned, of the smallest type that holds the vocabulary
+    sentence_offsets: NDArray[np.int64]  # (num_sentences + 1,) sentence i begins at offset i; its end token is part
+    end: int  # the end token, len(vocabulary)
+    ends_word: NDArray[np.bool_]  # (len(vocabulary) + 1,), False for the end token
     constituents: StreamConstituents | None = None
 
     @classmethod
     def of(cls, encoded: EncodedText, *, sentence_ends: bool = True, constituents: bool = False) -> TokenStream:
-        """Put a corpus in a row. Memory: one byte a symbol for small vocabularies, two or four for others.
+        """Put a corpus in a row. Memory: one byte a token for small vocabularies, two or four for others.
 
         With ``constituents`` those of its trees are kept; raises ``InputError`` if it has none.
         """
         end = len(encoded.vocabulary)
         lengths = encoded.num_tokens + (1 if sentence_ends else 0)
         offsets = offsets_of(lengths)
-        symbols = np.empty(int(offsets[-1]), dtype=np.min_scalar_type(end))
+        tokens = np.empty(int(offsets[-1]), dtype=np.min_scalar_type(end))
         spans = [np.zeros((0, 2), dtype=np.int64)]
         for start in range(0, len(lengths), _CHUNK_SENTENCES):
             chosen = np.arange(start, min(start + _CHUNK_SENTENCES, len(lengths)))
             batch = encoded.batch(chosen)
-            tokens = np.insert(batch.tokens, batch.token_offsets[1:], end) if sentence_ends else batch.tokens
-            symbols[offsets[start] : offsets[chosen[-1] + 1]] = tokens
+            chunk = np.insert(batch.tokens, batch.token_offsets[1:], end) if sentence_ends else batch.tokens
+            tokens[offsets[start] : offsets[chosen[-1] + 1]] = chunk
             if constituents:
                 found = non_trivial_spans(batch, encoded.vocabulary.ends_word)
                 spans.append(found[:, 1:] + offsets[start + found[:, :1]])
         ends_word = np.append(encoded.vocabulary.ends_word, False)
         kept = StreamConstituents.of(np.concatenate(spans)) if constituents else None
-        return cls(symbols=symbols, sentence_offsets=offsets, end=end, ends_word=ends_word, constituents=kept)
+        return cls(tokens=tokens, sentence_offsets=offsets, end=end, ends_word=ends_word, constituents=kept)
 
     def __len__(self) -> int:
-        """Number of symbols, ends included: the targets of one pass."""
-        return len(self.symbols)
+        """Number of tokens, ends included: the targets of one pass."""
+        return len(self.tokens)
 
     def sentence_at(self, position: int) -> int:
         """The sentence that a place belongs to."""
@@ -113,7 +113,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 
     The stream is cut into ``batch_size`` rows of equal length, read side by side; what does not fill a row is left out
     (``keep_rest=False``, training) or makes the last rows shorter, their missing places masked (evaluation). Every
-    symbol is a target once: the first input of a row is the symbol before it in the stream, for row 0 the end symbol.
+    token is a target once: the first input of a row is the token before it in the stream, for row 0 the end token.
 
     A segment has ``bptt`` steps. With ``random_length`` (Merity et al. 2018, section 5) a base of ``bptt``, or with
     probability 0.05 half of it, is drawn, then the length from N(base, 5), at least 5; ``learning_rate_scale`` is the
@@ -141,7 +141,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         self._encoded = encoded
         self.stream = TokenStream.of(encoded, sentence_ends=sentence_ends, constituents=constituents)
         if len(self.stream) < batch_size:
-            found = f"a stream of {len(self.stream)} symbols for {batch_size} rows"
+            found = f"a stream of {len(self.stream)} tokens for {batch_size} rows"
             raise InputError(found, remedy="lower batch_size, or give more data")
         self._batch_size, self._bptt, self._random_length = batch_size, bptt, random_length
         self._seed, self._sentence_ends, self._keep_rest = seed, sentence_ends, keep_rest
@@ -160,7 +160,7 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 
     @cached_property
     def _fingerprint(self) -> str:
-        return hashlib.blake2b(np.ascontiguousarray(self.stream.symbols).data, digest_size=8).hexdigest()
+        return hashlib.blake2b(np.ascontiguousarray(self.stream.tokens).data, digest_size=8).hexdigest()
 
     def _cut_epoch(self) -> Sequence[tuple[int, int]]:
         """The steps, of every row, at which the segments of the current epoch begin and end."""
@@ -181,8 +181,8 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         rows = np.arange(size, dtype=np.int64) * self._row_length
         places = np.arange(start, stop, dtype=np.int64)[:, None] + rows
         inside = places < len(stream)
-        targets = stream.symbols[np.minimum(places, len(stream) - 1)].astype(np.int64)
-        inputs = stream.symbols[np.clip(places - 1, 0, len(stream) - 1)].astype(np.int64)
+        targets = stream.tokens[np.minimum(places, len(stream) - 1)].astype(np.int64)
+        inputs = stream.tokens[np.clip(places - 1, 0, len(stream) - 1)].astype(np.int64)
         inputs[places == 0] = stream.end
         counted = targets if inside.all() else targets[inside]
         positions = rows + start
@@ -206,12 +206,12 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 class StreamConstituents:
     """Constituents of a stream, sorted by where they end."""
 
-    ends: NDArray[np.int64]  # (n,) place of the last symbol
-    lengths: NDArray[np.int64]  # (n,) symbols
+    ends: NDArray[np.int64]  # (n,) place of the last token
+    lengths: NDArray[np.int64]  # (n,) tokens
 
     @classmethod
     def of(cls, spans: NDArray[np.int64]) -> StreamConstituents:
-        """Sort spans (n, 2): places of the first symbol and of the symbol after the last."""
+        """Sort spans (n, 2): places of the first token and of the token after the last."""
         order = np.lexsort((spans[:, 0], spans[:, 1]))
         start, stop = spans[order].T
         return cls(ends=stop - 1, lengths=stop - start)
@@ -228,10 +228,10 @@ class StreamConstituents:
 
 
 def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Find sentence, first symbol and the symbol after the last, (n, 3), of constituents of two words or more.
+    """Find sentence, first token and the token after the last, (n, 3), of constituents of two words or more.
 
-    Symbols are counted from the start of their sentence. The whole sentence is left out; a span that several
-    constituents share is there once. ``ends_word`` (V,) tells symbols that end words. Raises ``InputError`` for a batch
+    Tokens are counted from the start of their sentence. The whole sentence is left out; a span that several
+    constituents share is there once. ``ends_word`` (V,) tells tokens that end words. Raises ``InputError`` for a batch
     without trees.
     """
     if batch.actions is None or batch.action_offsets is None:

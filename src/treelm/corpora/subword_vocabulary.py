@@ -53,7 +53,7 @@ class SubwordVocabulary(Vocabulary):
     def build(
         cls, counts: FormCounts, *, max_size: int, min_count: int = 1, model: SubwordModel = "unigram"
     ) -> SubwordVocabulary:
-        """Train exactly ``max_size`` symbols (256 of them bytes) on the forms that occur ``min_count`` times."""
+        """Train exactly ``max_size`` tokens (256 of them bytes) on the forms that occur ``min_count`` times."""
         written = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -100,20 +100,20 @@ class SubwordVocabulary(Vocabulary):
         """Return None, whatever the form: bytes write every one."""
         return None
 
-    def symbol(self, index: int) -> str:
+    def token(self, index: int) -> str:
         """The piece, ``▁`` at the end of a word; bytes as ``<0xE6>``."""
         return str(self._processor.id_to_piece(index))
 
-    def spell(self, symbols: Sequence[int]) -> str:
+    def spell(self, tokens: Sequence[int]) -> str:
         """The word without the end mark; bytes that are no UTF-8 together become U+FFFD."""
         byte_of = {index: byte for byte, index in enumerate(self._byte_ids)}
-        parts = (bytes([byte_of[i]]) if i in byte_of else self.symbol(i).encode() for i in symbols)
+        parts = (bytes([byte_of[i]]) if i in byte_of else self.token(i).encode() for i in tokens)
         return b"".join(parts).decode(errors="replace").removesuffix(END_OF_WORD)
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
-        """Mask of the symbols (V,): true for pieces that end with ``▁``."""
-        return np.array([self.symbol(index).endswith(END_OF_WORD) for index in range(len(self))], dtype=np.bool_)
+        """Mask of the tokens (V,): true for pieces that end with ``▁``."""
+        return np.array([self.token(index).endswith(END_OF_WORD) for index in range(len(self))], dtype=np.bool_)
 
     def to_json(self) -> dict[str, Any]:
         """The kind and the SentencePiece model in base64, as JSON values."""
@@ -125,7 +125,7 @@ class SubwordVocabulary(Vocabulary):
         try:
             vocabulary = cls(base64.b64decode(content["model"], validate=True))
             for index in range(len(vocabulary)):
-                vocabulary.symbol(index)
+                vocabulary.token(index)
         except binascii.Error as error:
             raise InputError("a SentencePiece model that is not base64", remedy="build the vocabulary again") from error
         except UnicodeDecodeError as error:

@@ -19,7 +19,7 @@ Kind = Literal["word", "character", "subword"]
 FILE_NAME = "vocabulary.json"
 _FORMAT = "treelm-vocabulary"
 _FORMAT_VERSION = 1
-_LEAST_SUBWORDS = 258  # 256 bytes, the end of a word, and SentencePiece's own unknown symbol
+_LEAST_SUBWORDS = 258  # 256 bytes, the end of a word, and SentencePiece's own unknown token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class VocabularyConfig:
     max_size: int | None = None
     """Keep at most this many words or characters, the most frequent ones; for subwords the exact number of pieces."""
     unknown: Unknown = "single"
-    """One symbol for all unknown words, or Berkeley-style classes by their surface; for kind = "word"."""
+    """One token for all unknown words, or Berkeley-style classes by their surface; for kind = "word"."""
     subword_model: SubwordModel = "unigram"
     """Way in which SentencePiece chooses pieces; for kind = "subword"."""
 

@@ -1,7 +1,7 @@
 """Vocabularies: words, characters and subwords behind one interface.
 
-Every word form is written as one or more symbols ("pieces"). Ids run from 0 to ``len(vocabulary) - 1``; models that
-predict an end of sentence use the id ``len(vocabulary)`` for it. There is no padding symbol: batches are flat.
+Every word form is written as one or more tokens ("pieces"). Ids run from 0 to ``len(vocabulary) - 1``; models that
+predict an end of sentence use the id ``len(vocabulary)`` for it. There is no padding token: batches are flat.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.deprecation import adopt_old_names, renamed
+
 SubwordModel = Literal["unigram", "bpe"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pieces:
-    """The symbols of a list of word forms, flat: form i is ``ids[offsets[i]:offsets[i + 1]]``."""
+    """The tokens of a list of word forms, flat: form i is ``ids[offsets[i]:offsets[i + 1]]``."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -52,38 +54,48 @@ class FormCounts:
 
 
 class Vocabulary(ABC):
-    """A finite set of symbols that every word form can be written in.
+    """A finite set of tokens that every word form can be written in.
 
-    Symbols are end-marked: whether a symbol ends a word is a property of the symbol, so a model that has read a prefix
+    Tokens are end-marked: whether a token ends a word is a property of the token, so a model that has read a prefix
     knows whether the word may go on.
     """
 
     kind: ClassVar[str]  # its name in configurations and files
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let a subclass that was written for the release before work: see ``adopt_old_names``."""
+        super().__init_subclass__(**options)
+        adopt_old_names(cls, {"symbol": "token"})
+
     @abstractmethod
     def __len__(self) -> int:
-        """Number of symbols."""
+        """Number of tokens."""
 
     @abstractmethod
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """Write word forms as symbols. The position matters only to classes of unknown words."""
+        """Write word forms as tokens. The position matters only to classes of unknown words."""
 
     @abstractmethod
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         """The class that stands for a form that the vocabulary does not hold, or None for a known form."""
 
     @abstractmethod
-    def symbol(self, index: int) -> str:
-        """The symbol with this id, as text."""
+    def token(self, index: int) -> str:
+        """The token with this id, as text."""
 
-    def spell(self, symbols: Sequence[int]) -> str:
-        """The word form that the symbols of one word write."""
-        return "".join(map(self.symbol, symbols))
+    def symbol(self, index: int) -> str:
+        """Deprecated: the old name of ``token``."""
+        found: str = renamed(self, "symbol", "token")(index)
+        return found
+
+    def spell(self, tokens: Sequence[int]) -> str:
+        """The word form that the tokens of one word write."""
+        return "".join(map(self.token, tokens))
 
     @property
     @abstractmethod
     def ends_word(self) -> NDArray[np.bool_]:
-        """Mask of the symbols (V,) with which a word ends: all of them in a word vocabulary."""
+        """Mask of the tokens (V,) with which a word ends: all of them in a word vocabulary."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:

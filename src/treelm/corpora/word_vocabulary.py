@@ -1,4 +1,4 @@
-"""A vocabulary of whole words, with one unknown symbol or one for every class of unknown words.
+"""A vocabulary of whole words, with one unknown token or one for every class of unknown words.
 
 A class is what the surface of a form tells: ``UNK`` with features joined by ``-``: the case of the word (``CAPS``,
 ``INITC`` for the capital that starts a sentence, ``KNOWNLC`` when its lower-case form is known, ``LC``), ``NUM``,
@@ -27,11 +27,11 @@ _MIN_LENGTH_SUFFIX = 5
 
 
 class WordVocabulary(Vocabulary):
-    """Known forms, each one symbol. Ids: the plain unknown symbol is 0, then unknown classes, then forms.
+    """Known forms, each one token. Ids: the plain unknown token is 0, then unknown classes, then forms.
 
     A class of unknown words has an id if it occurs among the unknown words of the training data; any other class backs
-    off to the nearest coarser one that has (``UNK-CAPS-NUM`` to ``UNK-CAPS`` to ``UNK``), so that every symbol has
-    trained parameters. A form that spells a symbol, such as ``<unk>`` in a corpus that was cut before, is that symbol.
+    off to the nearest coarser one that has (``UNK-CAPS-NUM`` to ``UNK-CAPS`` to ``UNK``), so that every token has
+    trained parameters. A form that spells a token, such as ``<unk>`` in a corpus that was cut before, is that token.
     """
 
     kind: ClassVar[str] = "word"
@@ -42,17 +42,17 @@ class WordVocabulary(Vocabulary):
         self.unknown: Unknown = unknown
         plain = SINGLE if unknown == "single" else PLAIN
         self._unknowns = (plain, *classes)
-        self._symbols = (*self._unknowns, *forms)
-        self._index = {symbol: index for index, symbol in enumerate(self._symbols)}
-        if len(self._index) < len(self._symbols):
-            twice = next(symbol for symbol, count in Counter(self._symbols).items() if count > 1)
+        self._tokens = (*self._unknowns, *forms)
+        self._index = {token: index for index, token in enumerate(self._tokens)}
+        if len(self._index) < len(self._tokens):
+            twice = next(token for token, count in Counter(self._tokens).items() if count > 1)
             raise InputError(f"word vocabulary with {twice!r} twice", remedy="list every form once")
 
     @classmethod
     def build(
         cls, counts: FormCounts, *, min_count: int = 1, max_size: int | None = None, unknown: Unknown = "single"
     ) -> WordVocabulary:
-        """Keep the ``max_size`` most frequent forms (unknown symbols come on top) that occur ``min_count`` times.
+        """Keep the ``max_size`` most frequent forms (unknown tokens come on top) that occur ``min_count`` times.
 
         Equally frequent forms keep the order of their first appearance.
         """
@@ -67,18 +67,18 @@ class WordVocabulary(Vocabulary):
         return cls([form for form in forms if form not in taken], unknown=unknown, classes=classes)
 
     def __len__(self) -> int:
-        """Number of symbols: unknown symbols and known forms."""
-        return len(self._symbols)
+        """Number of tokens: unknown tokens and known forms."""
+        return len(self._tokens)
 
     @property
     def num_unknowns(self) -> int:
-        """Number of unknown symbols; they have the ids below it."""
+        """Number of unknown tokens; they have the ids below it."""
         return len(self._unknowns)
 
     @property
     def forms(self) -> tuple[str, ...]:
         """The known forms, in the order of their ids."""
-        return self._symbols[self.num_unknowns :]
+        return self._tokens[self.num_unknowns :]
 
     def index(self, form: str, *, sentence_initial: bool = False) -> int:
         """The id of a form, or of the class that stands for it."""
@@ -91,24 +91,24 @@ class WordVocabulary(Vocabulary):
         return next(self._index[coarser] for coarser in back_off(name) if coarser in self._index)
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
-        """Write each form as one symbol: its own, or that of its unknown class."""
+        """Write each form as one token: its own, or that of its unknown class."""
         ids = (self.index(form, sentence_initial=sentence_initial) for form in forms)
         return Pieces(
             ids=np.fromiter(ids, dtype=np.int32, count=len(forms)), offsets=np.arange(len(forms) + 1, dtype=np.int64)
         )
 
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
-        """The unknown symbol that stands for the form, or None for a known form."""
+        """The unknown token that stands for the form, or None for a known form."""
         index = self.index(form, sentence_initial=sentence_initial)
-        return self._symbols[index] if index < self.num_unknowns else None
+        return self._tokens[index] if index < self.num_unknowns else None
 
-    def symbol(self, index: int) -> str:
+    def token(self, index: int) -> str:
         """The form, or the name of the unknown class."""
-        return self._symbols[index]
+        return self._tokens[index]
 
     @property
     def ends_word(self) -> NDArray[np.bool_]:
-        """Mask of the symbols (V,): true for all, as each is a whole word."""
+        """Mask of the tokens (V,): true for all, as each is a whole word."""
         return np.ones(len(self), dtype=np.bool_)
 
     @property

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.inference.surprisal import CONVERGED
 from treelm.models.base import IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM
@@ -120,7 +121,7 @@ def audit(
         with torch.no_grad():
             checks = (
                 check_causality(model, sentences, seed=seed, num_cuts=num_cuts, tolerance=allowed.causality_nats),
-                check_next_symbols(model, sentences, tolerance=allowed.probability),
+                check_next_tokens(model, sentences, tolerance=allowed.probability),
                 check_enumeration(enumerate_all, tolerance=allowed.probability),
                 check_batches(model, sentences, seed=seed, tolerance=allowed.batch_nats),
                 check_incremental(model, sentences, tolerance=allowed.incremental_nats),
@@ -179,8 +180,8 @@ def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: rando
 
 
 @fails_without_numbers("normalisation", 1e-6, "probability")
-def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
-    """Check that the probabilities of all next symbols and of the end sum to 1 after every prefix.
+def check_next_tokens(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
+    """Check that the probabilities of all next tokens and of the end sum to 1 after every prefix.
 
     A search that prunes may lose probability, never invent it: for scores that are lower bounds, sums may be below 1.
     """
@@ -236,13 +237,13 @@ def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: fl
     """Check that reading word by word gives the log probabilities that scoring whole sentences gives.
 
     States that report ``word_log_probs`` (one array (num_sentences,) for every word read) are compared by it; others by
-    ``next_word_log_probs`` at the first symbol of each word and at the end.
+    ``next_word_log_probs`` at the first token of each word and at the end.
     """
     explanation = "generation and streaming use the model word by word; its reported figures come from whole sentences"
     changes = []
     for number, (words, score) in enumerate(zip(sentences, model.score(sentences), strict=True), start=1):
         reported = hasattr(model.start(), "word_log_probs")
-        compare = word_changes if reported else next_symbol_changes
+        compare = word_changes if reported else next_token_changes
         changes += compare(model, words, score, f"sentence {number}")
     return check_changes("incremental", changes, tolerance, "nats", explanation)
 
@@ -261,7 +262,7 @@ def check_search(model: SyntacticLM, sentences: Sentences) -> tuple[Check, ...]:
         return ()
     changes = []
     for number, (words, score) in enumerate(zip(sentences, scores, strict=True), start=1):
-        changes += next_symbol_changes(model, words, score, f"sentence {number}")
+        changes += next_token_changes(model, words, score, f"sentence {number}")
     in_bits = [Change(change.size / math.log(2), change.where) for change in changes]
     explanation = "a search that looks at the next word and one that does not find different parts of its probability"
     flags = [flag for score in scores for flag in score.columns.get(CONVERGED, ()) if not math.isnan(flag)]
@@ -310,17 +311,17 @@ class Change:
 
 
 def compare_prefix(one: SentenceScore, other: SentenceScore, *, num_words: int | None, label: str) -> Change:
-    """Largest difference over the symbols of the first ``num_words`` words, or over everything and the end (None)."""
+    """Largest difference over the tokens of the first ``num_words`` words, or over everything and the end (None)."""
     if num_words is None:
         first, second = one.log_probs, other.log_probs
     else:
-        first = one.log_probs[:-1][one.word_of_symbol < num_words]
-        second = other.log_probs[:-1][other.word_of_symbol < num_words]
+        first = one.log_probs[:-1][one.word_of_token < num_words]
+        second = other.log_probs[:-1][other.word_of_token < num_words]
     if first.shape != second.shape:
-        return Change(math.inf, f"{len(second)} symbols instead of {len(first)} in {label}")
+        return Change(math.inf, f"{len(second)} tokens instead of {len(first)} in {label}")
     sizes = _distances(first, second)
     index = int(sizes.argmax())
-    word = f"word {one.word_of_symbol[index] + 1}" if index < len(one.word_of_symbol) else "the end"
+    word = f"word {one.word_of_token[index] + 1}" if index < len(one.word_of_token) else "the end"
     return Change(float(sizes[index]), f"{word} of {label}")
 
 
@@ -338,30 +339,42 @@ def word_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore,
         state = model.extend(state, [word])
     reported = np.array([float(values[0]) for values in state.word_log_probs])  # type: ignore[attr-defined]
     whole = np.zeros(len(words))
-    np.add.at(whole, score.word_of_symbol, score.log_probs[:-1])
+    np.add.at(whole, score.word_of_token, score.log_probs[:-1])
     if reported.shape != whole.shape:
         return [Change(math.inf, f"{len(reported)} words are reported instead of {len(whole)} in {label}")]
     sizes = _distances(whole, reported)
     return [Change(float(size), f"word {i} of {label}") for i, size in enumerate(sizes, start=1)]
 
 
-def next_symbol_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
-    """Differences of the log probability of each word's first symbol, and of the end."""
+def next_token_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
+    """Differences of the log probability of each word's first token, and of the end."""
     state = model.start()
     changes = []
     for position, word in enumerate(words):
-        symbol = int(model.vocabulary.encode([word], sentence_initial=position == 0).ids[0])
-        whole = score.log_probs[int(np.searchsorted(score.word_of_symbol, position))]
-        changes.append(_at(model, state, symbol, whole, f"word {position + 1} of {label}"))
+        token = int(model.vocabulary.encode([word], sentence_initial=position == 0).ids[0])
+        whole = score.log_probs[int(np.searchsorted(score.word_of_token, position))]
+        changes.append(_at(model, state, token, whole, f"word {position + 1} of {label}"))
         state = model.extend(state, [word])
     changes.append(_at(model, state, len(model.vocabulary), score.log_probs[-1], f"the end of {label}"))
     return changes
 
 
-def _at(model: SyntacticLM, state: IncrementalState, symbol: int, whole: np.float64, where: str) -> Change:
-    log_prob = model.next_word_log_probs(state)[0, symbol]
+def _at(model: SyntacticLM, state: IncrementalState, token: int, whole: np.float64, where: str) -> Change:
+    log_prob = model.next_word_log_probs(state)[0, token]
     sizes = _distances(np.array([whole], dtype=np.float64), np.array([float(log_prob)]))
     return Change(float(sizes[0]), where)
+
+
+def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
+    """Deprecated: the old name of ``check_next_tokens``."""
+    warn_renamed("check_next_symbols", "check_next_tokens")
+    return check_next_tokens(model, sentences, tolerance=tolerance)
+
+
+def next_symbol_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
+    """Deprecated: the old name of ``next_token_changes``."""
+    warn_renamed("next_symbol_changes", "next_token_changes")
+    return next_token_changes(model, words, score, label)
 
 
 def __getattr__(name: str) -> Any:

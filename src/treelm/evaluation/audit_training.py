@@ -26,7 +26,7 @@ from treelm.models.streams import StreamLM
 Sentences = Sequence[Sequence[str]]
 FloatArray = NDArray[np.float64]
 Pool = dict[tuple[int, ...], str]
-"""Words by their symbols: no two that the model cannot tell apart."""
+"""Words by their tokens: no two that the model cannot tell apart."""
 
 EXPLANATION = (
     "a training loss that sees later words or other sentences is no negative log likelihood; scores, which are "
@@ -57,7 +57,7 @@ def audit_training(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, n
 
 @torch.no_grad()
 def training_log_probs(model: StreamLM, sentences: Sentences) -> list[FloatArray]:
-    """log p of every symbol and end, in nats, by a float64 copy of the network in training mode without dropout."""
+    """log p of every token and end, in nats, by a float64 copy of the network in training mode without dropout."""
     network = copy.deepcopy(model.exact()).train()
     batch = encode_words(sentences, model.vocabulary)
     inputs, targets, mask = network.pad(batch)
@@ -76,9 +76,9 @@ def _causality(model: StreamLM, sentences: Sentences, pool: Pool, generator: ran
         for cut in sorted(generator.sample(range(1, len(words) + 1), min(num_cuts, len(words)))):
             other = [*words[:cut], *_others(model, words[cut:], pool, generator)]
             changed = training_log_probs(model, [*sentences[:row], other, *sentences[row + 1 :]])
-            num_symbols = len(encode_words([words[:cut]], model.vocabulary).tokens)
+            num_tokens = len(encode_words([words[:cut]], model.vocabulary).tokens)
             where = f"sentence {row + 1} with other words after word {cut}"
-            changes.append(_change(original[row][:num_symbols], changed[row][:num_symbols], where))
+            changes.append(_change(original[row][:num_tokens], changed[row][:num_tokens], where))
     return check_changes("causality of the training loss", changes, 0.0, "nats", EXPLANATION)
 
 
@@ -95,19 +95,19 @@ def _other_sentences(model: StreamLM, sentences: Sentences, pool: Pool, generato
 
 def _distinct_words(model: StreamLM, sentences: Sentences) -> Pool:
     words = sorted({word for words in sentences for word in words})
-    pool = {_symbols(model, word): word for word in words}
+    pool = {_tokens(model, word): word for word in words}
     if len(pool) < 2:
         raise InputError("all words look the same to this model", remedy="audit with words that are in its vocabulary")
     return pool
 
 
-def _symbols(model: StreamLM, word: str) -> tuple[int, ...]:
+def _tokens(model: StreamLM, word: str) -> tuple[int, ...]:
     return tuple(model.vocabulary.encode([word]).ids.tolist())
 
 
 def _others(model: StreamLM, words: Sequence[str], pool: Pool, generator: random.Random) -> list[str]:
-    spelled = [_symbols(model, word) for word in words]
-    return [generator.choice([other for symbols, other in pool.items() if symbols != own]) for own in spelled]
+    spelled = [_tokens(model, word) for word in words]
+    return [generator.choice([other for tokens, other in pool.items() if tokens != own]) for own in spelled]
 
 
 def _change(one: FloatArray, other: FloatArray, where: str) -> Change:

@@ -1,4 +1,4 @@
-"""Perplexity per word, per symbol and per character, always with its unit and its end-of-sentence policy."""
+"""Perplexity per word, per token and per character, always with its unit and its end-of-sentence policy."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.deprecation import takes_old_names, warn_renamed
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.models.base import SentenceScore
 
 Unit = Literal["word", "symbol", "character"]
+"""A unit ``symbol`` is a token of the vocabulary: stored results and their keys call it by its older name."""
 EndPolicy = Literal["with_end", "without_end"]
 
 
+@takes_old_names(symbols_nats="tokens_nats", num_symbols="num_tokens")
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodSums:
     """Sums that every perplexity is computed from; those of parts add up with ``+``.
 
-    ``symbols_nats`` and ``end_nats`` are negative log probabilities of the sentences' symbols and of their ends.
+    ``tokens_nats`` and ``end_nats`` are negative log probabilities of the sentences' tokens and of their ends.
     ``num_characters`` counts the words' characters and one blank between neighbours, not the line end; None if unknown.
     """
 
-    symbols_nats: float
+    tokens_nats: float
     end_nats: float
     num_sentences: int
     num_words: int
-    num_symbols: int
+    num_tokens: int
     num_characters: int | None = None
     is_lower_bound: bool = False  # whether probabilities are lower bounds, so that perplexities are upper bounds
 
@@ -39,14 +42,26 @@ class LikelihoodSums:
         """The sums over both parts."""
         known = self.num_characters is not None and other.num_characters is not None
         return LikelihoodSums(
-            symbols_nats=self.symbols_nats + other.symbols_nats,
+            tokens_nats=self.tokens_nats + other.tokens_nats,
             end_nats=self.end_nats + other.end_nats,
             num_sentences=self.num_sentences + other.num_sentences,
             num_words=self.num_words + other.num_words,
-            num_symbols=self.num_symbols + other.num_symbols,
+            num_tokens=self.num_tokens + other.num_tokens,
             num_characters=(self.num_characters or 0) + (other.num_characters or 0) if known else None,
             is_lower_bound=self.is_lower_bound or other.is_lower_bound,
         )
+
+    @property
+    def symbols_nats(self) -> float:
+        """Deprecated: the old name of ``tokens_nats``."""
+        warn_renamed("LikelihoodSums.symbols_nats", "tokens_nats")
+        return self.tokens_nats
+
+    @property
+    def num_symbols(self) -> int:
+        """Deprecated: the old name of ``num_tokens``."""
+        warn_renamed("LikelihoodSums.num_symbols", "num_tokens")
+        return self.num_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +108,11 @@ class Perplexity:
 def sum_scores(scores: Iterable[SentenceScore], sentences: Iterable[Sequence[str]] | None = None) -> LikelihoodSums:
     """Add up sentence scores; the sentences' words are needed only for counts of characters."""
     total = LikelihoodSums(
-        symbols_nats=0.0,
+        tokens_nats=0.0,
         end_nats=0.0,
         num_sentences=0,
         num_words=0,
-        num_symbols=0,
+        num_tokens=0,
         num_characters=None if sentences is None else 0,
     )
     pairs = ((score, None) for score in scores) if sentences is None else zip(scores, sentences, strict=True)
@@ -108,11 +123,11 @@ def sum_scores(scores: Iterable[SentenceScore], sentences: Iterable[Sequence[str
 
 def _sums_of(score: SentenceScore, words: Sequence[str] | None) -> LikelihoodSums:
     return LikelihoodSums(
-        symbols_nats=-float(score.log_probs[:-1].sum()),
+        tokens_nats=-float(score.log_probs[:-1].sum()),
         end_nats=-float(score.log_probs[-1]),
         num_sentences=1,
-        num_words=int(score.word_of_symbol[-1]) + 1 if len(score.word_of_symbol) else 0,
-        num_symbols=len(score.word_of_symbol),
+        num_words=int(score.word_of_token[-1]) + 1 if len(score.word_of_token) else 0,
+        num_tokens=len(score.word_of_token),
         num_characters=None if words is None else sum(map(len, words)) + max(len(words) - 1, 0),
         is_lower_bound=score.is_lower_bound,
     )
@@ -123,25 +138,25 @@ def perplexity(
 ) -> Perplexity:
     """Compute the perplexity of what was summed.
 
-    Under ``with_end`` the bits of the sentences' ends count, and each end is one more unit (a word, a symbol, or the
-    character that ends the line); under ``without_end`` neither does. Per word, the bits of a word's symbols add up, so
+    Under ``with_end`` the bits of the sentences' ends count, and each end is one more unit (a word, a token, or the
+    character that ends the line); under ``without_end`` neither does. Per word, the bits of a word's tokens add up, so
     perplexities of models with different subword vocabularies compare.
 
     Raises ``InputError`` when there is nothing to divide by, or characters were not counted.
 
     >>> one = math.log(8)
-    >>> sums = LikelihoodSums(symbols_nats=3 * one, end_nats=one, num_sentences=1, num_words=3, num_symbols=3)
+    >>> sums = LikelihoodSums(tokens_nats=3 * one, end_nats=one, num_sentences=1, num_words=3, num_tokens=3)
     >>> round(perplexity(sums).value, 6)
     8.0
     """
-    counts = {"word": sums.num_words, "symbol": sums.num_symbols, "character": sums.num_characters}
+    counts = {"word": sums.num_words, "symbol": sums.num_tokens, "character": sums.num_characters}
     num_units = counts[unit]
     if num_units is None:
         raise InputError("characters were not counted", remedy="give the sentences' words as well as their scores")
     num_units += sums.num_sentences if policy == "with_end" else 0
     if num_units == 0:
         raise InputError(f"no {unit}s to compute a perplexity from", remedy="give at least one sentence")
-    nats = sums.symbols_nats + (sums.end_nats if policy == "with_end" else 0.0)
+    nats = sums.tokens_nats + (sums.end_nats if policy == "with_end" else 0.0)
     return Perplexity(
         unit=unit,
         policy=policy,
@@ -153,9 +168,9 @@ def perplexity(
 
 
 def word_surprisals_bits(score: SentenceScore) -> NDArray[np.float64]:
-    """Surprisal in bits of every word (its symbols' bits added up) and, last, of the end: (num_words + 1,)."""
-    num_words = int(score.word_of_symbol[-1]) + 1 if len(score.word_of_symbol) else 0
+    """Surprisal in bits of every word (its tokens' bits added up) and, last, of the end: (num_words + 1,)."""
+    num_words = int(score.word_of_token[-1]) + 1 if len(score.word_of_token) else 0
     bits = np.zeros(num_words + 1)
-    np.add.at(bits, score.word_of_symbol, -score.log_probs[:-1] / math.log(2))
+    np.add.at(bits, score.word_of_token, -score.log_probs[:-1] / math.log(2))
     bits[-1] = -score.log_probs[-1] / math.log(2)
     return bits

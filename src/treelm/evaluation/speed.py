@@ -138,20 +138,20 @@ class StreamSpeed:
 
 
 def measure_stream(
-    recipe: Recipe, *, num_updates: int = 10, batch_size: int = 20, bptt: int = 35, num_symbols: int = 10_000
+    recipe: Recipe, *, num_updates: int = 10, batch_size: int = 20, bptt: int = 35, vocabulary_size: int = 10_000
 ) -> StreamSpeed:
-    """Train the system of a recipe on random symbols in this process; some updates come before those that count.
+    """Train the system of a recipe on random tokens in this process; some updates come before those that count.
 
-    ``num_symbols`` counts the end.
+    ``vocabulary_size`` counts the end.
     """
     config = recipe.training
     torch.manual_seed(1)
-    vocabulary = WordVocabulary([f"w{number}" for number in range(num_symbols - 2)])  # and <unk>; the end
+    vocabulary = WordVocabulary([f"w{number}" for number in range(vocabulary_size - 2)])  # and <unk>; the end
     build: Any = system_class(recipe.model.system)
     model: StreamLM = build(recipe.model.config, vocabulary=vocabulary)
     seconds = []
     with numerics(config):
-        updates = _updates(model, config, random_batches(num_symbols, bptt, batch_size))
+        updates = _updates(model, config, random_batches(vocabulary_size, bptt, batch_size))
         for _ in range(WARM_UP_STEPS + num_updates):
             begin = process_time()
             next(updates)
@@ -166,15 +166,15 @@ def measure_stream(
     )
 
 
-def random_batches(num_symbols: int, bptt: int, batch_size: int) -> Iterator[StreamBatch]:
-    """Segments of a stream of random symbols that never ends; the last symbol is the end."""
+def random_batches(vocabulary_size: int, bptt: int, batch_size: int) -> Iterator[StreamBatch]:
+    """Segments of a stream of random tokens that never ends; the last token is the end."""
     random, continues = np.random.default_rng(1), False
     while True:
-        symbols = random.integers(0, num_symbols, (bptt + 1, batch_size))
-        ends = int((symbols[1:] == num_symbols - 1).sum())
+        tokens = random.integers(0, vocabulary_size, (bptt + 1, batch_size))
+        ends = int((tokens[1:] == vocabulary_size - 1).sum())
         yield StreamBatch(
-            inputs=symbols[:-1],
-            targets=symbols[1:],
+            inputs=tokens[:-1],
+            targets=tokens[1:],
             continues=continues,
             num_words=bptt * batch_size - ends,
             num_sentences=ends,

@@ -64,7 +64,7 @@ class ContinuousCache:
         """Begin with an empty cache for each row."""
         self._config = config
         self._states: Tensor | None = None  # (W, B, E), W up to the window
-        self._following: Tensor | None = None  # (W, B) the symbol that came after each state
+        self._following: Tensor | None = None  # (W, B) the token that came after each state
 
     @torch.no_grad()
     def log_probs(self, outputs: Tensor, targets: Tensor, model_log_probs: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class ContinuousCache:
 class StreamProtocol:
     """A way to read a text in a row.
 
-    Each of the ``rows`` begins from the zero state at its place in the text; 1 is the text as it stands. Every symbol
+    Each of the ``rows`` begins from the zero state at its place in the text; 1 is the text as it stands. Every token
     and every end is a target once, so the perplexity is over all N of them.
     """
 
@@ -114,7 +114,7 @@ class StreamProtocol:
 
 
 def stream_perplexities(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol) -> tuple[Perplexity, ...]:
-    """Compute perplexity per word, ends included; of characters also per character (BPC) or, without ends, per symbol.
+    """Compute perplexity per word, ends included; of characters also per character (BPC) or, without ends, per token.
 
     Raises ``InputError`` for a system that reads whole sentences only.
     """
@@ -141,16 +141,16 @@ def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamP
     was_training = lm.training
     lm.eval()
     try:
-        symbols_nats, end_nats = _read(lm, batches, protocol)
+        tokens_nats, end_nats = _read(lm, batches, protocol)
     finally:
         lm.train(was_training)
     ends = len(encoded) if protocol.sentence_ends else 0
     return LikelihoodSums(
-        symbols_nats=symbols_nats,
+        tokens_nats=tokens_nats,
         end_nats=end_nats,
         num_sentences=ends,
         num_words=int(encoded.num_words.sum()),
-        num_symbols=len(batches.stream) - ends,
+        num_tokens=len(batches.stream) - ends,
         num_characters=num_characters(corpus),
     )
 
@@ -167,14 +167,14 @@ def require_stream(lm: SyntacticLM) -> StreamLM:
 def _read(lm: StreamLM, batches: BPTTBatches, protocol: StreamProtocol) -> tuple[float, float]:
     carried: Carried = {}
     cache = None if protocol.cache is None else ContinuousCache(protocol.cache)
-    symbols_nats = end_nats = 0.0
+    tokens_nats = end_nats = 0.0
     for batch in batches:
         log_probs, carried = _segment(lm, batch, carried, cache)
         counted = np.ones_like(batch.targets, dtype=bool) if batch.mask is None else batch.mask
         is_end = batch.targets == lm.end
-        symbols_nats -= float(log_probs[counted & ~is_end].sum())
+        tokens_nats -= float(log_probs[counted & ~is_end].sum())
         end_nats -= float(log_probs[counted & is_end].sum())
-    return symbols_nats, end_nats
+    return tokens_nats, end_nats
 
 
 def _segment(
@@ -210,7 +210,7 @@ def evaluate_stream(
 ) -> EvaluationResult:
     """Compute the metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
-    Bad sentences go to ``skipped``. A text with fewer symbols than the recipe's rows is read in one row, and a note
+    Bad sentences go to ``skipped``. A text with fewer tokens than the recipe's rows is read in one row, and a note
     says so; if they are ``fixed_rows``, it raises ``InputError``.
     """
     data, limit = recipe.data, recipe.evaluation.max_sentences
@@ -234,17 +234,17 @@ def evaluate_stream(
 def _fitting(
     lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol, name: str, *, fixed_rows: bool
 ) -> tuple[StreamProtocol, tuple[str, ...]]:
-    """The protocol, or that of one row with a note if there are not as many symbols as rows.
+    """The protocol, or that of one row with a note if there are not as many tokens as rows.
 
     Short text pays nothing for a single row, and has all its context there.
     """
     ends = len(corpus) if protocol.sentence_ends else 0
-    if corpus.num_tokens + ends >= protocol.rows:  # a word has one symbol or more
+    if corpus.num_tokens + ends >= protocol.rows:  # a word has one token or more
         return protocol, ()
-    num_symbols = int(EncodedCorpus(corpus, lm.vocabulary, corpus.labels).num_tokens.sum()) + ends
-    if num_symbols >= protocol.rows:
+    num_tokens = int(EncodedCorpus(corpus, lm.vocabulary, corpus.labels).num_tokens.sum()) + ends
+    if num_tokens >= protocol.rows:
         return protocol, ()
-    found = f"a stream of {num_symbols} symbols for {protocol.rows} rows"
+    found = f"a stream of {num_tokens} tokens for {protocol.rows} rows"
     if fixed_rows:
         raise InputError(found, where=name, remedy="lower stream_rows, or give more data")
     return replace(protocol, rows=1), (f"{name}: {found}, so it was read in 1 row",)

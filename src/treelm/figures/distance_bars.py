@@ -29,21 +29,21 @@ text {{ font: {FONT_SIZE}px sans-serif; fill: #1f2933; text-anchor: middle; }}
 
 @dataclass(frozen=True, kw_only=True)
 class DistanceBars:
-    """A bar for each symbol: the distance between it and the symbol before."""
+    """A bar for each token: the distance between it and the token before."""
 
-    symbols: tuple[str, ...]
+    tokens: tuple[str, ...]
     distances: tuple[float, ...]
-    begins_word: tuple[bool, ...]  # such bars are coloured where words have several symbols
+    begins_word: tuple[bool, ...]  # such bars are coloured where words have several tokens
 
     def __post_init__(self) -> None:
-        """Check that all three have one value a symbol."""
-        if not len(self.symbols) == len(self.distances) == len(self.begins_word):
-            raise ValueError("one distance and one mark a symbol are needed")
+        """Check that all three have one value a token."""
+        if not len(self.tokens) == len(self.distances) == len(self.begins_word):
+            raise ValueError("one distance and one mark a token are needed")
 
     @classmethod
     def of(cls, distances: Distances) -> DistanceBars:
         """The bars of what a model has found."""
-        return cls(symbols=distances.symbols, distances=distances.values, begins_word=distances.begins_word)
+        return cls(tokens=distances.tokens, distances=distances.values, begins_word=distances.begins_word)
 
     @property
     def scaled(self) -> NDArray[np.float64]:
@@ -53,16 +53,16 @@ class DistanceBars:
         return values / largest if largest > 0 else np.zeros(len(values))
 
     def as_text(self, *, height: int = 6) -> str:
-        """Bars of block characters, ``height`` lines high, and below them the symbols; above, the largest distance."""
-        widths = [max(cell_len(symbol), 1) for symbol in self.symbols]
+        """Bars of block characters, ``height`` lines high, and below them the tokens; above, the largest distance."""
+        widths = [max(cell_len(token), 1) for token in self.tokens]
         eighths = np.rint(self.scaled * height * 8).astype(int)
         lines = [f"largest distance {max(self.distances, default=0.0):.3g}"]
         for line in range(height - 1, -1, -1):
             filled = np.clip(eighths - 8 * line, 0, 8)
             cells = [BLOCKS[fill] * width for fill, width in zip(filled, widths, strict=True)]
             lines.append(" ".join(cells).rstrip())
-        pairs = zip(self.symbols, widths, strict=True)
-        lines.append(" ".join(symbol + " " * (width - cell_len(symbol)) for symbol, width in pairs).rstrip())
+        pairs = zip(self.tokens, widths, strict=True)
+        lines.append(" ".join(token + " " * (width - cell_len(token)) for token, width in pairs).rstrip())
         return "\n".join(lines) + "\n"
 
     def as_svg(self, *, styled: bool = True) -> str:
@@ -70,7 +70,7 @@ class DistanceBars:
 
         Without style, colours are those that a page sets for the classes in ``svg.distances``.
         """
-        widths = [max(cell_len(symbol), 1.5) * _CHARACTER for symbol in self.symbols]
+        widths = [max(cell_len(token), 1.5) * _CHARACTER for token in self.tokens]
         left = np.cumsum([_MARGIN + _AXIS, *(width + _GAP for width in widths)])
         width, height = float(left[-1]) - _GAP + _MARGIN, _HEIGHT + FONT_SIZE + 2 * _MARGIN
         base, size = _MARGIN + _HEIGHT, f'width="{width:.0f}" height="{height}"'
@@ -82,7 +82,7 @@ class DistanceBars:
                 for i, (size, scaled) in enumerate(zip(widths, self.scaled, strict=True))
             ),
         ]
-        return svg_file(width, height, "distances before: " + " ".join(self.symbols), parts, "distances")
+        return svg_file(width, height, "distances before: " + " ".join(self.tokens), parts, "distances")
 
     def _axis(self, base: float, width: float) -> list[str]:
         end = _MARGIN + _AXIS - _GAP / 2
@@ -98,14 +98,14 @@ class DistanceBars:
         top, middle, bar = base - scaled * _HEIGHT, left + width / 2, min(width, _WIDEST)
         return (
             f'<rect class="{kind}" x="{middle - bar / 2:.1f}" y="{top:.1f}" width="{bar:.1f}" '
-            f'height="{base - top:.1f}"><title>{escaped(f"{self.symbols[index]}: {self.distances[index]:.3g}")}</title>'
+            f'height="{base - top:.1f}"><title>{escaped(f"{self.tokens[index]}: {self.distances[index]:.3g}")}</title>'
             "</rect>"
-            f'<text x="{middle:.1f}" y="{base + FONT_SIZE + 6}">{escaped(self.symbols[index])}</text>'
+            f'<text x="{middle:.1f}" y="{base + FONT_SIZE + 6}">{escaped(self.tokens[index])}</text>'
         )
 
 
 def distance_bars(lm: SyntacticLM, words: Sequence[str]) -> DistanceBars:
-    """The bars of a sentence, one for each symbol: words, or the characters of words.
+    """The bars of a sentence, one for each token: words, or the characters of words.
 
     Raises ``InputError`` for a sentence without words and for a system without distances.
     """

@@ -37,7 +37,7 @@ class MemoryGrid:
     @classmethod
     def of(cls, memory: SlotSpans) -> MemoryGrid:
         """The grid of what a model's memory covers."""
-        return cls(words=memory.symbols, decisions=memory.decisions, spans=memory.spans)
+        return cls(words=memory.tokens, decisions=memory.decisions, spans=memory.spans)
 
     def as_text(self) -> str:
         """A column for each word, a row for each slot, the root on top; below, decisions. Without unused slots."""

@@ -17,11 +17,11 @@ from treelm.trees.tree import Tree
 
 CAPTION = (
     "Attention over spans",
-    "Cell: weight, as the row's symbol is read, of the span from the column's",
-    "symbol up to the one before the row's. Weights of a row sum to 1.",
+    "Cell: weight, as the row's token is read, of the span from the column's",
+    "token up to the one before the row's. Weights of a row sum to 1.",
     "The tree follows from scores, which spans of any length have.",
 )
-COLUMNS, ROWS = "span begins with", "symbol that is read"
+COLUMNS, ROWS = "span begins with", "token that is read"
 OUTSIDE = "out of reach (max_span, stop_at_end)"
 _SHADES, _NO_SHADE = " .:-=+*#%@", "~"
 _CELL, _FONT, _MARGIN = 24, 12, 12
@@ -40,11 +40,11 @@ _LENGTH = re.compile(r'\b(width|height)="([0-9.]+)(?:px)?"')
 
 @dataclass(frozen=True, kw_only=True)
 class SpanAttentionFigure:
-    """Weights of the spans that each symbol looks at when it is read, the derived tree, and the gold tree if known."""
+    """Weights of the spans that each token looks at when it is read, the derived tree, and the gold tree if known."""
 
-    symbols: tuple[str, ...]  # with the boundary before and after the sentence
-    weights: NDArray[np.float64]  # (n, n): row t, column i: of the span from symbol i to symbol t - 1; 0 elsewhere
-    reach: tuple[int, ...]  # row t: symbols of the longest span that it can attend to
+    tokens: tuple[str, ...]  # with the boundary before and after the sentence
+    weights: NDArray[np.float64]  # (n, n): row t, column i: of the span from token i to token t - 1; 0 elsewhere
+    reach: tuple[int, ...]  # row t: tokens of the longest span that it can attend to
     derived: Tree
     gold: Tree | None = None
 
@@ -54,22 +54,22 @@ class SpanAttentionFigure:
         weights = np.zeros((len(attention.weights), len(attention.weights)))
         for row, values in enumerate(attention.weights):
             weights[row, :row] = values
-        return cls(symbols=attention.symbols, weights=weights, reach=attention.reach, derived=derived, gold=gold)
+        return cls(tokens=attention.tokens, weights=weights, reach=attention.reach, derived=derived, gold=gold)
 
     def as_text(self) -> str:
-        """A row for each symbol that looks back, a column for each symbol that a span may begin with, then the trees.
+        """A row for each token that looks back, a column for each token that a span may begin with, then the trees.
 
-        The darker a cell, the larger the weight of the span from its column up to the row's symbol, which is not part
+        The darker a cell, the larger the weight of the span from its column up to the row's token, which is not part
         of it.
         """
-        width = max(map(len, self.symbols))
+        width = max(map(len, self.tokens))
         lines = [*CAPTION, f"0 {_SHADES} 1; {_NO_SHADE} {OUTSIDE}", "", " " * width + f"  {COLUMNS}"]
-        columns = [symbol[:3].ljust(3) for symbol in self.symbols[:-1]]
+        columns = [token[:3].ljust(3) for token in self.tokens[:-1]]
         lines.append(" " * width + "  " + " ".join(columns).rstrip())
-        for row, symbol in enumerate(self.symbols[1:], 1):
+        for row, token in enumerate(self.tokens[1:], 1):
             cells = [_shade(weight) * 3 for weight in self.weights[row, :row]]
             cells[: max(row - self.reach[row], 0)] = [_NO_SHADE * 3] * max(row - self.reach[row], 0)
-            lines.append(f"{symbol.rjust(width)}  {' '.join(cells)}".rstrip())
+            lines.append(f"{token.rjust(width)}  {' '.join(cells)}".rstrip())
         parts = ["\n".join(lines), f"derived tree\n{draw_tree(self.derived, None)}"]
         if self.gold is not None:
             parts.append(f"gold tree\n{draw_tree(self.gold, None)}")
@@ -83,13 +83,13 @@ class SpanAttentionFigure:
         explained, left, bottom = self._explained_grid()
         trees, width, height = self._trees(left)
         parts = [f"<style>{_STYLE}</style>", '<rect class="back" width="100%" height="100%"/>', *explained, *trees]
-        title = "attention over spans of: " + " ".join(self.symbols[1:-1])
+        title = "attention over spans of: " + " ".join(self.tokens[1:-1])
         return svg_file(max(left, width), max(bottom, height), title, parts)
 
     def _explained_grid(self) -> tuple[list[str], float, float]:
         """Caption, grid with the names of its axes, and scale; where they end to the right and below."""
-        grid, width, height = span_grid(self.symbols, self.weights, self.reach)
-        edge = _grid_edge(self.symbols)
+        grid, width, height = span_grid(self.tokens, self.weights, self.reach)
+        edge = _grid_edge(self.tokens)
         parts = [
             _text(_MARGIN, _MARGIN + _FONT + _LINE * index, line, "note" if index else "title")
             for index, line in enumerate(CAPTION)
@@ -126,31 +126,31 @@ class SpanAttentionFigure:
 
 
 def span_grid(
-    symbols: Sequence[str], weights: Sequence[Sequence[float]] | NDArray[np.float64], reach: Sequence[int] | None = None
+    tokens: Sequence[str], weights: Sequence[Sequence[float]] | NDArray[np.float64], reach: Sequence[int] | None = None
 ) -> tuple[str, float, float]:
     """The grid as parts of an SVG, without style, and where it ends to the right and below, in pixels.
 
-    Row t of the weights has those of the spans from symbol i < t to symbol t - 1, at i. Longer ones than ``reach[t]``
+    Row t of the weights has those of the spans from token i < t to token t - 1, at i. Longer ones than ``reach[t]``
     are drawn as out of reach.
     """
-    count = len(symbols) - 1
-    left = top = _grid_edge(symbols)  # column names stand upright
+    count = len(tokens) - 1
+    left = top = _grid_edge(tokens)  # column names stand upright
     parts = []
-    for index, symbol in enumerate(symbols[:-1]):
+    for index, token in enumerate(tokens[:-1]):
         x = left + _CELL * (index + 0.65)
-        parts.append(f'<text transform="translate({x:.0f} {top - 6:.0f}) rotate(-90)">{escaped(symbol)}</text>')
+        parts.append(f'<text transform="translate({x:.0f} {top - 6:.0f}) rotate(-90)">{escaped(token)}</text>')
     for row in range(1, count + 1):
         y = top + _CELL * (row - 1)
-        parts.append(f'<text class="row" x="{left - 6:.0f}" y="{y + 17:.0f}">{escaped(symbols[row])}</text>')
+        parts.append(f'<text class="row" x="{left - 6:.0f}" y="{y + 17:.0f}">{escaped(tokens[row])}</text>')
         for column in range(row):
             is_outside = reach is not None and row - column > reach[row]
             parts.append(_cell(left + _CELL * column, y, None if is_outside else float(weights[row][column])))
     return "\n".join(parts), left + _CELL * count + 3 * _MARGIN, top + _CELL * count + _MARGIN
 
 
-def _grid_edge(symbols: Sequence[str]) -> float:
+def _grid_edge(tokens: Sequence[str]) -> float:
     """Room for the names of rows, and of columns."""
-    return _MARGIN + 0.65 * _FONT * max(map(len, symbols)) + 8
+    return _MARGIN + 0.65 * _FONT * max(map(len, tokens)) + 8
 
 
 def _cell(x: float, y: float, weight: float | None) -> str:

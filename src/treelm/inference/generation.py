@@ -1,4 +1,4 @@
-"""Drawing sentences from a model, symbol by symbol, the same way for every system."""
+"""Drawing sentences from a model, token by token, the same way for every system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treelm.models.base import IncrementalState, SyntacticLM
 from treelm.trees.tree import Tree, from_flat
 
 _COLDEST = 1e-3
-MAX_SYMBOLS_PER_WORD = 100
+MAX_TOKENS_PER_WORD = 100
 """A word that has not ended by then is cut off with the sentence: a poor model may never end one."""
 
 
@@ -28,7 +28,7 @@ class Drawing:
     temperature: float = 1.0
     """Divides the log probabilities; 1 samples from the model itself."""
     top_p: float = 1.0
-    """Draw from the likeliest symbols that together have this probability (nucleus sampling, Holtzman et al. 2020)."""
+    """Draw from the likeliest tokens that together have this probability (nucleus sampling, Holtzman et al. 2020)."""
 
     def __post_init__(self) -> None:
         """Check ranges; raises ``InputError`` naming the field."""
@@ -49,8 +49,8 @@ def generate(
 ) -> Iterator[tuple[list[str], Tree | None]]:
     """Sample sentences and, if asked, the model's tree over each (None if it has none); a seed gives the same ones.
 
-    A symbol is drawn at a time, whatever the vocabulary: words end where a symbol ends a word. A word of
-    ``MAX_SYMBOLS_PER_WORD`` symbols without an end is left out, and its sentence ends before it.
+    A token is drawn at a time, whatever the vocabulary: words end where a token ends a word. A word of
+    ``MAX_TOKENS_PER_WORD`` tokens without an end is left out, and its sentence ends before it.
     """
     lm.require_words()
     if num_sentences < 0:
@@ -64,7 +64,7 @@ def _generate(
     lm: SyntacticLM, num_sentences: int, generator: torch.Generator, drawing: Drawing, with_trees: bool
 ) -> Iterator[tuple[list[str], Tree | None]]:
     spelled = (lm.vocabulary.spell([index]) for index in range(len(lm.vocabulary)))
-    unwritable = torch.tensor([not text.strip(BLANKS + "\0") for text in spelled])  # no word is such a symbol alone
+    unwritable = torch.tensor([not text.strip(BLANKS + "\0") for text in spelled])  # no word is such a token alone
     for _ in range(num_sentences):
         words, state = _sample(lm, generator, drawing, unwritable)
         yield words, _tree(lm, state, words) if with_trees and words and lm.parses else None
@@ -77,7 +77,7 @@ def _sample(
     end, ends_word = len(lm.vocabulary), lm.vocabulary.ends_word
     state = whole = lm.start()
     words, pieces = list[str](), list[int]()
-    while len(words) < drawing.max_words and len(pieces) < MAX_SYMBOLS_PER_WORD:
+    while len(words) < drawing.max_words and len(pieces) < MAX_TOKENS_PER_WORD:
         log_probs = lm.next_word_log_probs(state)[0].cpu().clone()
         log_probs[:end][unwritable & ~(torch.from_numpy(ends_word) & bool(pieces))] = -torch.inf
         if pieces or not words:
@@ -86,7 +86,7 @@ def _sample(
         if index == end:
             break
         pieces.append(index)
-        state = lm.extend_symbols(state, [index])
+        state = lm.extend_tokens(state, [index])
         if ends_word[index]:
             words.append(lm.vocabulary.spell(pieces))
             pieces, whole = [], state
@@ -94,7 +94,7 @@ def _sample(
 
 
 def _tree(lm: SyntacticLM, state: IncrementalState, words: list[str]) -> Tree:
-    """The model's tree with the words as they are written; a model knows its symbols only."""
+    """The model's tree with the words as they are written; a model knows its tokens only."""
     coming = iter(words)
     (tree,) = lm.partial_trees(state)
     return from_flat([next(coming) if isinstance(item, str) else item for item in tree.flat()])
@@ -102,7 +102,7 @@ def _tree(lm: SyntacticLM, state: IncrementalState, words: list[str]) -> Tree:
 
 def _draw(log_probs: Tensor, generator: torch.Generator, drawing: Drawing) -> int:
     if not torch.isfinite(log_probs).any():
-        raise InputError("no symbol can follow: the beam is empty", remedy="raise action_beam or word_beam")
+        raise InputError("no token can follow: the beam is empty", remedy="raise action_beam or word_beam")
     probs = (log_probs / drawing.temperature).softmax(0)
     if drawing.top_p < 1:
         ordered, order = probs.sort(descending=True, stable=True)

@@ -147,7 +147,7 @@ def _word(
 
 
 def next_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-    """Entropy in bits of what follows each word (one symbol of the vocabulary, or the end), one array a sentence.
+    """Entropy in bits of what follows each word (one token of the vocabulary, or the end), one array a sentence.
 
     Sentences are read word by word, each from its beginning. Of a search that prunes, the distribution is scaled to sum
     to 1. Where the model allows nothing to follow, the entropy is not a number.
@@ -155,13 +155,13 @@ def next_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[
     if not sentences:
         return []
     batch = encode_words(sentences, lm.vocabulary)
-    symbols = [batch.tokens[a:b] for a, b in zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)]
+    tokens = [batch.tokens[a:b] for a, b in zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)]
     found: list[list[float]] = [[] for _ in sentences]
     state = lm.start(len(sentences))
-    for position in range(max(map(len, symbols))):
-        read = [int(own[position]) if position < len(own) else None for own in symbols]
-        state = lm.extend_symbols(state, read)
-        ended = [n for n, symbol in enumerate(read) if symbol is not None and lm.vocabulary.ends_word[symbol]]
+    for position in range(max(map(len, tokens))):
+        read = [int(own[position]) if position < len(own) else None for own in tokens]
+        state = lm.extend_tokens(state, read)
+        ended = [n for n, token in enumerate(read) if token is not None and lm.vocabulary.ends_word[token]]
         if ended:
             log_probs = lm.next_word_log_probs(state)
             for number in ended:

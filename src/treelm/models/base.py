@@ -16,6 +16,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.deprecation import adopt_old_names, renamed
 from treelm.errors import InputError
 from treelm.models.persistence.storage import Pretrained
 from treelm.models.scores import (
@@ -38,6 +39,11 @@ __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", 
 class IncrementalState(ABC):
     """Knowledge of a model after some words of n sentences. Never changed: ``extend`` gives a new one."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let a subclass that was written for the release before work: see ``adopt_old_names``."""
+        super().__init_subclass__(**options)
+        adopt_old_names(cls, {"num_symbols_read": "num_tokens_read", "check_symbols": "check_tokens"})
+
     @property
     @abstractmethod
     def num_sentences(self) -> int:
@@ -45,8 +51,8 @@ class IncrementalState(ABC):
 
     @property
     @abstractmethod
-    def num_symbols_read(self) -> Sequence[int]:
-        """Symbols read of each sentence."""
+    def num_tokens_read(self) -> Sequence[int]:
+        """Tokens read of each sentence."""
 
     @classmethod
     def own(cls, state: IncrementalState) -> Self:
@@ -55,19 +61,29 @@ class IncrementalState(ABC):
             raise InputError("a state of another system", remedy="use a state that this model's start() began")
         return state
 
+    def check_tokens(self, tokens: Sequence[int | None]) -> None:
+        """Raise ``InputError`` unless there is one token, or None, for each sentence."""
+        if len(tokens) != self.num_sentences:
+            found = f"{len(tokens)} tokens for {self.num_sentences} sentences"
+            raise InputError(found, remedy="give one token, or None, for each sentence")
+
+    @property
+    def num_symbols_read(self) -> Sequence[int]:
+        """Deprecated: the old name of ``num_tokens_read``."""
+        found: Sequence[int] = renamed(self, "num_symbols_read", "num_tokens_read")
+        return found
+
     def check_symbols(self, symbols: Sequence[int | None]) -> None:
-        """Raise ``InputError`` unless there is one symbol, or None, for each sentence."""
-        if len(symbols) != self.num_sentences:
-            found = f"{len(symbols)} symbols for {self.num_sentences} sentences"
-            raise InputError(found, remedy="give one symbol, or None, for each sentence")
+        """Deprecated: the old name of ``check_tokens``."""
+        renamed(self, "check_symbols", "check_tokens")(symbols)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TextState(IncrementalState):
     """A state that holds the text it has read; systems add what their networks know of it."""
 
-    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their symbols
-    symbols: tuple[tuple[int, ...], ...]
+    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their tokens
+    tokens: tuple[tuple[int, ...], ...]
 
     @property
     def num_sentences(self) -> int:
@@ -75,23 +91,23 @@ class TextState(IncrementalState):
         return len(self.words)
 
     @property
-    def num_symbols_read(self) -> tuple[int, ...]:
-        """Symbols that each sentence has read."""
-        return tuple(map(len, self.symbols))
+    def num_tokens_read(self) -> tuple[int, ...]:
+        """Tokens that each sentence has read."""
+        return tuple(map(len, self.tokens))
 
     def after(self, read: Sequence[int | None], vocabulary: Vocabulary, **changed: Any) -> Self:
-        """The state after one more symbol in each sentence that does not wait, with other fields as they changed."""
-        words, symbols = list(self.words), list(self.symbols)
-        for row, symbol in enumerate(read):
-            if symbol is not None:
-                goes_on = bool(symbols[row]) and not vocabulary.ends_word[symbols[row][-1]]
+        """The state after one more token in each sentence that does not wait, with other fields as they changed."""
+        words, tokens = list(self.words), list(self.tokens)
+        for row, token in enumerate(read):
+            if token is not None:
+                goes_on = bool(tokens[row]) and not vocabulary.ends_word[tokens[row][-1]]
                 *before, word = words[row] if goes_on else (*words[row], "")
-                words[row] = (*before, word + vocabulary.symbol(symbol))
-                symbols[row] = (*symbols[row], symbol)
-        return replace(self, words=tuple(words), symbols=tuple(symbols), **changed)
+                words[row] = (*before, word + vocabulary.token(token))
+                tokens[row] = (*tokens[row], token)
+        return replace(self, words=tuple(words), tokens=tuple(tokens), **changed)
 
     def called(self, words: Sequence[str]) -> Self:
-        """The state whose last words are called as they were given, not as their symbols spell them."""
+        """The state whose last words are called as they were given, not as their tokens spell them."""
         renamed = tuple((*before[:-1], word) for before, word in zip(self.words, words, strict=True))
         return replace(self, words=renamed)
 
@@ -136,8 +152,8 @@ def takes_a_word_each(method: Method) -> Method:
     def of_checked(self: Any, state: IncrementalState, words: Sequence[str]) -> Any:
         if isinstance(words, str):
             raise InputError("one text where a list of words was expected", remedy=f"give [{words!r}]")
-        if len(words) != len(state.num_symbols_read):
-            found = f"{len(words)} words for {len(state.num_symbols_read)} sentences"
+        if len(words) != len(state.num_tokens_read):
+            found = f"{len(words)} words for {len(state.num_tokens_read)} sentences"
             raise InputError(found, remedy="give one word for each sentence")
         check_words(words)
         return method(self, state, words)
@@ -161,6 +177,7 @@ class SyntacticLM(Pretrained, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         """Let a system score, parse and analyse texts as well: to Python, a text is a list."""
         super().__init_subclass__(**options)
+        adopt_old_names(cls, {"extend_symbols": "extend_tokens"})
         for name in {"score", "parse", "analyse"} & cls.__dict__.keys():
             setattr(cls, name, takes_texts(cls.__dict__[name]))
         if "extend" in cls.__dict__:
@@ -235,7 +252,7 @@ class SyntacticLM(Pretrained, ABC):
 
     @abstractmethod
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol given the symbols before it.
+        """Log probability of every token given the tokens before it.
 
         Here and below, a sentence is a list of words, or a text that is cut at blanks (``treelm.corpora.tokens``).
         """
@@ -284,23 +301,28 @@ class SyntacticLM(Pretrained, ABC):
         """The state before the first word."""
 
     @abstractmethod
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
+        """The state after one more token in each sentence; None for a sentence that waits. Changes nothing."""
+
     def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
-        """The state after one more symbol in each sentence; None for a sentence that waits. Changes nothing."""
+        """Deprecated: the old name of ``extend_tokens``. A system that implements it implements that one."""
+        found: IncrementalState = renamed(self, "extend_symbols", "extend_tokens")(state, symbols)
+        return found
 
     @takes_a_word_each
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
-        """The state after one more word in each sentence, symbol by symbol."""
+        """The state after one more word in each sentence, token by token."""
         spelled = [
             self.vocabulary.encode([word], sentence_initial=num_read == 0).ids.tolist()
-            for word, num_read in zip(words, state.num_symbols_read, strict=True)
+            for word, num_read in zip(words, state.num_tokens_read, strict=True)
         ]
-        for symbols in zip_longest(*spelled):
-            state = self.extend_symbols(state, symbols)
+        for tokens in zip_longest(*spelled):
+            state = self.extend_tokens(state, tokens)
         return state.called(words) if isinstance(state, TextState) else state
 
     @abstractmethod
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next symbol), float64 (num_sentences, len(vocabulary) + 1); the last column is the end of sentence."""
+        """log p(next token), float64 (num_sentences, len(vocabulary) + 1); the last column is the end of sentence."""
 
     @abstractmethod
     def partial_trees(self, state: IncrementalState) -> list[Tree]:

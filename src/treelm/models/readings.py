@@ -53,20 +53,20 @@ def check_carried(before: Carried, after: Carried, *, system: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamState(TextState):
-    """The hidden states of n sentences after some symbols, by the float64 copy in evaluation mode."""
+    """The hidden states of n sentences after some tokens, by the float64 copy in evaluation mode."""
 
     carried: Carried  # (n, ...)
-    hidden: Tensor  # (n, E) predicts the next symbol
+    hidden: Tensor  # (n, E) predicts the next token
 
 
 class WordMetric(NamedTuple):
     """A metric of words. ``values`` (T, B) has one of every step, as ``to_host`` gives it."""
 
     values: NDArray[np.float64]
-    predicts: bool  # a word's is that of the step that predicts its first symbol, else of the one that reads it
+    predicts: bool  # a word's is that of the step that predicts its first token, else of the one that reads it
 
     def of_words(self, words: NDArray[np.int64], row: int, start: int = 0) -> NDArray[np.float64]:
-        """One value a word; symbol i is of word ``words[i]``, and is predicted at step ``start`` + i of a row."""
+        """One value a word; token i is of word ``words[i]``, and is predicted at step ``start`` + i of a row."""
         first = start + np.flatnonzero(np.diff(words, prepend=-1))
         found: NDArray[np.float64] = self.values[first if self.predicts else first + 1, row]
         return found
@@ -86,13 +86,13 @@ def score_of(
     row: int = 0,
     start: int = 0,
 ) -> SentenceScore:
-    """The score of a sentence whose symbol i is of word ``words[i]`` and is predicted at step ``start`` + i of a row.
+    """The score of a sentence whose token i is of word ``words[i]`` and is predicted at step ``start`` + i of a row.
 
     ``log_probs`` (T, B) are those of what follows each step; ``metrics`` become columns.
     """
     return SentenceScore(
         log_probs=log_probs[start : start + len(words) + 1, row],
-        word_of_symbol=words,
+        word_of_token=words,
         is_lower_bound=False,
         columns={name: metric.of_words(words, row, start) for name, metric in metrics.items()},
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.deprecation import takes_old_names, warn_renamed
 from treelm.errors import InputError
 from treelm.trees.tree import Tree
 
@@ -43,7 +44,7 @@ class NoLogProbability(InputError):
     """A value that is no log probability: NaN, or plus infinity."""
 
     def __init__(self, found: str, where: str | None = None) -> None:
-        """Say what was given, of which symbol, and of which sentence if that is known."""
+        """Say what was given, of which token, and of which sentence if that is known."""
         super().__init__(
             found, remedy="its weights are of no use: train again, with a lower learning_rate", where=where
         )
@@ -53,16 +54,17 @@ class NoLogProbability(InputError):
         return NoLogProbability, (self.found, self.where)
 
 
+@takes_old_names(word_of_symbol="word_of_token")
 @dataclass(frozen=True, kw_only=True)
 class SentenceScore:
-    """log p(symbol | symbols before it) in nats, for every symbol and, last, the end of the sentence.
+    """log p(token | tokens before it) in nats, for every token and, last, the end of the sentence.
 
-    ``word_of_symbol`` names for every symbol the word that it belongs to. A search that prunes gives lower bounds on
+    ``word_of_token`` names for every token the word that it belongs to. A search that prunes gives lower bounds on
     probabilities and says so. ``columns`` holds further metrics, one a word (entropy, open nodes, ...).
     """
 
-    log_probs: NDArray[np.float64]  # (num_symbols + 1,)
-    word_of_symbol: NDArray[np.int64]  # (num_symbols,)
+    log_probs: NDArray[np.float64]  # (num_tokens + 1,)
+    word_of_token: NDArray[np.int64]  # (num_tokens,)
     is_lower_bound: bool
     columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
@@ -71,9 +73,15 @@ class SentenceScore:
         wrong = np.isnan(self.log_probs) | (self.log_probs == np.inf)
         if wrong.any():
             place = int(wrong.argmax())
-            symbol = "the end" if place == len(self.word_of_symbol) else f"word {int(self.word_of_symbol[place]) + 1}"
-            found = f"the model gives {symbol} a log probability of {self.log_probs[place]}"
+            token = "the end" if place == len(self.word_of_token) else f"word {int(self.word_of_token[place]) + 1}"
+            found = f"the model gives {token} a log probability of {self.log_probs[place]}"
             raise NoLogProbability(found)
+
+    @property
+    def word_of_symbol(self) -> NDArray[np.int64]:
+        """Deprecated: the old name of ``word_of_token``."""
+        warn_renamed("SentenceScore.word_of_symbol", "word_of_token")
+        return self.word_of_token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +106,7 @@ class ProbabilityMass:
     finished: float
     unfinished: float
     num_pairs: int
-    description: str  # such as "sentences of up to 3 words over 4 symbols"
+    description: str  # such as "sentences of up to 3 words over 4 tokens"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,10 +135,10 @@ class SentenceSurprisal:
 
 
 def sentence_surprisal(words: Sequence[str], score: SentenceScore, vocabulary: Vocabulary) -> SentenceSurprisal:
-    """Sum the surprisal of each word's symbols and name the class of each unknown word."""
+    """Sum the surprisal of each word's tokens and name the class of each unknown word."""
     bits = score.log_probs / -NATS_PER_BIT
-    by_word = np.bincount(score.word_of_symbol, weights=bits[:-1], minlength=len(words))
-    num_pieces = np.bincount(score.word_of_symbol, minlength=len(words))
+    by_word = np.bincount(score.word_of_token, weights=bits[:-1], minlength=len(words))
+    num_pieces = np.bincount(score.word_of_token, minlength=len(words))
     rows = []
     for position, word in enumerate(words):
         unknown = vocabulary.unknown_class(word, sentence_initial=position == 0)

@@ -1,6 +1,6 @@
 """Language models that read a stream step by step: everything on top of ``begin`` and ``read``.
 
-Shapes: T steps, B rows, E size of what the decoder reads, V symbols of the vocabulary (the end symbol is V).
+Shapes: T steps, B rows, E size of what the decoder reads, V tokens of the vocabulary (the end token is V).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words, word_of_symbol
+from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
@@ -28,7 +28,7 @@ from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
 from treelm.models.readings import Carried, Reading, StreamState, WordMetric, check_carried, score_of, to_host
 from treelm.models.scores import Loss, Losses, SentenceScore
-from treelm.models.structures import Distances, Structure, symbols_of_words
+from treelm.models.structures import Distances, Structure, tokens_of_words
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 
@@ -38,9 +38,9 @@ _LOG_PROBS, _ENTROPY = "log_probs", "next_entropy_bits"
 
 
 class StreamLM(SyntacticLM):
-    """A language model that carries a hidden state from symbol to symbol.
+    """A language model that carries a hidden state from token to token.
 
-    Its constructor is ``(config, *, vocabulary, labels)``. The end symbol V stands before each sentence and after it;
+    Its constructor is ``(config, *, vocabulary, labels)``. The end token V stands before each sentence and after it;
     ``losses`` and ``score`` read whole sentences from the zero state, ``stream_losses`` a segment that goes on where
     the one before stopped.
     """
@@ -73,7 +73,7 @@ class StreamLM(SyntacticLM):
 
     @abstractmethod
     def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
-        """Read symbols (T, B), going on from ``carried``.
+        """Read tokens (T, B), going on from ``carried``.
 
         ``mask`` (T, B) is False at steps that belong to nobody, all at the ends of rows: nothing may depend on them but
         the outputs and states of their own rows, and regularisers leave them out.
@@ -82,7 +82,7 @@ class StreamLM(SyntacticLM):
     @property
     @abstractmethod
     def decoder_weight(self) -> Tensor:
-        """(V + 1, E) of the softmax over symbols and, last, the end."""
+        """(V + 1, E) of the softmax over tokens and, last, the end."""
 
     @property
     @abstractmethod
@@ -93,11 +93,11 @@ class StreamLM(SyntacticLM):
 
     @property
     def end(self) -> int:
-        """The end symbol V."""
+        """The end token V."""
         return len(self.vocabulary)
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Losses of every symbol and end, sums of -log p in nats; every sentence by itself, from the zero state."""
+        """Losses of every token and end, sums of -log p in nats; every sentence by itself, from the zero state."""
         inputs, targets, mask = self.pad(batch)
         reading = self.read(inputs, self.begin(len(batch)), mask=None if mask.all() else mask)
         return self._losses(reading, targets, mask, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
@@ -155,7 +155,7 @@ class StreamLM(SyntacticLM):
         return Losses(terms=terms, total=total, num_words=num_words, num_sentences=num_sentences)
 
     def pad(self, batch: SentenceBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs, targets and mask of whole sentences, (T, B) each; what is masked is the end symbol."""
+        """Inputs, targets and mask of whole sentences, (T, B) each; what is masked is the end token."""
         lengths = np.diff(batch.token_offsets)
         padded = np.full((int(lengths.max(initial=0)) + 2, len(batch)), self.end, dtype=np.int64)
         rows = np.repeat(np.arange(len(batch)), lengths)
@@ -178,7 +178,7 @@ class StreamLM(SyntacticLM):
         return copy
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol and end; each sentence by itself, from the zero state.
+        """Log probability of every token and end; each sentence by itself, from the zero state.
 
         ``columns`` are those of ``word_metrics``.
         """
@@ -194,7 +194,7 @@ class StreamLM(SyntacticLM):
         metrics = self.word_metrics(reading)
         ends_word = self.vocabulary.ends_word
         return [
-            score_of(word_of_symbol(batch.symbols(row), ends_word), log_probs, metrics, row=row)
+            score_of(word_of_token(batch.tokens_of(row), ends_word), log_probs, metrics, row=row)
             for row in range(len(batch))
         ]
 
@@ -216,7 +216,7 @@ class StreamLM(SyntacticLM):
     def _read_sentences(
         self, sentences: Sequence[Sequence[str]]
     ) -> list[tuple[list[int], SentenceBatch, Reading, Tensor]]:
-        """Groups of sentences of similar length: their numbers, symbols, reading by ``exact``, and targets (T, B)."""
+        """Groups of sentences of similar length: their numbers, tokens, reading by ``exact``, and targets (T, B)."""
         exact, groups = self.exact(), []
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         for start in range(0, len(order), _ROWS):
@@ -230,7 +230,7 @@ class StreamLM(SyntacticLM):
 
     @takes_texts
     def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-        """The syntactic distance before every symbol of every sentence, from ``Reading.structure["distances"]``.
+        """The syntactic distance before every token of every sentence, from ``Reading.structure["distances"]``.
 
         Raises ``InputError`` for a system without structure.
         """
@@ -239,13 +239,13 @@ class StreamLM(SyntacticLM):
         for numbers, batch, reading, _ in self._read_sentences(sentences):
             values = reading.structure["distances"].double().cpu().numpy()
             for row, number in enumerate(numbers):
-                found[number] = values[1 : len(batch.symbols(row)) + 1, row].round(DECIMALS)
+                found[number] = values[1 : len(batch.tokens_of(row)) + 1, row].round(DECIMALS)
         return found
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """Binary trees from the distances before words, by ``tree_builder``; constituents have the label X.
 
-        A word of several symbols has the distance before its first one. Raises ``InputError`` for a sentence without
+        A word of several tokens has the distance before its first one. Raises ``InputError`` for a sentence without
         words and for a system without structure.
         """
         assert self.tree_builder is not None, "a system with other trees has a parser of its own"
@@ -253,40 +253,40 @@ class StreamLM(SyntacticLM):
         for words, values in zip(sentences, self.distances(sentences), strict=True):
             if not words:
                 raise InputError("a sentence without words", remedy="leave it out")
-            trees.append(tree_from_distances(words, values[self._first_symbols(words)], builder=self.tree_builder))
+            trees.append(tree_from_distances(words, values[self._first_tokens(words)], builder=self.tree_builder))
         return trees
 
-    def _first_symbols(self, words: Sequence[str]) -> NDArray[np.int64]:
-        symbols = encode_words([words], self.vocabulary).tokens
-        return np.flatnonzero(np.append(True, self.vocabulary.ends_word[symbols[:-1]]))
+    def _first_tokens(self, words: Sequence[str]) -> NDArray[np.int64]:
+        tokens = encode_words([words], self.vocabulary).tokens
+        return np.flatnonzero(np.append(True, self.vocabulary.ends_word[tokens[:-1]]))
 
     def structure(self, words: Sequence[str]) -> Structure | None:
-        """The distances before a sentence's symbols, if its trees come from distances."""
+        """The distances before a sentence's tokens, if its trees come from distances."""
         if not self.parses or self.tree_builder is None:
             return None
-        symbols, begins_word = symbols_of_words(words, self.vocabulary)
+        tokens, begins_word = tokens_of_words(words, self.vocabulary)
         (values,) = self.distances([words])
-        return Distances(symbols=symbols, values=tuple(values.tolist()), begins_word=tuple(begins_word.tolist()))
+        return Distances(tokens=tokens, values=tuple(values.tolist()), begins_word=tuple(begins_word.tolist()))
 
     # Word by word.
 
     @torch.no_grad()
     def start(self, num_sentences: int = 1) -> StreamState:
-        """The state before the first word, after the end symbol that stands before a sentence."""
+        """The state before the first word, after the end token that stands before a sentence."""
         exact = self.exact()
         inputs = torch.full((1, num_sentences), self.end, device=self.decoder_weight.device)
         zero = exact.begin(num_sentences)
         reading = exact.read(inputs, zero)
         check_carried(zero, reading.carried, system=self.system)
         empty: tuple[tuple[()], ...] = ((),) * num_sentences
-        return StreamState(words=empty, symbols=empty, carried=reading.carried, hidden=reading.outputs[0])
+        return StreamState(words=empty, tokens=empty, carried=reading.carried, hidden=reading.outputs[0])
 
     @torch.no_grad()
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> StreamState:
-        """The state after one more symbol in each sentence; None for a sentence that waits."""
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> StreamState:
+        """The state after one more token in each sentence; None for a sentence that waits."""
         before = StreamState.own(state)
-        before.check_symbols(symbols)
-        read = [(row, symbol) for row, symbol in enumerate(symbols) if symbol is not None]
+        before.check_tokens(tokens)
+        read = [(row, token) for row, token in enumerate(tokens) if token is not None]
         if not read:
             return before
         rows, inputs = torch.tensor(read, device=before.hidden.device).unbind(1)
@@ -295,11 +295,11 @@ class StreamLM(SyntacticLM):
         check_carried(own, reading.carried, system=self.system)
         carried = {name: old.index_copy(0, rows, reading.carried[name]) for name, old in before.carried.items()}
         hidden = before.hidden.index_copy(0, rows, reading.outputs[0])
-        return before.after(symbols, self.vocabulary, carried=carried, hidden=hidden)
+        return before.after(tokens, self.vocabulary, carried=carried, hidden=hidden)
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence."""
+        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         exact = self.exact()
         hidden = StreamState.own(state).hidden
         return functional.linear(hidden, exact.decoder_weight, exact.decoder_bias).double().log_softmax(1)
@@ -322,21 +322,21 @@ def _chosen(values: Tensor, mask: Tensor | None) -> Tensor:
 
 @torch.no_grad()
 def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
-    """Log probability of every symbol and end, given all symbols and ends before it, back to the first sentence.
+    """Log probability of every token and end, given all tokens and ends before it, back to the first sentence.
 
     Only the first sentence begins from the zero state, so one alone has the scores that ``lm.score`` gives it. With
-    ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a symbol or the end).
+    ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a token or the end).
     """
     if not sentences:
         return []
     exact = lm.exact()
     batch = encode_words(sentences, lm.vocabulary)
     stream = np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
-    symbols = torch.from_numpy(stream).to(exact.decoder_weight.device)
+    tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)
     carried, parts = exact.begin(1), list[dict[str, WordMetric]]()
     for start in range(0, len(stream) - 1, _STEPS):
-        inputs = symbols[start : start + _STEPS][: len(stream) - 1 - start, None]
-        targets = symbols[start + 1 : start + 1 + len(inputs), None]
+        inputs = tokens[start : start + _STEPS][: len(stream) - 1 - start, None]
+        targets = tokens[start + 1 : start + 1 + len(inputs), None]
         reading = exact.read(inputs, carried)
         carried = reading.carried
         metrics = exact.word_metrics(reading)
@@ -352,10 +352,10 @@ def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]], *, entropies: b
     log_probs, following = metrics.pop(_LOG_PROBS).values, metrics.pop(_ENTROPY, None)
     scores = []
     for row in range(len(batch)):
-        start = int(batch.token_offsets[row]) + row  # the end before the sentence: it predicts the first symbol
-        words = word_of_symbol(batch.symbols(row), lm.vocabulary.ends_word)
+        start = int(batch.token_offsets[row]) + row  # the end before the sentence: it predicts the first token
+        words = word_of_token(batch.tokens_of(row), lm.vocabulary.ends_word)
         score = score_of(words, log_probs, metrics, start=start)
-        if following is not None:  # of what follows a word: at the step that reads its last symbol
+        if following is not None:  # of what follows a word: at the step that reads its last token
             last = start + 1 + np.flatnonzero(np.diff(words, append=-1))
             score = replace(score, columns={**score.columns, _ENTROPY: following.values[last, 0]})
         scores.append(score)

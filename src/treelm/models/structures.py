@@ -21,18 +21,18 @@ BOUNDARY = "<s>"
 
 @dataclass(frozen=True, kw_only=True)
 class Distances:
-    """The syntactic distance before each symbol: words, or the parts of words."""
+    """The syntactic distance before each token: words, or the parts of words."""
 
-    symbols: tuple[str, ...]
+    tokens: tuple[str, ...]
     values: tuple[float, ...]
     begins_word: tuple[bool, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanWeights:
-    """Attention over spans: row t, column i is the weight of the span from symbol i to symbol t - 1."""
+    """Attention over spans: row t, column i is the weight of the span from token i to token t - 1."""
 
-    symbols: tuple[str, ...]  # with the boundary before and after the sentence
+    tokens: tuple[str, ...]  # with the boundary before and after the sentence
     weights: tuple[tuple[float, ...], ...]  # row t has t values
     reach: tuple[int, ...]  # the longest span that row t may attend to
 
@@ -41,9 +41,9 @@ class SpanWeights:
 class SlotSpans:
     """The span that each slot of a memory covers after every word: positions ``start <= i < end``."""
 
-    symbols: tuple[str, ...]  # with the boundary
-    decisions: tuple[int, ...]  # the slot that each symbol attaches to
-    spans: tuple[tuple[tuple[int, int] | None, ...], ...]  # [symbol][slot]; None: an empty slot
+    tokens: tuple[str, ...]  # with the boundary
+    decisions: tuple[int, ...]  # the slot that each token attaches to
+    spans: tuple[tuple[tuple[int, int] | None, ...], ...]  # [token][slot]; None: an empty slot
 
 
 Structure = Distances | SpanWeights | SlotSpans
@@ -57,8 +57,8 @@ def of_kind(found: Structure | None, kind: type[Kind]) -> Kind:
     return found
 
 
-def symbols_of_words(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    """Return names of a sentence's symbols, the words themselves where each is one symbol, and which begin a word.
+def tokens_of_words(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
+    """Return names of a sentence's tokens, the words themselves where each is one token, and which begin a word.
 
     Raises ``InputError`` for a sentence without words.
     """
@@ -66,5 +66,5 @@ def symbols_of_words(words: Sequence[str], vocabulary: Vocabulary) -> tuple[tupl
         raise InputError("a sentence without words", remedy="give one with words")
     tokens = encode_words([words], vocabulary).tokens
     begins_word = np.append(True, vocabulary.ends_word[tokens[:-1]])
-    names = words if begins_word.all() else [vocabulary.symbol(int(token)) for token in tokens]
+    names = words if begins_word.all() else [vocabulary.token(int(token)) for token in tokens]
     return tuple(names), begins_word

@@ -52,7 +52,7 @@ class TrainingConfig:
     """Draw the length of every segment around ``bptt``, or rarely half of it, and scale the learning rate by length
     over ``bptt`` (Merity et al. 2018, section 5)."""
     sentence_ends: bool = True
-    """Put the end symbol behind each sentence of a stream; not for text8, which has no sentences."""
+    """Put the end token behind each sentence of a stream; not for text8, which has no sentences."""
     dev_rows: int = 10
     """Rows in which dev is read (stream); each begins from the zero state, so fewer are better and slower."""
     max_actions: int | None = 26_000

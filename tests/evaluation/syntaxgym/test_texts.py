@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.evaluation.toys import ToyLM
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from treelm.evaluation.syntaxgym.scoring import KeptScores, score_texts
 
 TEXTS = ["b+d a c", "a c", "a b+d a", "a b+d", "c"]
@@ -53,7 +53,7 @@ def test_what_was_scored_before_an_interrupt_is_not_scored_again(tmp_path: Path)
 
 def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> None:
     beam = {"action_beam": 1, "word_beam": 1, "fast_track": 1}
-    lm, other = (build_model(Symbols(5), seed=seed) for seed in (1, 2))
+    lm, other = (build_model(Tokens(5), seed=seed) for seed in (1, 2))
     kept = [
         KeptScores.of(model, settings, tokenisation=how)
         for model, settings, how in (

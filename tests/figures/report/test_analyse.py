@@ -70,7 +70,7 @@ def test_distances_weights_and_slots_are_the_system_s() -> None:
     np.testing.assert_allclose(attention.weights[3], weights[3, :3], atol=1e-4)
     memory, grid = analyses_of(third, [sentence()])[0].memory, grid_of_sentence(third, WORDS)
     assert memory is not None
-    assert (memory.symbols, memory.decisions, memory.spans) == (grid.words, grid.decisions, grid.spans)
+    assert (memory.tokens, memory.decisions, memory.spans) == (grid.words, grid.decisions, grid.spans)
 
 
 def row(name: str) -> RunMetrics:

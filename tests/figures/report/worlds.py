@@ -107,9 +107,9 @@ def analysis(words: tuple[str, ...] = WORDS, shift: float = 0.0) -> SentenceAnal
             is_upper_bound=shift == 0.0,
         ),
         distances=Distances(
-            symbols=words, values=tuple(float(position % 3) for position in range(count)), begins_word=(True,) * count
+            tokens=words, values=tuple(float(position % 3) for position in range(count)), begins_word=(True,) * count
         ),
-        attention=SpanWeights(symbols=("<s>", *words, "<s>"), weights=weights, reach=(3,) * (count + 2)),
+        attention=SpanWeights(tokens=("<s>", *words, "<s>"), weights=weights, reach=(3,) * (count + 2)),
         memory=memory,
     )
 

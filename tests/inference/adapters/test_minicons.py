@@ -13,7 +13,7 @@ TEXTS = ["the unbelievable cats sleep", "a dog sees the moon"]
 
 
 @pytest.mark.parametrize("system", ["lstm", "rnng"])
-def test_sequence_score_is_the_mean_log_probability_of_symbols_unless_told_otherwise(system: str) -> None:
+def test_sequence_score_is_the_mean_log_probability_of_tokens_unless_told_otherwise(system: str) -> None:
     lm = build(system, "subword")
     scores = [torch.from_numpy(score.log_probs[:-1]) for score in lm.score([text.split() for text in TEXTS])]
     scorer = Scorer(lm)
@@ -38,14 +38,14 @@ def test_probabilities_and_ranks_follow_the_distribution() -> None:
     (row,) = Scorer(lm).token_score("the dog barks", prob=True, rank=True)
     state = lm.start(1)
     for (_, value, place), word in zip(row, ["the", "dog", "barks"], strict=True):  # type: ignore[misc]
-        (symbol,) = lm.vocabulary.encode([word]).ids.tolist()
+        (token,) = lm.vocabulary.encode([word]).ids.tolist()
         log_probs = lm.next_word_log_probs(state)[0]
-        assert value == pytest.approx(float(log_probs[symbol].exp()))
-        assert log_probs.sort(descending=True).indices.tolist().index(symbol) + 1 == place
+        assert value == pytest.approx(float(log_probs[token].exp()))
+        assert log_probs.sort(descending=True).indices.tolist().index(token) + 1 == place
         state = lm.extend(state, [word])
 
 
-@pytest.mark.parametrize("unit", ["symbol", "word"])
+@pytest.mark.parametrize("unit", ["token", "word"])
 def test_prefix_and_stimulus_make_the_sentence(unit: str) -> None:
     scorer = Scorer(build("lstm", "subword"), unit=unit)  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.models.layers.recorded import capture_on_cpu, recorded_graphs
-from tests.models.prpn.worlds import prpn, symbols
+from tests.models.prpn.worlds import prpn, tokens
 from treelm.models.layers import graphs
 from treelm.models.layers.graphs import GraphedFunction, cuda_graphs, has_graphs
 from treelm.models.layers.precision import matmul_precision
@@ -206,7 +206,7 @@ def losses_of_layers(network: nn.Module, step: int) -> Tensor:
 
 def losses_of_prpn(network: Any, step: int) -> Tensor:
     torch.manual_seed(step)
-    outputs: Tensor = network.read(symbols(3 + step % 2, seed=step), network.begin(3)).outputs
+    outputs: Tensor = network.read(tokens(3 + step % 2, seed=step), network.begin(3)).outputs
     return outputs.square().sum()
 
 

@@ -28,20 +28,20 @@ def plain_losses(
     alpha: float = 0.0,
     beta: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, list[list[Tensor]]]:
-    """Sum of -log p over all rows' symbols, AR, TAR, and the hidden states of every row's last step."""
+    """Sum of -log p over all rows' tokens, AR, TAR, and the hidden states of every row's last step."""
     masks = masks or Masks()
     table = parameters["embedding"]
     decoder = parameters.get("output_weight", table)
     nats = torch.zeros((), dtype=torch.float64)
     dropped_squares, differences, last = [], [], []
-    for number, symbols in enumerate(rows):
+    for number, tokens in enumerate(rows):
         hidden = [
             torch.zeros(parameters[f"stack.layers.{i}.weights.weight_hidden"].shape[1]) for i in range(num_layers)
         ]
         hidden = [one.double() for one in hidden]
         cells = [one.clone() for one in hidden]
         raw_before = None
-        for before, wanted in zip([end, *symbols[:-1]], symbols, strict=True):
+        for before, wanted in zip([end, *tokens[:-1]], tokens, strict=True):
             x = table[before]
             if masks.embedding is not None:
                 x = x * masks.embedding[before]

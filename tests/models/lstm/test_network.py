@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.models.lstm.plain import Masks, plain_losses
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
@@ -29,7 +29,7 @@ ROWS = [[int(word) for word in words] + [8] for words in SENTENCES]
 
 def lstm(seed: int = 0, **config: Any) -> LSTM:
     torch.manual_seed(seed)
-    network = LSTM(LSTMConfig(**{**SIZES, **config}), vocabulary=Symbols(8)).double()
+    network = LSTM(LSTMConfig(**{**SIZES, **config}), vocabulary=Tokens(8)).double()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(2).add_(torch.randn_like(parameter) * 0.2)
@@ -79,13 +79,13 @@ def test_loss_and_gradients_of_a_stream_with_all_regularisers_equal_the_plain_fo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = lstm(**AWD)
-    symbols = np.random.default_rng(1).integers(0, 9, (4, 12))
+    tokens = np.random.default_rng(1).integers(0, 9, (4, 12))
     with recorded_masks(monkeypatch) as drawn:
-        losses, carried = network.stream_losses(stream_batch(symbols, start=0, stop=12), None)
+        losses, carried = network.stream_losses(stream_batch(tokens, start=0, stop=12), None)
     masks = Masks(drawn[0], drawn[1], drawn[2::2], drawn[3::2])
     assert [tuple(one.shape) for one in drawn[2::2]] == [(28, 7), (28, 7), (20, 5)]
     nats, activation, difference, last = plain_losses(
-        dict(network.named_parameters()), symbols.tolist(), num_layers=3, end=8, masks=masks, alpha=2.0, beta=1.0
+        dict(network.named_parameters()), tokens.tolist(), num_layers=3, end=8, masks=masks, alpha=2.0, beta=1.0
     )
     assert_same(network, losses.total, nats + 48 * (activation + difference))
     assert losses.terms["activation_penalty"].sum.item() == pytest.approx(48 * activation.item())
@@ -119,8 +119,8 @@ def test_two_segments_are_one_pass_but_for_rounding(num_rows: int, dtype: torch.
 
 @pytest.mark.parametrize("name", AWD)
 def test_each_regulariser_acts_in_training_and_only_there(name: str) -> None:
-    symbols = np.random.default_rng(1).integers(0, 9, (4, 12))
-    batch = stream_batch(symbols, start=0, stop=12)
+    tokens = np.random.default_rng(1).integers(0, 9, (4, 12))
+    batch = stream_batch(tokens, start=0, stop=12)
     network, bare = lstm(**{name: AWD[name]}), lstm()
     expected = bare.stream_losses(batch, None)[0].total
     torch.manual_seed(1)
@@ -134,8 +134,8 @@ def test_each_regulariser_acts_in_training_and_only_there(name: str) -> None:
 def test_dropped_recurrent_weights_are_trained_on_after_an_evaluation() -> None:
     network = lstm(weight_dropout=0.5)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    symbols = np.random.default_rng(1).integers(0, 9, (4, 12))
-    batch = stream_batch(symbols, start=0, stop=12)
+    tokens = np.random.default_rng(1).integers(0, 9, (4, 12))
+    batch = stream_batch(tokens, start=0, stop=12)
     network.eval()
     network.score(SENTENCES)
     before = network.stream_losses(batch, None)[0].total.item()
@@ -164,10 +164,10 @@ def test_locked_masks_hold_for_all_steps_and_ordinary_ones_for_one() -> None:
     assert not torch.equal(dropped[0], dropped[1])
 
 
-def test_dropped_symbols_vanish_wherever_they_stand() -> None:
+def test_dropped_tokens_vanish_wherever_they_stand() -> None:
     torch.manual_seed(0)
-    symbols = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0]])
-    vectors = recurrent.embed_with_dropout(symbols, torch.ones(4, 3), 0.5, training=True)
+    tokens = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0]])
+    vectors = recurrent.embed_with_dropout(tokens, torch.ones(4, 3), 0.5, training=True)
     assert torch.equal(vectors[0], vectors[1].flip(0))
     assert set(vectors.unique().tolist()) == {0.0, 2.0}
 

@@ -10,10 +10,10 @@ BEGIN, END = "<begin>", "<end>"
 
 
 class PlainKneserNey:
-    """p(symbol | history) of an interpolated model; symbols are strings, histories tuples that may hold BEGIN."""
+    """p(token | history) of an interpolated model; tokens are strings, histories tuples that may hold BEGIN."""
 
-    def __init__(self, sentences: Sequence[Sequence[str]], symbols: Sequence[str], order: int) -> None:
-        self.order, self.num_outcomes = order, len(symbols) + 1
+    def __init__(self, sentences: Sequence[Sequence[str]], tokens: Sequence[str], order: int) -> None:
+        self.order, self.num_outcomes = order, len(tokens) + 1
         padded = [(BEGIN, *sentence, END) for sentence in sentences]
         occurrences = {
             length: Counter(
@@ -38,14 +38,14 @@ class PlainKneserNey:
         y = n[1] / (n[1] + 2 * n[2])
         return {1: 1 - 2 * y * n[2] / n[1], 2: 2 - 3 * y * n[3] / n[2], 3: 3 - 4 * y * n[4] / n[3]}
 
-    def _probability(self, symbol: str, history: tuple[str, ...]) -> float:
+    def _probability(self, token: str, history: tuple[str, ...]) -> float:
         history = history[len(history) - min(len(history), self.order - 1) :]
-        lower = self.probability(symbol, history[1:]) if history else 1 / self.num_outcomes
+        lower = self.probability(token, history[1:]) if history else 1 / self.num_outcomes
         counts, discounts = self.counts[len(history) + 1], self.discounts[len(history) + 1]
         following = [count for ngram, count in counts.items() if ngram[:-1] == history]
         if not following:
             return lower
         total = sum(following)
         share = sum(discounts[min(count, 3)] for count in following) / total
-        count = counts.get((*history, symbol), 0)
+        count = counts.get((*history, token), 0)
         return (count - discounts[min(count, 3)] if count else 0) / total + share * lower

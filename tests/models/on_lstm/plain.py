@@ -63,17 +63,17 @@ def plain_losses(
     end: int,
     masks: Masks | None = None,
 ) -> PlainResult:
-    """Rows of one length, or no penalties: each from the zero state, the first input the end symbol."""
+    """Rows of one length, or no penalties: each from the zero state, the first input the end token."""
     masks = masks or Masks()
     table = parameters["embedding"]
     nats = table.new_zeros(())
     squares, differences, distances = [], [], []
-    for number, symbols in enumerate(rows):
+    for number, tokens in enumerate(rows):
         sizes = [parameters[f"layers.{k}.weights.weight_hidden"].shape[1] for k in range(num_layers)]
         hidden, cells = ([table.new_zeros(size) for size in sizes] for _ in range(2))
         before_raw = None
         distances.append([])
-        for before, wanted in zip([end, *symbols[:-1]], symbols, strict=True):
+        for before, wanted in zip([end, *tokens[:-1]], tokens, strict=True):
             x = table[before]
             x = x if masks.embedding is None else x * masks.embedding[before]
             x = x if masks.inputs is None else x * masks.inputs[number]

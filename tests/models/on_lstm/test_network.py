@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.models.lstm.test_network import recorded_masks
 from tests.models.on_lstm.plain import Masks, plain_losses
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from tests.models.stream_toys import AWD
 from tests.models.test_streams import stream_batch
 from treelm.corpora.encoding import encode_words
@@ -25,12 +25,12 @@ SIZES = {"embedding_size": 4, "hidden_size": 6, "num_layers": 3, "chunk_size": 2
 REGULARISERS = {**AWD, "weight_dropout": 0.45}
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 ROWS = [[int(word) for word in words] + [8] for words in SENTENCES]
-SYMBOLS = np.random.default_rng(1).integers(0, 9, (4, 9))
+TOKENS = np.random.default_rng(1).integers(0, 9, (4, 9))
 
 
 def on_lstm(**config: Any) -> ONLSTM:
     torch.manual_seed(0)
-    network = ONLSTM(ONLSTMConfig(**{**SIZES, **config}), vocabulary=Symbols(8)).double()
+    network = ONLSTM(ONLSTMConfig(**{**SIZES, **config}), vocabulary=Tokens(8)).double()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(2).add_(torch.randn_like(parameter) * 0.2)
@@ -68,9 +68,9 @@ def test_loss_and_gradients_of_a_stream_with_all_regularisers_equal_the_plain_fo
 ) -> None:
     network = on_lstm(**REGULARISERS).train()
     with recorded_masks(monkeypatch) as drawn:
-        losses, _ = network.stream_losses(stream_batch(SYMBOLS, start=0, stop=9), None)
+        losses, _ = network.stream_losses(stream_batch(TOKENS, start=0, stop=9), None)
     assert [tuple(one.shape) for one in drawn[2::2]] == [(30, 6), (30, 6), (20, 4)]  # rows of master gates too
-    expected = plain(network, SYMBOLS.tolist(), Masks(drawn[0], drawn[1], drawn[2::2], drawn[3::2]))
+    expected = plain(network, TOKENS.tolist(), Masks(drawn[0], drawn[1], drawn[2::2], drawn[3::2]))
     assert_same(network, losses.total, expected.nats + 36 * (2 * expected.activation + expected.difference))
 
 
@@ -80,7 +80,7 @@ def test_loss_and_gradients_of_a_stream_with_all_regularisers_equal_the_plain_fo
 def test_two_segments_are_one_pass_but_for_rounding(cut: int, dtype: torch.dtype, rounding: float) -> None:
     # Products of other numbers of rows may take other kernels, which add up in another order.
     network = on_lstm().eval().to(dtype)
-    inputs = torch.from_numpy(SYMBOLS.T)
+    inputs = torch.from_numpy(TOKENS.T)
     whole = network.read(inputs, network.begin(4))
     first = network.read(inputs[:cut], network.begin(4))
     second = network.read(inputs[cut:], first.carried)
@@ -90,7 +90,7 @@ def test_two_segments_are_one_pass_but_for_rounding(cut: int, dtype: torch.dtype
 
 @pytest.mark.parametrize("name", REGULARISERS)
 def test_each_regulariser_acts_in_training_and_only_there(name: str) -> None:
-    batch = stream_batch(SYMBOLS, start=0, stop=9)
+    batch = stream_batch(TOKENS, start=0, stop=9)
     network, bare = on_lstm(**{name: REGULARISERS[name]}), on_lstm()
     expected = bare.stream_losses(batch, None)[0].total
     torch.manual_seed(1)
@@ -122,7 +122,7 @@ def test_the_distance_is_high_where_the_master_forget_gate_closes() -> None:
         for parameter in (weights.weight_input, weights.weight_hidden, weights.bias, network.embedding):
             parameter.zero_()
         network.embedding[5, 0] = 1.0
-        weights.weight_input[-1, 0] = 20.0  # symbol 5: cumax is 0 up to the last chunk
+        weights.weight_input[-1, 0] = 20.0  # token 5: cumax is 0 up to the last chunk
     (distances,) = network.distances([list("1252")])
     assert distances[2] == pytest.approx(0.5, abs=1e-6)  # 1 - (0 + 1) / 2
     assert distances[[0, 1, 3]] == pytest.approx([0.25] * 3)  # 1 - (1/2 + 1) / 2

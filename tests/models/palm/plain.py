@@ -22,8 +22,8 @@ class Masks(LSTMMasks):
 class PlainRow:
     """What was found at every step of one row."""
 
-    log_probs: list[Tensor]  # (V + 1,) of the next symbol
-    weights: list[Tensor]  # of spans of 1, 2, ... symbols that end before the step
+    log_probs: list[Tensor]  # (V + 1,) of the next token
+    weights: list[Tensor]  # of spans of 1, 2, ... tokens that end before the step
     log_weights: list[Tensor]
     outputs: list[Tensor]
     raw: list[Tensor]
@@ -90,7 +90,7 @@ def log_space_states(forget: Tensor, update: Tensor, first: int, last: int) -> t
 
 def read_row(
     parameters: dict[str, Tensor],
-    symbols: list[int],
+    tokens: list[int],
     *,
     num_layers: int,
     attention_layer: int,
@@ -102,7 +102,7 @@ def read_row(
     fixed: str | None = None,
     given: list[list[int]] | None = None,
 ) -> PlainRow:
-    """Read the symbols of a row from the zero state; ``given`` are the lengths of constituents before each step."""
+    """Read the tokens of a row from the zero state; ``given`` are the lengths of constituents before each step."""
     masks = masks or Masks()
     table = parameters["embedding"]
     states: list[Tensor] = []  # that spans are made of
@@ -111,10 +111,10 @@ def read_row(
     cell = [torch.zeros(size, dtype=table.dtype) for size in sizes]
     found = PlainRow([], [], [], [], [])
     reach = 0
-    for step, symbol in enumerate(symbols):
-        x = table[symbol]
+    for step, token in enumerate(tokens):
+        x = table[token]
         if masks.embedding is not None:
-            x = x * masks.embedding[symbol]
+            x = x * masks.embedding[token]
         if masks.inputs is not None:
             x = x * masks.inputs[row]
         for layer in range(num_layers):
@@ -150,7 +150,7 @@ def read_row(
                 found.weights.append(weights)
                 found.log_weights.append(log_weights)
                 states.append(x)
-                reach = 0 if stop_at_end and symbol == end else reach + 1
+                reach = 0 if stop_at_end and token == end else reach + 1
                 x = join(parameters, x, context, None if masks.joined is None else masks.joined[row])
         found.raw.append(hidden[-1])
         found.outputs.append(x)

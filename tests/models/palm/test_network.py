@@ -38,7 +38,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 every_variant = pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())
 
 
-def symbols(num_steps: int, num_rows: int, seed: int = 1) -> np.ndarray:
+def tokens(num_steps: int, num_rows: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, END + 1, (num_rows, num_steps))
 
 
@@ -52,14 +52,14 @@ def test_loss_and_gradients_of_sentences_equal_the_plain_form(config: dict[str, 
 
 @every_variant
 def test_loss_and_gradients_of_a_stream_equal_the_plain_form(config: dict[str, Any]) -> None:
-    network, rows = palm(**config), symbols(12, 4)
+    network, rows = palm(**config), tokens(12, 4)
     fast = network.stream_losses(stream_batch(rows, start=0, stop=12), None)[0].total
     slow = [plain(network, [END, *row[:-1]]) for row in rows.tolist()]
     assert_same(network, fast, nats(slow, rows.tolist()))
 
 
 def test_all_dropouts_act_where_the_plain_form_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, rows = palm(**REGULARISED), symbols(9, 4)
+    network, rows = palm(**REGULARISED), tokens(9, 4)
     with recorded_masks(monkeypatch) as drawn:
         losses, _ = network.stream_losses(stream_batch(rows, start=0, stop=9), None)
     embedding, inputs, w0, o0, w1, o1, context, joined, w2, o2 = drawn
@@ -73,7 +73,7 @@ def test_all_dropouts_act_where_the_plain_form_has_them(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", REGULARISED)
 def test_each_regulariser_acts_in_training_and_only_there(name: str) -> None:
-    batch = stream_batch(symbols(12, 4), start=0, stop=12)
+    batch = stream_batch(tokens(12, 4), start=0, stop=12)
     network, bare = palm(**{name: REGULARISED[name]}), palm()
     expected = bare.stream_losses(batch, None)[0].total
     assert network.train().stream_losses(batch, None)[0].total != expected
@@ -84,7 +84,7 @@ def test_each_regulariser_acts_in_training_and_only_there(name: str) -> None:
 @pytest.mark.parametrize("cut", [1, 3, 11])
 def test_two_segments_are_one_pass(config: dict[str, Any], cut: int) -> None:
     network = palm(**config).eval()
-    inputs = torch.from_numpy(symbols(14, 4).T)
+    inputs = torch.from_numpy(tokens(14, 4).T)
     whole = network.read(inputs, network.begin(4))
     first = network.read(inputs[:cut], network.begin(4))
     second = network.read(inputs[cut:], first.carried)
@@ -100,7 +100,7 @@ def test_what_comes_later_and_other_rows_change_nothing_at_all(
     training: bool, num_rows: int, dtype: torch.dtype
 ) -> None:
     network = palm(**REGULARISED).to(dtype).train(training)
-    inputs = torch.from_numpy(symbols(12, num_rows).T.copy())
+    inputs = torch.from_numpy(tokens(12, num_rows).T.copy())
     first = outputs_of(network, inputs)
     for step in (4, 9):
         later = inputs.clone()
@@ -125,7 +125,7 @@ def outputs_of(network: PaLM, inputs: Tensor) -> Tensor:
 
 
 def test_padding_enters_nothing() -> None:
-    inputs, mask = torch.from_numpy(symbols(7, 3).T), torch.ones(7, 3, dtype=torch.bool)
+    inputs, mask = torch.from_numpy(tokens(7, 3).T), torch.ones(7, 3, dtype=torch.bool)
     mask[4:, 1] = mask[2:, 2] = False
     results = []
     for padding in (0, 5):
@@ -139,11 +139,11 @@ def test_padding_enters_nothing() -> None:
 
 def test_weights_of_spans_sum_to_one_where_there_is_a_span() -> None:
     network = palm()
-    weights = network.read(torch.from_numpy(symbols(9, 4).T), network.begin(4)).structure["span_weights"]
+    weights = network.read(torch.from_numpy(tokens(9, 4).T), network.begin(4)).structure["span_weights"]
     assert (weights[0] == 0).all()
     torch.testing.assert_close(weights[1:].sum(2), torch.ones(8, 4).double())
-    assert (weights[2, :, 2:] == 0).all()  # two symbols have been read
-    slow = plain(network, symbols(9, 4)[0].tolist()).weights
+    assert (weights[2, :, 2:] == 0).all()  # two tokens have been read
+    slow = plain(network, tokens(9, 4)[0].tolist()).weights
     for step, expected in enumerate(slow):
         torch.testing.assert_close(weights[step, 0, : len(expected)], expected)
 
@@ -167,7 +167,7 @@ def test_saturated_gates_in_the_whole_network_give_finite_losses_and_gradients()
     with torch.no_grad():
         for parameter in network.attention.parameters():
             parameter.mul_(200)
-    total = network.stream_losses(stream_batch(symbols(30, 4), start=0, stop=30), None)[0].total
+    total = network.stream_losses(stream_batch(tokens(30, 4), start=0, stop=30), None)[0].total
     assert total.isfinite()
     for gradient in torch.autograd.grad(total, list(network.parameters())):
         assert gradient.isfinite().all()

@@ -20,8 +20,8 @@ SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
 
 def plain_scores(network: PaLM, pieces: list[list[int]]) -> np.ndarray:
     """Each span by itself: the representation of its states, looked at from the step after it."""
-    symbols = [symbol for word in pieces for symbol in word]
-    hidden = states(network, [END, *symbols, END])
+    tokens = [token for word in pieces for token in word]
+    hidden = states(network, [END, *tokens, END])
     parameters = dict(network.named_parameters())
     ends = np.cumsum([0, *map(len, pieces)])
     scores = np.full((len(pieces), len(pieces)), -np.inf)
@@ -32,8 +32,8 @@ def plain_scores(network: PaLM, pieces: list[list[int]]) -> np.ndarray:
     return scores
 
 
-def states(network: PaLM, symbols: list[int]) -> list[Tensor]:
-    return list(network.states_before_attention(torch.tensor(symbols)[:, None])[:, 0])
+def states(network: PaLM, tokens: list[int]) -> list[Tensor]:
+    return list(network.states_before_attention(torch.tensor(tokens)[:, None])[:, 0])
 
 
 @pytest.mark.parametrize("part", [1 << 22, 40])
@@ -47,7 +47,7 @@ def test_scores_are_those_of_each_span_by_itself_and_longer_than_in_training(
         np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-def test_spans_of_words_of_several_symbols_begin_and_end_with_words() -> None:
+def test_spans_of_words_of_several_tokens_begin_and_end_with_words() -> None:
     network = palm(num_unfinished=2).eval()
     (found,) = network.span_scores([["0+1+5", "7", "1+6"]])
     np.testing.assert_allclose(found, plain_scores(network, [[0, 1, 5], [7], [1, 6]]), atol=1e-8)

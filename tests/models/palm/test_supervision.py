@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.corpora.helpers import sentence
 from tests.models.palm.worlds import END, assert_same, nats, palm, plain
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
@@ -29,7 +29,7 @@ SPANS = [{2: [2], 5: [2, 3]}, {3: [2]}, {}, {2: [2], 4: [2], 6: [2, 4, 6]}]  # l
 
 def encoded() -> EncodedCorpus:
     prepared = PreparedCorpus.from_sentences(sentence(tree, line) for line, tree in enumerate(TREES, 1))
-    return EncodedCorpus(prepared, Symbols(8), prepared.labels)
+    return EncodedCorpus(prepared, Tokens(8), prepared.labels)
 
 
 def sentences() -> SentenceBatch:
@@ -81,26 +81,26 @@ def stream_gold() -> dict[int, list[int]]:
 @pytest.mark.parametrize("config", [{}, {"stop_at_end": True}])
 def test_joint_loss_of_a_stream_equals_the_plain_form_however_it_is_cut(bptt: int, config: dict[str, Any]) -> None:
     network = palm(max_span=6, span_weight=0.3, **config)
-    symbols = [symbol for row in ROWS for symbol in (*row, END)]
-    row = plain(network, [END, *symbols[:-1]])
+    tokens = [token for row in ROWS for token in (*row, END)]
+    row = plain(network, [END, *tokens[:-1]])
     spans = plain_cross_entropy(row.log_weights, stream_gold())
     total, carried, count = torch.zeros((), dtype=torch.float64), None, 0
     for batch in BPTTBatches(encoded(), batch_size=1, bptt=bptt, constituents=True):
         losses, carried = network.stream_losses(batch, carried)
         total, count = total + losses.total, count + losses.terms["spans"].count
     assert count == 6
-    assert total.item() == pytest.approx((nats([row], [symbols]) + 0.3 * spans).item(), abs=1e-10)
+    assert total.item() == pytest.approx((nats([row], [tokens]) + 0.3 * spans).item(), abs=1e-10)
     if bptt == 100:
-        assert_same(network, total, nats([row], [symbols]) + 0.3 * spans)
+        assert_same(network, total, nats([row], [tokens]) + 0.3 * spans)
 
 
 def test_given_attention_equals_the_plain_form() -> None:
     network = palm(max_span=6, attention="given")
-    symbols = [symbol for row in ROWS for symbol in (*row, END)]
+    tokens = [token for row in ROWS for token in (*row, END)]
     gold = stream_gold()
-    row = plain(network, [END, *symbols[:-1]], given=[gold.get(step, []) for step in range(len(symbols))])
+    row = plain(network, [END, *tokens[:-1]], given=[gold.get(step, []) for step in range(len(tokens))])
     (batch,) = BPTTBatches(encoded(), batch_size=1, bptt=100, constituents=True)
-    assert_same(network, network.stream_losses(batch, None)[0].total, nats([row], [symbols]))
+    assert_same(network, network.stream_losses(batch, None)[0].total, nats([row], [tokens]))
     rows = [
         plain(network, [END, *own], given=[spans.get(step - 1, []) for step in range(len(own) + 1)])
         for own, spans in zip(ROWS, SPANS, strict=True)

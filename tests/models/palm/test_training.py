@@ -146,7 +146,7 @@ def test_a_dev_set_without_the_trees_that_judge_is_refused_before_training(
 
 def test_trees_that_teach_the_attention_nothing_are_refused(tmp_path: Path) -> None:
     path = write_trees(tmp_path)
-    with pytest.raises(InputError, match=r"train\.ptb:1: no constituent of two words or more, and 1 symbols or less"):
+    with pytest.raises(InputError, match=r"train\.ptb:1: no constituent of two words or more, and 1 tokens or less"):
         set_up(load_recipe(path, ["model.max_span=1"]))
     (tmp_path / "flat.ptb").write_text("(S (D a) (N c) (V v))\n" * 9)
     for name in ("train", "dev"):

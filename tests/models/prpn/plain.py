@@ -59,9 +59,9 @@ class PlainPRPN:
     def _parse(self, inputs: Tensor, rows: list[Row], kept: Tensor) -> tuple[list[list[Tensor]], list[list[Any]]]:
         parser, config = self.network.parser, self.config
         look_back, hidden = config.look_back, []
-        for symbols in inputs:
+        for tokens in inputs:
             for b, row in enumerate(rows):
-                row.embeddings.append(self.network.embedding[symbols[b]])
+                row.embeddings.append(self.network.embedding[tokens[b]])
                 last = row.embeddings[-look_back - 1 :]
                 zeros = [torch.zeros_like(last[0])] * (look_back + 1 - len(last))
                 if parser is not None:

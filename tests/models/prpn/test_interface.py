@@ -45,7 +45,7 @@ def test_all_strings_together_have_probability_one() -> None:
     network = PRPN(PRPNConfig(**SMALL), vocabulary=WordVocabulary(["a", "b"])).double()
     with torch.no_grad():
         network.output_bias[-1] += 3.0
-    words = [network.vocabulary.symbol(symbol) for symbol in range(len(network.vocabulary))]
+    words = [network.vocabulary.token(token) for token in range(len(network.vocabulary))]
     finished, unfinished = 0.0, 0.0
     for length in range(4):
         strings = [list(string) for string in itertools.product(words, repeat=length)]
@@ -59,7 +59,7 @@ def test_all_strings_together_have_probability_one() -> None:
 
 @pytest.mark.parametrize("builder", ["unbiased", "biased"])
 def test_trees_are_built_from_the_distances_before_words(builder: Any) -> None:
-    network = prpn(num_unfinished=3)  # the symbols 0 to 2 go on
+    network = prpn(num_unfinished=3)  # the tokens 0 to 2 go on
     network.tree_builder = builder
     words = ["3", "0+1+4", "5", "2+6", "7"]
     (distances,) = network.distances([words])
@@ -92,10 +92,10 @@ def test_without_a_parsing_network_parsing_is_a_user_error() -> None:
 
 def test_segments_of_a_stream_are_one_pass() -> None:
     network = prpn().eval()
-    symbols = np.array([[*range(8), 8, 3, 1, 4, 1, 5, 8, 2]])
-    whole, _ = network.stream_losses(stream_batch(symbols, start=0, stop=16), None)
-    first, carried = network.stream_losses(stream_batch(symbols, start=0, stop=7), None)
-    second, _ = network.stream_losses(stream_batch(symbols, start=7, stop=16), carried)
+    tokens = np.array([[*range(8), 8, 3, 1, 4, 1, 5, 8, 2]])
+    whole, _ = network.stream_losses(stream_batch(tokens, start=0, stop=16), None)
+    first, carried = network.stream_losses(stream_batch(tokens, start=0, stop=7), None)
+    second, _ = network.stream_losses(stream_batch(tokens, start=7, stop=16), carried)
     assert abs(whole.total - first.total - second.total).item() < 1e-10
     assert not any(tensor.requires_grad for tensor in carried.values())
 
@@ -110,7 +110,7 @@ def test_size_is_that_of_the_paper(config: dict[str, Any], millions: float) -> N
     count = sum(parameter.numel() for parameter in network.parameters())
     assert round(count / 1e6, 1) == millions
     if config.get("variant") == "released":
-        assert count == 43_603_202  # of the released code, for 10,000 symbols
+        assert count == 43_603_202  # of the released code, for a vocabulary of 10,000
 
 
 def test_a_variant_decides_what_is_left_open() -> None:
@@ -136,7 +136,7 @@ def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
         PRPNConfig(**field)
 
 
-def test_statistics_of_one_symbol_are_a_user_error() -> None:
+def test_statistics_of_one_token_are_a_user_error() -> None:
     network = prpn(norm="batch")
     with pytest.raises(InputError, match="no statistics"):
         network.read(torch.zeros(1, 1, dtype=torch.int64), network.begin(1))

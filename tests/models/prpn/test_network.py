@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.models.prpn.plain import PlainPRPN, Row
-from tests.models.prpn.worlds import NUM_SYMBOLS, prpn, symbols
+from tests.models.prpn.worlds import VOCABULARY_SIZE, prpn, tokens
 from treelm.models.prpn.network import PRPN
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -46,7 +46,7 @@ every_variant = pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANT
 def loss_of(network: PRPN, outputs: Tensor, seed: int = 2) -> Tensor:
     """Something that every unit of every output has its own part in, and the decoder's weights too."""
     logits = outputs @ network.decoder_weight.T + network.decoder_bias
-    targets = symbols(*outputs.shape[:2], seed=seed)
+    targets = tokens(*outputs.shape[:2], seed=seed)
     picked: Tensor = logits.log_softmax(-1).gather(-1, targets[..., None])
     return -picked.sum()
 
@@ -70,7 +70,7 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: flo
 @pytest.mark.parametrize("training", [True, False])
 def test_equals_the_plain_form(config: dict[str, Any], training: bool) -> None:
     network = prpn(**config).train(training)
-    inputs = symbols()
+    inputs = tokens()
     plain = PlainPRPN(network).read(inputs)
     slow = loss_of(network, plain.outputs)
     expected = gradients(network, slow)
@@ -85,7 +85,7 @@ def test_equals_the_plain_form(config: dict[str, Any], training: bool) -> None:
 @every_variant
 def test_two_segments_equal_one_pass_also_in_gradients(config: dict[str, Any]) -> None:
     network = prpn(**config).eval()
-    inputs = symbols(11)
+    inputs = tokens(11)
     whole = network.read(inputs, network.begin(3))
     first = network.read(inputs[:4], network.begin(3))
     second = network.read(inputs[4:], first.carried)
@@ -100,16 +100,16 @@ def test_two_segments_equal_one_pass_also_in_gradients(config: dict[str, Any]) -
 
 def test_the_plain_form_reads_segments_too() -> None:
     network = prpn().eval()
-    inputs, rows = symbols(11), [Row() for _ in range(3)]
+    inputs, rows = tokens(11), [Row() for _ in range(3)]
     plain = PlainPRPN(network)
     segments = [plain.read(inputs[:4], rows).outputs, plain.read(inputs[4:], rows).outputs]
     assert (torch.cat(segments) - network.read(inputs, network.begin(3)).outputs).abs().max() < 1e-10
 
 
 @every_variant
-def test_symbol_by_symbol_equals_all_at_once(config: dict[str, Any]) -> None:
+def test_token_by_token_equals_all_at_once(config: dict[str, Any]) -> None:
     network = prpn(**config).eval()
-    inputs = symbols(8)
+    inputs = tokens(8)
     whole = network.read(inputs, network.begin(3)).outputs
     carried, steps = network.begin(3), []
     for step in inputs:
@@ -121,7 +121,7 @@ def test_symbol_by_symbol_equals_all_at_once(config: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("config", [{}, {"variant": "released", "num_blocks": 1}, {"norm": "batch"}])
 def test_padding_enters_nothing(config: dict[str, Any]) -> None:
-    inputs, mask = symbols(7), torch.ones(7, 3, dtype=torch.bool)
+    inputs, mask = tokens(7), torch.ones(7, 3, dtype=torch.bool)
     mask[4:, 1] = mask[2:, 2] = False
     results = []
     for padding in (0, 5):
@@ -156,7 +156,7 @@ def test_the_first_step_attends_to_nothing_but_in_the_released_variant_to_a_stat
 
 def test_long_reading_by_chunks_equals_short_ones() -> None:
     network = prpn().eval()
-    inputs = symbols(300, 2)
+    inputs = tokens(300, 2)
     whole = network.read(inputs, network.begin(2)).outputs
     first = network.read(inputs[:170], network.begin(2))
     second = network.read(inputs[170:], first.carried)
@@ -165,7 +165,7 @@ def test_long_reading_by_chunks_equals_short_ones() -> None:
 
 def test_gates_that_are_all_closed_give_finite_gradients_in_float32() -> None:
     network = prpn(temperature=1e4).float()
-    reading = network.read(symbols(20), network.begin(3))
+    reading = network.read(tokens(20), network.begin(3))
     loss = reading.outputs.square().sum() * 1e6
     loss.backward()  # type: ignore[no-untyped-call]
     grads = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
@@ -174,10 +174,10 @@ def test_gates_that_are_all_closed_give_finite_gradients_in_float32() -> None:
 
 def test_word_gradients_reach_the_parser() -> None:
     network = prpn(temperature=1.0)
-    loss_of(network, network.read(symbols(), network.begin(3)).outputs).backward()  # type: ignore[no-untyped-call]
+    loss_of(network, network.read(tokens(), network.begin(3)).outputs).backward()  # type: ignore[no-untyped-call]
     assert network.parser is not None
     assert network.parser.weight.grad is not None
     assert network.parser.weight.grad.abs().sum() > 0
 
 
-assert NUM_SYMBOLS == 8
+assert VOCABULARY_SIZE == 8

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.prpn.worlds import prpn, symbols
+from tests.models.prpn.worlds import prpn, tokens
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.prpn.cell import slot_gradients, slot_probabilities
 from treelm.models.prpn.reading import LayerMasks, ReadingSweep
@@ -71,7 +71,7 @@ def test_closed_slots_have_no_probability_and_no_gradient() -> None:
 
 def test_dropout_keeps_the_mean_and_touches_training_only() -> None:
     network = prpn(dropout=0.3, layer_dropout=0.2, recurrent_dropout=0.2)
-    inputs = symbols(5)
+    inputs = tokens(5)
     outputs = [network.read(inputs, network.begin(3)).outputs for _ in range(2)]
     assert not torch.equal(*outputs)
     network.eval()
@@ -92,7 +92,7 @@ def test_low_precision_is_close_and_its_gradient_too() -> None:
     for precision in ("fp32", "bf16"):
         network = prpn(temperature=1.0).float().eval()
         with matmul_precision(precision):  # type: ignore[arg-type]
-            outputs = network.read(symbols(), network.begin(3)).outputs
+            outputs = network.read(tokens(), network.begin(3)).outputs
             outputs.square().sum().backward()  # type: ignore[no-untyped-call]
         results.append((outputs, network.layers[0].recurrent.weight.grad))  # type: ignore[union-attr]
     for exact, close in zip(*results, strict=True):
@@ -101,7 +101,7 @@ def test_low_precision_is_close_and_its_gradient_too() -> None:
 
 
 def test_autocast_changes_nothing() -> None:
-    network, inputs = prpn().float().eval(), symbols()
+    network, inputs = prpn().float().eval(), tokens()
     with matmul_precision("bf16"):
         expected = network.read(inputs, network.begin(3)).outputs
         with torch.autocast("cpu", torch.bfloat16):

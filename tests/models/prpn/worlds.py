@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 
-NUM_SYMBOLS = 8
+VOCABULARY_SIZE = 8
 TINY = {
     "embedding_size": 5,
     "hidden_size": 6,
@@ -26,7 +26,7 @@ TINY = {
 def prpn(seed: int = 0, num_unfinished: int = 0, **config: Any) -> PRPN:
     """A tiny float64 network without dropout, in training mode, whose distances differ and whose gates matter."""
     torch.manual_seed(seed)
-    network = PRPN(PRPNConfig(**(TINY | config)), vocabulary=Symbols(NUM_SYMBOLS, num_unfinished)).double()
+    network = PRPN(PRPNConfig(**(TINY | config)), vocabulary=Tokens(VOCABULARY_SIZE, num_unfinished)).double()
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.add_(torch.randn_like(parameter) * (0.7 if name == "embedding" else 0.3))
@@ -35,6 +35,6 @@ def prpn(seed: int = 0, num_unfinished: int = 0, **config: Any) -> PRPN:
     return network
 
 
-def symbols(num_steps: int = 9, num_rows: int = 3, seed: int = 1) -> Tensor:
+def tokens(num_steps: int = 9, num_rows: int = 3, seed: int = 1) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(0, NUM_SYMBOLS + 1, (num_steps, num_rows), generator=generator)
+    return torch.randint(0, VOCABULARY_SIZE + 1, (num_steps, num_rows), generator=generator)

@@ -25,7 +25,7 @@ class Item:
     vector: Tensor
     states: tuple[tuple[Tensor, Tensor], ...]  # (h, c) of every layer
     label: int = -1
-    is_unfinished: bool = False  # a symbol that does not end its word
+    is_unfinished: bool = False  # a token that does not end its word
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class PlainRNNG:
         return dict(zip(valid, logits[valid] - logits[valid].logsumexp(0), strict=True))
 
     def word_log_probs(self, state: State) -> Tensor:
-        """log p(symbol | SHIFT): (V,)."""
+        """log p(token | SHIFT): (V,)."""
         return (self.model.word_embedding @ state.output + self.model.word_bias).log_softmax(0)
 
     def apply(self, state: State, action: int, token: int | None = None) -> State:

@@ -11,12 +11,12 @@ import torch
 from tests.models.rnng.plain import SHIFT, PlainRNNG, State
 from tests.models.rnng.worlds import (
     Node,
-    Symbols,
+    Tokens,
     as_batch,
     build_model,
     in_order,
     random_tree,
-    symbols,
+    tokens_of,
     top_down,
     tree_of,
 )
@@ -35,7 +35,7 @@ VARIANTS = [
 ]
 
 
-def random_trees(vocabulary: Symbols, count: int, *, seed: int = 1) -> list[Node]:
+def random_trees(vocabulary: Tokens, count: int, *, seed: int = 1) -> list[Node]:
     """Random trees, among them a one-word sentence, a unary chain and trees that branch to one side only."""
     rng = random.Random(seed)
     last = vocabulary.size - 1
@@ -51,7 +51,7 @@ def plain_losses(model: RNNG, trees: list[Node], **options: Any) -> tuple[torch.
     for tree in trees:
         is_top_down = model.config.order == "top-down"
         actions = top_down(tree) if is_top_down else [*in_order(tree, model.vocabulary), plain.finish]
-        pairs.append(plain.log_prob(actions, symbols(tree)))
+        pairs.append(plain.log_prob(actions, tokens_of(tree)))
     return -sum(pair[0] for pair in pairs), -sum(pair[1] for pair in pairs)
 
 
@@ -66,7 +66,7 @@ def gradients(model: RNNG, loss: torch.Tensor) -> dict[str, torch.Tensor]:
 def test_loss_and_gradients_equal_the_step_by_step_form(
     order: str, composition: str, num_layers: int, num_unfinished: int, count: int
 ) -> None:
-    vocabulary = Symbols(9, num_unfinished)
+    vocabulary = Tokens(9, num_unfinished)
     model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers)
     trees = random_trees(vocabulary, count)
     losses = model.losses(as_batch(trees, vocabulary))
@@ -85,7 +85,7 @@ def test_dropout_stands_where_the_plain_form_has_it(
     order: str, composition: str, num_layers: int, num_unfinished: int, unit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With every dropout replaced by a factor, the two forms agree only if the factors stand at the same places."""
-    vocabulary = Symbols(9, num_unfinished)
+    vocabulary = Tokens(9, num_unfinished)
     variant = {"order": order, "composition": composition, "num_layers": num_layers, "embedding_dropout_by": unit}
     model = build_model(vocabulary, dropout=0.5, **variant)
     monkeypatch.setattr(RNNG, "_drop", lambda self, units: 0.7 * units)
@@ -106,7 +106,7 @@ def test_dropout_by_type_gives_equal_items_equal_vectors_and_by_token_not(
     composition: str, unit: str, order: str
 ) -> None:
     """The vectors that the actions of one sentence push, in a batch of twice the same sentence."""
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     model = build_model(
         vocabulary, embedding_size=40, order=order, composition=composition, dropout=0.5, embedding_dropout_by=unit
     )
@@ -123,7 +123,7 @@ def test_dropout_by_type_gives_equal_items_equal_vectors_and_by_token_not(
 @pytest.mark.parametrize("unit", ["type", "token"])
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 def test_gradient_with_dropout_is_that_of_the_loss_with_the_same_masks(composition: str, unit: str) -> None:
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     model = build_model(vocabulary, composition=composition, num_layers=2, dropout=0.4, embedding_dropout_by=unit)
     batch = as_batch(random_trees(vocabulary, 7), vocabulary)
 
@@ -146,7 +146,7 @@ def test_gradient_with_dropout_is_that_of_the_loss_with_the_same_masks(compositi
 
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 def test_dropout_varies_in_training_only(composition: str) -> None:
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     model = build_model(vocabulary, composition=composition, num_layers=2, dropout=0.4)
     batch = as_batch(random_trees(vocabulary, 7), vocabulary)
     assert model.losses(batch).total != model.losses(batch).total
@@ -158,7 +158,7 @@ def test_dropout_varies_in_training_only(composition: str) -> None:
 def test_a_sentence_does_not_depend_on_its_batch(
     order: str, composition: str, num_layers: int, num_unfinished: int
 ) -> None:
-    vocabulary = Symbols(9, num_unfinished)
+    vocabulary = Tokens(9, num_unfinished)
     model = build_model(vocabulary, order=order, composition=composition, num_layers=num_layers)
     trees = random_trees(vocabulary, 20)
     together = model.tree_log_probs(as_batch(trees, vocabulary))
@@ -171,9 +171,9 @@ def test_a_sentence_does_not_depend_on_its_batch(
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 @pytest.mark.parametrize("num_unfinished", [0, 1])
 def test_all_trees_and_the_unfinished_mass_sum_to_one(order: str, composition: str, num_unfinished: int) -> None:
-    """Every derivation of up to 9 actions, over two symbols and one label, in bounds that bind."""
+    """Every derivation of up to 9 actions, over two tokens and one label, in bounds that bind."""
     bounds = {"max_open": 2, "max_consecutive": 2}
-    model = build_model(Symbols(2, num_unfinished), num_labels=1, order=order, composition=composition, **bounds)
+    model = build_model(Tokens(2, num_unfinished), num_labels=1, order=order, composition=composition, **bounds)
     plain = PlainRNNG(model)
     trees, unfinished = [], 0.0
     todo = [(plain.initial(), 0.0, [], [])]
@@ -205,7 +205,7 @@ def successors(plain: PlainRNNG, state: State, log_p: float, actions: list[int],
 
 
 def test_counts_of_a_batch() -> None:
-    vocabulary = Symbols(9, 3)
+    vocabulary = Tokens(9, 3)
     trees: list[Node] = [(0, [0, 1, 8]), (1, [7, (0, [8])])]
     losses = build_model(vocabulary).losses(as_batch(trees, vocabulary))
     assert (losses.num_words, losses.num_sentences) == (3, 2)
@@ -215,7 +215,7 @@ def test_counts_of_a_batch() -> None:
 
 
 def test_evaluation_without_gradient_gives_the_same_losses() -> None:
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     model = build_model(vocabulary)
     batch = as_batch(random_trees(vocabulary, 7), vocabulary)
     expected = model.losses(batch).total
@@ -231,7 +231,7 @@ def test_evaluation_without_gradient_gives_the_same_losses() -> None:
     [({"max_open": 2}, "more than 2 open"), ({"max_consecutive": 2}, "more than 2 consecutive")],
 )
 def test_a_tree_beyond_the_bounds_is_named(order: str, bounds: dict[str, int], found: str) -> None:
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     unary: Node = (0, [(1, [(2, [5])])])
     model = build_model(vocabulary, order=order, **bounds)
     if order == "in-order" and "max_open" in bounds:
@@ -241,14 +241,14 @@ def test_a_tree_beyond_the_bounds_is_named(order: str, bounds: dict[str, int], f
 
 
 def test_a_batch_without_trees_is_refused() -> None:
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     batch = replace(as_batch([(0, [1])], vocabulary), actions=None, action_offsets=None)
     with pytest.raises(InputError, match="without a tree"):
         build_model(vocabulary).losses(batch)
 
 
 def test_a_word_that_a_bracket_splits_is_refused() -> None:
-    vocabulary = Symbols(9, 3)
+    vocabulary = Tokens(9, 3)
     for order in ("top-down", "in-order"):
         with pytest.raises(InputError, match=r"trees.ptb:1: a bracket stands between"):
             build_model(vocabulary, order=order).losses(as_batch([(0, [1, (1, [8])])], vocabulary))
@@ -256,7 +256,7 @@ def test_a_word_that_a_bracket_splits_is_refused() -> None:
 
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 def test_a_batch_without_inner_constituents_has_gradients(composition: str) -> None:
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     model = build_model(vocabulary, composition=composition, dropout=0.1)
     trees: list[Node] = [(0, [1, 2]), (1, [3])]
     model.losses(as_batch(trees, vocabulary)).total.backward()
@@ -267,7 +267,7 @@ def test_a_batch_without_inner_constituents_has_gradients(composition: str) -> N
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 def test_bf16_products_change_little(order: str, composition: str) -> None:
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     sizes = {"embedding_size": 32, "hidden_size": 32, "num_layers": 2}
     model = build_model(vocabulary, dtype=torch.float32, order=order, composition=composition, **sizes)
     for parameter in model.parameters():
@@ -287,7 +287,7 @@ def test_bf16_products_change_little(order: str, composition: str) -> None:
 @pytest.mark.parametrize("composition", ["lstm", "none"])
 @pytest.mark.parametrize("block_rows", [8, 16])
 def test_blocks_of_a_level_change_nothing(composition: str, block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     model = build_model(vocabulary, composition=composition, num_layers=2)
     batch = as_batch(random_trees(vocabulary, 64), vocabulary)
     whole = model.losses(batch).total
@@ -306,7 +306,7 @@ def test_blocks_of_a_level_change_nothing(composition: str, block_rows: int, mon
 @pytest.mark.parametrize("with_gradient", [True, False])
 def test_autocast_adds_no_rounding_of_its_own(composition: str, with_gradient: bool) -> None:
     """Mixed precision rounds products alone: gates, softmax and sums stay in float32."""
-    vocabulary = Symbols(9)
+    vocabulary = Tokens(9)
     model = build_model(vocabulary, dtype=torch.float32, composition=composition, num_layers=2)
     batch = as_batch(random_trees(vocabulary, 7), vocabulary)
     with torch.set_grad_enabled(with_gradient):

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from tests.models.rnng.worlds import Node, Symbols, as_batch, in_order, random_tree, top_down
+from tests.models.rnng.worlds import Node, Tokens, as_batch, in_order, random_tree, top_down
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.structure import (
     Derivations,
@@ -19,13 +19,13 @@ from treelm.models.rnng.structure import (
 SEEDS = range(20)
 
 
-def world(seed: int) -> tuple[list[Node], Symbols]:
+def world(seed: int) -> tuple[list[Node], Tokens]:
     rng = random.Random(seed)
-    vocabulary = Symbols(9, seed % 3)
+    vocabulary = Tokens(9, seed % 3)
     return [random_tree(rng, vocabulary, 3, rng.choice([1, 4, 15])) for _ in range(rng.randint(1, 6))], vocabulary
 
 
-def derived(seed: int, order: str) -> tuple[list[Node], Symbols, Derivations]:
+def derived(seed: int, order: str) -> tuple[list[Node], Tokens, Derivations]:
     trees, vocabulary = world(seed)
     batch = as_batch(trees, vocabulary)
     return trees, vocabulary, derive(RNNGConfig(order=order), batch, vocabulary.ends_word, 3)

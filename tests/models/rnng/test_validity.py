@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.models.rnng.plain import PlainRNNG, State
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from treelm.models.rnng.config import (
     CONSTITUENT,
     EMPTY,
@@ -36,7 +36,7 @@ def configuration(states: Sequence[State]) -> Configuration:
 @pytest.mark.parametrize("num_unfinished", [0, 2])
 @torch.no_grad()
 def test_the_rule_agrees_with_the_plain_form_on_random_walks(order: str, num_unfinished: int) -> None:
-    model = build_model(Symbols(5, num_unfinished), order=order, max_open=3, max_consecutive=2)
+    model = build_model(Tokens(5, num_unfinished), order=order, max_open=3, max_consecutive=2)
     plain, rng = PlainRNNG(model), random.Random(0)
     states = []
     for _ in range(30):

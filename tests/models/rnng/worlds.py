@@ -1,4 +1,4 @@
-"""Small worlds for tests: a vocabulary of bare symbols, random trees, models with weights that make a difference."""
+"""Small worlds for tests: a vocabulary of bare tokens, random trees, models with weights that make a difference."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.network import RNNG
 
-Node = int | tuple[int, list["Node"]]  # a symbol, or a label over children
+Node = int | tuple[int, list["Node"]]  # a token, or a label over children
 
 
-class Symbols(Vocabulary):
-    """Symbols without text. With ``num_unfinished``, the first so many do not end a word."""
+class Tokens(Vocabulary):
+    """Tokens without text. With ``num_unfinished``, the first so many do not end a word."""
 
     def __init__(self, size: int, num_unfinished: int = 0) -> None:
         self.size, self.num_unfinished = size, num_unfinished
@@ -35,7 +35,7 @@ class Symbols(Vocabulary):
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         return None
 
-    def symbol(self, index: int) -> str:
+    def token(self, index: int) -> str:
         return str(index)
 
     @property
@@ -43,10 +43,10 @@ class Symbols(Vocabulary):
         return np.arange(self.size) >= self.num_unfinished
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "symbols", "size": self.size, "num_unfinished": self.num_unfinished}
+        return {"kind": "tokens", "size": self.size, "num_unfinished": self.num_unfinished}
 
 
-def random_tree(rng: random.Random, vocabulary: Symbols, num_labels: int, budget: int) -> Node:
+def random_tree(rng: random.Random, vocabulary: Tokens, num_labels: int, budget: int) -> Node:
     """A constituent over about ``budget`` words: flat, deep, unary and branching to both sides."""
     children: list[Node] = []
     words = 0
@@ -62,7 +62,7 @@ def random_tree(rng: random.Random, vocabulary: Symbols, num_labels: int, budget
     return rng.randrange(num_labels), children
 
 
-def random_word(rng: random.Random, vocabulary: Symbols) -> list[Node]:
+def random_word(rng: random.Random, vocabulary: Tokens) -> list[Node]:
     pieces: list[Node] = []
     while vocabulary.num_unfinished and rng.random() < 0.4:
         pieces.append(rng.randrange(vocabulary.num_unfinished))
@@ -76,7 +76,7 @@ def top_down(node: Node) -> list[int]:
 
 
 def in_order(node: Node, vocabulary: Vocabulary) -> list[int]:
-    """NT(X) comes after the left corner of X: its first child or, if that is a symbol, its first word. No FINISH."""
+    """NT(X) comes after the left corner of X: its first child or, if that is a token, its first word. No FINISH."""
     if isinstance(node, int):
         return [SHIFT]
     label, children = node
@@ -114,12 +114,12 @@ def tree_of(actions: Sequence[int], tokens: Sequence[int], model: RNNG) -> Node:
     return tree
 
 
-def symbols(node: Node) -> list[int]:
-    return [node] if isinstance(node, int) else [token for child in node[1] for token in symbols(child)]
+def tokens_of(node: Node) -> list[int]:
+    return [node] if isinstance(node, int) else [token for child in node[1] for token in tokens_of(child)]
 
 
 def as_batch(trees: Sequence[Node], vocabulary: Vocabulary) -> SentenceBatch:
-    tokens = [symbols(tree) for tree in trees]
+    tokens = [tokens_of(tree) for tree in trees]
     actions = [top_down(tree) for tree in trees]
     ends_word = vocabulary.ends_word
     return SentenceBatch(

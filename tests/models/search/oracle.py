@@ -38,11 +38,11 @@ def log_sum(values: Iterable[float]) -> float:
 
 @dataclass
 class Enumeration:
-    """Everything with up to ``length`` symbols."""
+    """Everything with up to ``length`` tokens."""
 
     prefixes: dict[Words, list[float]] = field(default_factory=dict)  # log p of derivations up to the last SHIFT
     trees: dict[Words, dict[tuple[int, ...], float]] = field(default_factory=dict)  # by actions
-    unfinished: list[float] = field(default_factory=list)  # at the SHIFT after the last symbol
+    unfinished: list[float] = field(default_factory=list)  # at the SHIFT after the last token
 
 
 def successors(plain: Plain, state: State) -> Iterator[tuple[int, float]]:
@@ -62,15 +62,15 @@ def enumerate_all(plain: Plain, length: int) -> Enumeration:
     todo = [(plain.initial(), 0.0, Words(), tuple[int, ...]())]
     while todo:
         state, score, words, actions = todo.pop()
-        symbols = plain.word_log_probs(state).tolist()
+        tokens = plain.word_log_probs(state).tolist()
         for action, log_prob in successors(plain, state):
             if action == SHIFT and len(words) == length:
                 found.unfinished.append(score + log_prob)
             elif action == SHIFT:
-                for symbol, symbol_log_prob in enumerate(symbols):
-                    longer, total = (*words, symbol), score + log_prob + symbol_log_prob
+                for token, token_log_prob in enumerate(tokens):
+                    longer, total = (*words, token), score + log_prob + token_log_prob
                     found.prefixes.setdefault(longer, []).append(total)
-                    todo.append((plain.apply(state, action, symbol), total, longer, (*actions, action)))
+                    todo.append((plain.apply(state, action, token), total, longer, (*actions, action)))
             elif ends(plain, state, action):
                 found.trees.setdefault(words, {})[(*actions, action)] = score + log_prob
             else:
@@ -84,19 +84,19 @@ Candidate = tuple[float, State, tuple[int, ...]]
 @torch.no_grad()
 def plain_beam(
     plain: Plain,
-    symbols: Iterable[int],
+    tokens: Iterable[int],
     action_beam: int,
     word_beam: int,
     fast_track: int,
     threshold: float = math.inf,
 ) -> tuple[list[float], list[Candidate]]:
-    """M_i of every symbol, and the complete analyses, best first."""
+    """M_i of every token, and the complete analyses, best first."""
     masses: list[float] = []
     beam: list[Candidate] = [(0.0, plain.initial(), ())]
-    for symbol in symbols:
-        arrived = search_step(plain, beam, symbol, action_beam, word_beam, fast_track, threshold)
+    for token in tokens:
+        arrived = search_step(plain, beam, token, action_beam, word_beam, fast_track, threshold)
         masses.append(log_sum(score for score, _, _ in arrived))
-        beam = [(score, plain.apply(state, SHIFT, symbol), (*actions, SHIFT)) for score, state, actions in arrived]
+        beam = [(score, plain.apply(state, SHIFT, token), (*actions, SHIFT)) for score, state, actions in arrived]
     if plain.config.order == "top-down":  # closing is no choice
         action_beam, threshold = max(action_beam, word_beam), math.inf
     finished = search_step(plain, beam, None, action_beam, word_beam, fast_track, threshold)
@@ -119,27 +119,27 @@ def floor(arrived: list[Candidate], word_beam: int, threshold: float) -> float:
 def search_step(
     plain: Plain,
     beam: list[Candidate],
-    symbol: int | None,
+    token: int | None,
     action_beam: int,
     word_beam: int,
     fast_track: int,
     threshold: float = math.inf,
 ) -> list[Candidate]:
-    """The analyses that are about to shift the symbol, or to end (None)."""
+    """The analyses that are about to shift the token, or to end (None)."""
     arrived: list[Candidate] = []
-    at_goal = list[float]()  # before the symbol
+    at_goal = list[float]()  # before the token
     while beam:
         candidates = []
         for score, state, actions in beam:
             for action, log_prob in successors(plain, state):
-                is_goal = action == SHIFT if symbol is not None else ends(plain, state, action)
+                is_goal = action == SHIFT if token is not None else ends(plain, state, action)
                 if is_goal:
                     at_goal.append(score + log_prob)
-                if is_goal and symbol is not None:
-                    log_prob += float(plain.word_log_probs(state)[symbol])
+                if is_goal and token is not None:
+                    log_prob += float(plain.word_log_probs(state)[token])
                 if is_goal or not (action == SHIFT or ends(plain, state, action)):
                     candidates.append((score + log_prob, state, actions, action, is_goal))
-        if symbol is None and plain.config.order == "top-down":  # only closing leads to the end
+        if token is None and plain.config.order == "top-down":  # only closing leads to the end
             candidates = [one for one in candidates if one[3] == REDUCE]
         in_play = log_sum([*at_goal, *(one[0] for one in candidates if not one[4])])
         candidates = [one for one in candidates if one[4] or one[0] > in_play - threshold]

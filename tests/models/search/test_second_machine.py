@@ -17,19 +17,19 @@ from treelm.models.search.sentences import SentenceResult, search_all
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import Order, from_actions
 
-LONGEST: dict[Order, int] = {"top-down": 3, "in-order": 2}  # symbols of what is enumerated
+LONGEST: dict[Order, int] = {"top-down": 3, "in-order": 2}  # tokens of what is enumerated
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 both_orders = pytest.mark.parametrize("order", ["top-down", "in-order"])
 
 
 def run(toy: Toy, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
     model, search = toy.searchable(), Search(**settings)
-    return search_all(model, model.head(1), search, [np.array(symbols) for symbols in sentences])
+    return search_all(model, model.head(1), search, [np.array(tokens) for tokens in sentences])
 
 
-def all_sentences(num_symbols: int, longest: int) -> list[list[int]]:
+def all_sentences(vocabulary_size: int, longest: int) -> list[list[int]]:
     lengths = range(1, longest + 1)
-    return [list(symbols) for length in lengths for symbols in itertools.product(range(num_symbols), repeat=length)]
+    return [list(tokens) for length in lengths for tokens in itertools.product(range(vocabulary_size), repeat=length)]
 
 
 @both_orders
@@ -38,26 +38,26 @@ def test_an_exhaustive_beam_equals_enumeration(order: Order, max_rows: int) -> N
     toy = Toy(order)
     everything, sentences = enumerate_all(toy.config, LONGEST[order]), all_sentences(3, LONGEST[order])
     toy.search = Search(**EXHAUSTIVE, max_rows=max_rows)
-    parses = toy.parse([[str(symbol) for symbol in symbols] for symbols in sentences])
+    parses = toy.parse([[str(token) for token in tokens] for tokens in sentences])
     found = run(toy, sentences, **EXHAUSTIVE, max_rows=max_rows)
-    for symbols, tree, result in zip(sentences, parses, found, strict=True):
-        trees = everything.trees[tuple(symbols)]
-        prefixes = [log_sum(everything.prefixes[tuple(symbols[:end])]) for end in range(1, len(symbols) + 1)]
+    for tokens, tree, result in zip(sentences, parses, found, strict=True):
+        trees = everything.trees[tuple(tokens)]
+        prefixes = [log_sum(everything.prefixes[tuple(tokens[:end])]) for end in range(1, len(tokens) + 1)]
         assert result.log_masses == pytest.approx(prefixes, abs=1e-9)
         assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
         assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
         best = max(trees, key=lambda actions: trees[actions])
-        assert tree == from_actions(best, [str(symbol) for symbol in symbols], toy.labels, order)
+        assert tree == from_actions(best, [str(token) for token in tokens], toy.labels, order)
 
 
 @both_orders
 @pytest.mark.parametrize("beams", [(4, 2, 1), (9, 5, 0), (1, 1, 1)], ids=str)
 def test_a_narrow_beam_is_the_one_of_the_definition(order: Order, beams: tuple[int, int, int]) -> None:
-    toy = Toy(order, num_symbols=9, num_labels=3, max_open=4, max_labels=3)
+    toy = Toy(order, vocabulary_size=9, num_labels=3, max_open=4, max_labels=3)
     sentences = [[3, 1, 4, 1, 5], [2, 6], [5]]
     widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
-    for symbols, result in zip(sentences, run(toy, sentences, **widths), strict=True):
-        masses, finished = plain_beam(toy.config, symbols, *beams)
+    for tokens, result in zip(sentences, run(toy, sentences, **widths), strict=True):
+        masses, finished = plain_beam(toy.config, tokens, *beams)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
 
@@ -69,16 +69,16 @@ def test_next_words_of_an_exhaustive_beam_equal_enumeration(order: Order) -> Non
     everything = enumerate_all(toy.config, LONGEST[order])
     for prefix in [(), *map(tuple, all_sentences(3, LONGEST[order] - 1))]:
         state = toy.start()
-        for symbol in prefix:
-            state = toy.extend(state, [str(symbol)])
+        for token in prefix:
+            state = toy.extend(state, [str(token)])
         mass = log_sum(everything.prefixes[prefix]) if prefix else 0.0
-        expected = [log_sum(everything.prefixes[(*prefix, symbol)]) - mass for symbol in range(3)]
+        expected = [log_sum(everything.prefixes[(*prefix, token)]) - mass for token in range(3)]
         expected.append(log_sum(everything.trees.get(prefix, {}).values()) - mass)
         log_probs = toy.next_word_log_probs(state)[0]
         assert log_probs.tolist() == pytest.approx(expected, abs=1e-9)
         assert float(log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-9)
         if prefix:
-            assert toy.partial_trees(state)[0].words() == [str(symbol) for symbol in prefix]
+            assert toy.partial_trees(state)[0].words() == [str(token) for token in prefix]
 
 
 @both_orders

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
@@ -44,10 +44,10 @@ class State:
 
 @dataclass(frozen=True)
 class Grammar:
-    """p(action | innermost label, children so far: 0, 1 or more) and p(symbol | the same)."""
+    """p(action | innermost label, children so far: 0, 1 or more) and p(token | the same)."""
 
     order: Order
-    num_symbols: int = 3
+    vocabulary_size: int = 3
     num_labels: int = 2
     max_open: int = 2
     max_labels: int = 2  # since the last word
@@ -69,7 +69,9 @@ class Grammar:
     @cached_property
     def word_logits(self) -> Floats:
         """(contexts, V)."""
-        return np.random.default_rng(self.seed + 1).normal(size=(3 * (self.num_labels + 1), self.num_symbols), scale=2)
+        return np.random.default_rng(self.seed + 1).normal(
+            size=(3 * (self.num_labels + 1), self.vocabulary_size), scale=2
+        )
 
     def context(self, state: State) -> int:
         label, count = state.open[-1]
@@ -142,7 +144,7 @@ class TableMachine:
         history = self.histories.append(analyses.history[sources], actions)
         return self._pushed(analyses.sentence[sources], score, analyses.shortfall[sources], history, states)
 
-    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
+    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         states = [self.grammar.apply(self.rows[top], SHIFT) for top in analyses.top]
         history = self.histories.append(analyses.history, np.full(len(states), SHIFT))
         return self._pushed(analyses.sentence, analyses.score, analyses.shortfall, history, states)
@@ -188,26 +190,26 @@ class TableMachine:
 
 
 class TableHead:
-    """Bounds leave out every other symbol, and rough ones all but the one that is asked for."""
+    """Bounds leave out every other token, and rough ones all but the one that is asked for."""
 
     device = torch.device("cpu")
 
     def __init__(self, grammar: Grammar, num_heavy: int) -> None:
         self._logits = grammar.word_logits
-        self.num_symbols = grammar.num_symbols
+        self.vocabulary_size = grammar.vocabulary_size
 
     def _of(self, outputs: Tensor) -> Floats:
         return self._logits[outputs.argmax(1).numpy()]
 
-    def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
-        return self._of(outputs)[np.arange(len(symbols)), symbols]
+    def logits(self, outputs: Tensor, tokens: Ints) -> Floats:
+        return self._of(outputs)[np.arange(len(tokens)), tokens]
 
     def log_normalisers(self, outputs: Tensor) -> Floats:
         return np.logaddexp.reduce(self._of(outputs), 1)
 
-    def log_normaliser_bounds(self, outputs: Tensor, symbols: Ints, logits: Floats, *, rough: bool) -> Floats:
-        counted: Bools = np.arange(self.num_symbols) == symbols[:, None]
-        counted[:, :: self.num_symbols if rough else 2] = True
+    def log_normaliser_bounds(self, outputs: Tensor, tokens: Ints, logits: Floats, *, rough: bool) -> Floats:
+        counted: Bools = np.arange(self.vocabulary_size) == tokens[:, None]
+        counted[:, :: self.vocabulary_size if rough else 2] = True
         return np.logaddexp.reduce(np.where(counted, self._of(outputs), -np.inf), 1)
 
     def log_probs(self, outputs: Tensor) -> Tensor:
@@ -222,7 +224,7 @@ class Toy(GenerativeParser):
     def __init__(self, order: Order, **sizes: Any) -> None:
         self._grammar = Grammar(order=order, **sizes)
         labels = [f"X{label}" for label in range(self._grammar.num_labels)]
-        super().__init__(vocabulary=Symbols(self._grammar.num_symbols), labels=labels)
+        super().__init__(vocabulary=Tokens(self._grammar.vocabulary_size), labels=labels)
 
     @property
     def config(self) -> Grammar:

@@ -42,20 +42,20 @@ def push(network: ShiftReduce, stack: list[Item], start: int, vector: Tensor) ->
     return [*stack, Item(start, vector, state)]
 
 
-def vector_of(network: ShiftReduce, symbol: int) -> Tensor:
-    x = network.embedding[symbol]
+def vector_of(network: ShiftReduce, token: int) -> Tensor:
+    x = network.embedding[token]
     norm = network.input_norm
     return (x - x.mean()) / (x.var(unbiased=False) + norm.eps).sqrt() * norm.weight + norm.bias
 
 
-def read(network: ShiftReduce, symbols: list[int], siblings: list[int], act: Callable[[float, bool], bool]) -> Outcome:
+def read(network: ShiftReduce, tokens: list[int], siblings: list[int], act: Callable[[float, bool], bool]) -> Outcome:
     """``siblings`` by position, the boundary first; ``act`` gets the probability of REDUCE and what is best."""
     boundary = len(network.vocabulary)
     zero = network.embedding.new_zeros(())
     outcome = Outcome(zero, 0, zero)
     stack: list[Item] = []
-    for position, symbol in enumerate([boundary, *symbols]):
-        ahead = vector_of(network, symbol)
+    for position, token in enumerate([boundary, *tokens]):
+        ahead = vector_of(network, token)
         while len(stack) >= 2:
             pair = torch.cat([stack[-1].state[-1][0], ahead])
             hidden = (network.action_hidden.weight @ pair + network.action_hidden.bias).relu()
@@ -73,7 +73,7 @@ def read(network: ShiftReduce, symbols: list[int], siblings: list[int], act: Cal
         stack = push(network, stack, position, ahead)
         if network.output_bias is not None:
             log_p = (network.embedding @ stack[-1].state[-1][0] + network.output_bias).log_softmax(0)
-            following = [*symbols, boundary][position]
+            following = [*tokens, boundary][position]
             outcome.word = outcome.word - log_p[following]
     assert math.isfinite(outcome.parse.item())
     return outcome

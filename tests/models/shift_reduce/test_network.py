@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.models.reading import assert_reads_word_by_word_as_all_at_once
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from tests.models.shift_reduce import plain
 from tests.models.som import plain as structure
 from treelm.corpora.batches import SentenceBatch
@@ -21,7 +21,7 @@ from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.network import ShiftReduce
 from treelm.models.shift_reduce.reading import ParserStacks
 
-NUM_SYMBOLS = 8
+VOCABULARY_SIZE = 8
 TOLERANCE = {"rtol": 0, "atol": 1e-10}
 
 
@@ -29,7 +29,7 @@ def network(seed: int = 0, num_unfinished: int = 0, **config: Any) -> ShiftReduc
     """A tiny float64 network without dropout, in training mode, with sharp decisions."""
     torch.manual_seed(seed)
     fields = {"size": 6, "dropout": 0.0, "embedding_dropout": 0.0, "output_dropout": 0.0} | config
-    built = ShiftReduce(ShiftReduceConfig(**fields), vocabulary=Symbols(NUM_SYMBOLS, num_unfinished)).double()
+    built = ShiftReduce(ShiftReduceConfig(**fields), vocabulary=Tokens(VOCABULARY_SIZE, num_unfinished)).double()
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
@@ -39,7 +39,7 @@ def network(seed: int = 0, num_unfinished: int = 0, **config: Any) -> ShiftReduc
 def batch_of(lengths: tuple[int, ...] = (7, 3, 9, 1, 5), seed: int = 1) -> SentenceBatch:
     random = Random(seed)
     trees = [structure.random_tree(n, random) for n in lengths]
-    return structure.batch_of(trees, seed=seed, vocabulary=NUM_SYMBOLS)
+    return structure.batch_of(trees, seed=seed, vocabulary=VOCABULARY_SIZE)
 
 
 def siblings_of(batch_seed: int, lengths: tuple[int, ...]) -> list[list[int]]:
@@ -48,14 +48,14 @@ def siblings_of(batch_seed: int, lengths: tuple[int, ...]) -> list[list[int]]:
     return [structure.siblings_of(tree, n + 1) for tree, n in zip(trees, lengths, strict=True)]
 
 
-def symbols_of(batch: SentenceBatch) -> list[list[int]]:
+def tokens_of(batch: SentenceBatch) -> list[list[int]]:
     bounds = itertools.pairwise(batch.token_offsets)
     return [batch.tokens[a:b].tolist() for a, b in bounds]
 
 
 def sentences(lengths: tuple[int, ...] = (7, 3, 9, 1, 5), seed: int = 1) -> list[list[str]]:
     random = Random(seed)
-    return [[str(random.randrange(NUM_SYMBOLS)) for _ in range(n)] for n in lengths]
+    return [[str(random.randrange(VOCABULARY_SIZE)) for _ in range(n)] for n in lengths]
 
 
 def gradients(model: ShiftReduce, loss: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -90,8 +90,8 @@ def test_loss_and_all_gradients_equal_the_plain_form(variant: dict[str, Any]) ->
     losses = model.losses(batch) if follows else model.losses(batch, choose=odd)
     fast = gradients(model, losses.total)
     outcomes = [
-        plain.read(model, symbols, siblings, (lambda p, best: best) if follows else contrary)
-        for symbols, siblings in zip(symbols_of(batch), siblings_of(1, lengths), strict=True)
+        plain.read(model, tokens, siblings, (lambda p, best: best) if follows else contrary)
+        for tokens, siblings in zip(tokens_of(batch), siblings_of(1, lengths), strict=True)
     ]
     assert losses.terms["parse"].count == sum(outcome.num_decisions for outcome in outcomes)
     total = torch.stack([outcome.parse + outcome.word for outcome in outcomes]).sum()
@@ -108,18 +108,18 @@ def test_evaluation_acts_greedily_and_is_judged_on_its_own_history() -> None:
     with torch.no_grad():
         found = model.losses(batch)
     outcomes = [
-        plain.read(model, symbols, siblings, lambda p, best: p > 0.5)
-        for symbols, siblings in zip(symbols_of(batch), siblings_of(1, lengths), strict=True)
+        plain.read(model, tokens, siblings, lambda p, best: p > 0.5)
+        for tokens, siblings in zip(tokens_of(batch), siblings_of(1, lengths), strict=True)
     ]
     parse = torch.stack([outcome.parse for outcome in outcomes]).sum()
     word = torch.stack([outcome.word for outcome in outcomes]).sum()
     torch.testing.assert_close(found.terms["parse"].sum, parse.detach(), **TOLERANCE)
     torch.testing.assert_close(found.terms["word"].sum, word.detach(), **TOLERANCE)
-    texts = [[str(symbol) for symbol in symbols] for symbols in symbols_of(batch)]
+    texts = [[str(token) for token in tokens] for tokens in tokens_of(batch)]
     trees = model.parse(texts)
-    for outcome, symbols, tree in zip(outcomes, symbols_of(batch), trees, strict=True):
-        expected = {(max(a, 1) - 1, b) for a, b in plain.spans(outcome.actions, len(symbols) + 1)}
-        expected = {(a, b) for a, b in expected if b - a > 1} | {(0, len(symbols))}
+    for outcome, tokens, tree in zip(outcomes, tokens_of(batch), trees, strict=True):
+        expected = {(max(a, 1) - 1, b) for a, b in plain.spans(outcome.actions, len(tokens) + 1)}
+        expected = {(a, b) for a, b in expected if b - a > 1} | {(0, len(tokens))}
         assert {(span.start, span.end) for span in tree.spans()} == expected
 
 
@@ -187,7 +187,7 @@ def test_a_static_run_builds_the_binarised_gold() -> None:
 def test_where_a_word_attaches_depends_on_that_word_and_on_none_after_it() -> None:
     model = network()
     attached: set[int] = set()
-    for last in range(NUM_SYMBOLS):
+    for last in range(VOCABULARY_SIZE):
         state = model.extend(model.extend(model.extend(model.start(), ["1"]), ["2"]), [str(last)])
         attached.add(state.stacks.shifted_at[0][-1])
         longer = model.extend(model.extend(state, ["5"]), ["6"])

@@ -43,12 +43,12 @@ def all_slots_losses(
 ) -> AllSlots:
     """Read a batch with given decisions, all (B, T), without dropout. Empty slots start with ``empty_value``."""
     lengths = np.diff(batch.token_offsets)
-    symbols = pad(batch.tokens, batch.token_offsets, first=som.boundary, last=som.boundary)
+    tokens = pad(batch.tokens, batch.token_offsets, first=som.boundary, last=som.boundary)
     num_steps = int(lengths.max()) + 1
     is_real = torch.from_numpy(np.arange(num_steps)[:, None] <= lengths)
     given = [torch.from_numpy(values[:, :num_steps].T.copy()) for values in (decisions, choices, labels, next_labels)]
     theta, choice, label, next_label = given
-    inputs = som.embed(torch.from_numpy(symbols[:, :num_steps].T.copy()).flatten()).view(num_steps, len(lengths), -1)
+    inputs = som.embed(torch.from_numpy(tokens[:, :num_steps].T.copy()).flatten()).view(num_steps, len(lengths), -1)
     memory = inputs.new_full((len(lengths), som.config.num_slots, som.config.size), empty_value)
     candidates = memory
     rows = []
@@ -60,7 +60,7 @@ def all_slots_losses(
         rows.append((hidden, log_p, log_q))
     hidden, log_p, log_q = (torch.stack(column) for column in zip(*rows, strict=True))
     log_words = functional.linear(hidden, som.embedding, som.output_bias).log_softmax(2)
-    targets = torch.from_numpy(symbols[:, 1 : num_steps + 1].T.copy())
+    targets = torch.from_numpy(tokens[:, 1 : num_steps + 1].T.copy())
     loss = -_picked(log_words, targets)[is_real].sum() * som.config.word_loss
     loss = loss - _picked(log_p, label)[1:][is_real[1:]].sum()
     if som.config.prediction_network:

@@ -19,7 +19,7 @@ def test_reading_along_gold_trees_recovers_all_of_them_and_counts_their_depth() 
     assert figures.gold == 3 + 2
     assert (figures.depth_sum, figures.depth_max) == (3 + 2, 3)
     assert figures.num_too_deep == 0
-    assert figures.num_symbols == 7
+    assert figures.num_tokens == 7
 
 
 def test_words_deeper_than_the_memory_are_counted() -> None:
@@ -34,7 +34,7 @@ def test_perplexity_is_that_of_the_scores() -> None:
     network = worlds.som()
     batch = worlds.batch(network)
     bounds = zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)
-    scores = network.score([[str(symbol) for symbol in batch.tokens[a:b]] for a, b in bounds])
+    scores = network.score([[str(token) for token in batch.tokens[a:b]] for a, b in bounds])
     log_probs = np.concatenate([score.log_probs for score in scores])
     figures = evaluate_som(network, [batch])
     assert figures.perplexity == pytest.approx(np.exp(-log_probs.mean()), rel=1e-8)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.models.reading import assert_reads_word_by_word_as_all_at_once
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from tests.models.som import worlds
 from tests.models.som.all_slots import AllSlots, all_slots_losses
 from treelm.corpora.batches import SentenceBatch
@@ -150,7 +150,7 @@ def test_the_loss_of_words_in_evaluation_is_the_score() -> None:
     network = worlds.som().eval()
     batch = worlds.batch(network)
     bounds = zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)
-    scores = network.score([[str(symbol) for symbol in batch.tokens[a:b]] for a, b in bounds])
+    scores = network.score([[str(token) for token in batch.tokens[a:b]] for a, b in bounds])
     with torch.no_grad():
         losses = network.losses(batch)
     assert sum(score.log_probs.sum() for score in scores) == pytest.approx(-losses.terms["word"].sum.item(), abs=1e-7)
@@ -193,11 +193,11 @@ def test_word_by_word_equals_all_at_once(variant: dict[str, Any]) -> None:
 
 def test_probabilities_of_all_short_sentences_and_their_continuations_sum_to_one() -> None:
     network = worlds.som()
-    symbols = [str(index) for index in range(worlds.NUM_SYMBOLS)]
+    tokens = [str(index) for index in range(worlds.VOCABULARY_SIZE)]
     start = network.next_word_log_probs(network.start())[0].exp()
-    pairs = [[a, b] for a in symbols for b in symbols]
+    pairs = [[a, b] for a in tokens for b in tokens]
     scores = network.score(pairs)
-    first = dict(zip(symbols, (s.log_probs for s in network.score([[a] for a in symbols])), strict=True))
+    first = dict(zip(tokens, (s.log_probs for s in network.score([[a] for a in tokens])), strict=True))
     total = start[-1].item()  # the empty sentence
     total += sum(np.exp(log_probs.sum()) for log_probs in first.values())
     total += sum(np.exp(score.log_probs[:-1].sum()) for score in scores)  # two words, then anything
@@ -239,7 +239,7 @@ def test_semantic_inputs_change_no_syntactic_value_of_a_disentangled_network() -
 
 
 @pytest.mark.parametrize(
-    ("size", "num_symbols", "variant", "expected"),
+    ("size", "vocabulary_size", "variant", "expected"),
     [
         (400, 23_815, {}, 17_722_217),
         (500, 50_257, {}, 37_944_259),
@@ -249,10 +249,10 @@ def test_semantic_inputs_change_no_syntactic_value_of_a_disentangled_network() -
     ],
 )
 def test_numbers_of_parameters_are_those_of_the_paper(
-    size: int, num_symbols: int, variant: dict[str, Any], expected: int
+    size: int, vocabulary_size: int, variant: dict[str, Any], expected: int
 ) -> None:
     with torch.device("meta"):
-        network = SOM(SOMConfig(size=size, **variant), vocabulary=Symbols(num_symbols - 1))
+        network = SOM(SOMConfig(size=size, **variant), vocabulary=Tokens(vocabulary_size - 1))
     assert sum(parameter.numel() for parameter in network.parameters()) == expected
 
 

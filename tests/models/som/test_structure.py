@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from tests.models.som import plain
 from treelm.errors import InputError
 from treelm.models.layers.binary_structure import decoded_spans, first_siblings, static_labels, word_tree
@@ -55,7 +55,7 @@ def test_unary_chains_collapse_at_the_root_inside_and_over_a_word() -> None:
     assert left.tolist() == right.tolist() == [[0, 0, 0, 2, 0, 0]]
 
 
-def test_a_word_of_several_symbols_is_a_constituent() -> None:
+def test_a_word_of_several_tokens_is_a_constituent() -> None:
     batch = plain.batch_of([[0, 1, 2, 3]], tokens=[[5, 1, 1, 6]])
     ends_word = np.array([True, False, True, True, True, True, True])
     assert first_siblings(batch, ends_word).tolist() == [0, 0, 2, 2]
@@ -229,4 +229,4 @@ def test_a_batch_without_trees_names_a_sentence_and_the_remedy() -> None:
         tokens=batch.tokens, token_offsets=batch.token_offsets, num_words=batch.num_words, names=batch.names
     )
     with pytest.raises(InputError, match=r"test:0: .*left-branching"):
-        first_siblings(bare, Symbols(9).ends_word)
+        first_siblings(bare, Tokens(9).ends_word)

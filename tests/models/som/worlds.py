@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.models.rnng.worlds import Symbols
+from tests.models.rnng.worlds import Tokens
 from tests.models.som.plain import batch_of, random_tree
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.som.config import SOMConfig
 from treelm.models.som.network import SOM
 
-NUM_SYMBOLS = 8
+VOCABULARY_SIZE = 8
 
 
 def som(seed: int = 0, num_unfinished: int = 0, **config: Any) -> SOM:
     """A tiny float64 network without dropout, in training mode, with sharp decisions."""
     torch.manual_seed(seed)
     fields = {"size": 6, "num_slots": 15, "dropout": 0.0, "embedding_dropout": 0.0, "output_dropout": 0.0} | config
-    network = SOM(SOMConfig(**fields), vocabulary=Symbols(NUM_SYMBOLS, num_unfinished)).double()
+    network = SOM(SOMConfig(**fields), vocabulary=Tokens(VOCABULARY_SIZE, num_unfinished)).double()
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(2).add_(torch.randn_like(parameter) * 0.1)
@@ -35,7 +35,7 @@ def batch(network: SOM, lengths: tuple[int, ...] = (7, 3, 9, 1, 5), seed: int = 
 
 def sentences(lengths: tuple[int, ...] = (7, 3, 9, 1, 5), seed: int = 1) -> list[list[str]]:
     random = Random(seed)
-    return [[str(random.randrange(NUM_SYMBOLS)) for _ in range(n)] for n in lengths]
+    return [[str(random.randrange(VOCABULARY_SIZE)) for _ in range(n)] for n in lengths]
 
 
 def padded(values: Any, layout: Any, *, skip: int = 0, fill: int) -> Any:

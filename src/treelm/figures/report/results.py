@@ -14,7 +14,7 @@ from treelm.figures.report.charts import Axes, Series, for_both_widths, line_cha
 from treelm.figures.report.parts import Section, data_table, details, figure, key, looks_of, run_name, scrolled
 
 _CURVES = (
-    "Perplexity per word (of models of characters or pieces: per symbol, which compares with no other unit) on the "
+    "Perplexity per word (of models of characters or pieces: per token, which compares with no other unit) on the "
     "development split while training, on a logarithmic scale: of the part of the training "
     "loss that predicts words, as it was logged; where no such part was logged, of the whole loss. Curves show how "
     "training went; the table compares the results. "

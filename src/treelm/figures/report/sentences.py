@@ -142,8 +142,8 @@ def _distances(analysis: SentenceAnalysis) -> Markup | None:
 def _attention(analysis: SentenceAnalysis) -> Markup | None:
     if (found := analysis.attention) is None:
         return None
-    grid, width, height = span_grid(found.symbols, found.weights, found.reach)
-    title = f"attention over spans of: {' '.join(found.symbols[1:-1])}"
+    grid, width, height = span_grid(found.tokens, found.weights, found.reach)
+    title = f"attention over spans of: {' '.join(found.tokens[1:-1])}"
     return drawing("attention", title, width, height, Markup(grid))
 
 
@@ -167,14 +167,14 @@ _OWN = (
     _SystemPicture(
         "distances",
         _distances,
-        "Syntactic distances: the higher the bar, the higher in the tree is the boundary between a symbol and the one "
+        "Syntactic distances: the higher the bar, the higher in the tree is the boundary between a token and the one "
         "before it. Trees follow from their order. The scale is each system's own.",
     ),
     _SystemPicture(
         "attention over spans",
         _attention,
-        "Attention over spans: when a row's symbol is read, how much weight the span has that begins at the column's "
-        "symbol and ends just before the row's. The darker, the more; dashed spans are out of reach.",
+        "Attention over spans: when a row's token is read, how much weight the span has that begins at the column's "
+        "token and ends just before the row's. The darker, the more; dashed spans are out of reach.",
     ),
     _SystemPicture(
         "memory",

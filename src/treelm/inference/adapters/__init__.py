@@ -30,9 +30,9 @@ class ScoredLine(Line):
     score: SentenceScore
 
     @property
-    def symbol_ends(self) -> NDArray[np.int64]:
-        """(num_symbols,) where the word of each symbol ends."""
-        return self.ends[self.score.word_of_symbol]
+    def token_ends(self) -> NDArray[np.int64]:
+        """(num_tokens,) where the word of each token ends."""
+        return self.ends[self.score.word_of_token]
 
 
 def lines_of(text: str, how: Tokenisation) -> Iterator[Line]:

@@ -19,7 +19,7 @@ from treelm.inference.adapters import ScoredLine, lines_of, score_lines
 from treelm.inference.loading import load
 from treelm.models.base import IncrementalState, SyntacticLM
 
-_MOST_SYMBOLS = 256  # of a generated continuation, where a task names no limit
+_MOST_TOKENS = 256  # of a generated continuation, where a task names no limit
 
 
 class Request(Protocol):
@@ -51,7 +51,7 @@ class Answers:
         for lines, (context, continuation) in zip(self._score([a + b for a, b in pairs]), pairs, strict=True):
             log_prob = 0.0
             for line in lines:
-                log_prob += float(line.score.log_probs[:-1][line.symbol_ends > len(context)].sum())
+                log_prob += float(line.score.log_probs[:-1][line.token_ends > len(context)].sum())
                 if len(context) < line.line_end <= len(context) + len(continuation):
                     log_prob += float(line.score.log_probs[-1])
             found.append((log_prob, self._greedy and self._is_greedy(lines, len(context), len(context + continuation))))
@@ -63,7 +63,7 @@ class Answers:
         return [float(sum(line.score.log_probs.sum() for line in lines)) for lines in self._score(texts)]
 
     def generate_until(self, requests: Sequence[Request], disable_tqdm: bool = False) -> list[str]:
-        """The likeliest continuation, symbol after symbol, up to one of the texts ``until`` or ``max_gen_toks``.
+        """The likeliest continuation, token after token, up to one of the texts ``until`` or ``max_gen_toks``.
 
         Raises ``InputError`` for a task that samples.
         """
@@ -76,23 +76,23 @@ class Answers:
         return found
 
     def _is_greedy(self, lines: Sequence[ScoredLine], start: int, end: int) -> bool:
-        """Tell whether every symbol that counts between two places of a text is the likeliest there."""
+        """Tell whether every token that counts between two places of a text is the likeliest there."""
         for line in lines:
-            symbols = self._symbols(line.words)
-            counts = [bool(place > start) for place in line.symbol_ends]
-            symbols.append(len(self.model.vocabulary))
+            tokens = self._token_ids(line.words)
+            counts = [bool(place > start) for place in line.token_ends]
+            tokens.append(len(self.model.vocabulary))
             counts.append(start < line.line_end <= end)
             state = self.model.start(1)
-            for symbol, counted in zip(symbols, counts, strict=True):
-                if counted and int(self.model.next_word_log_probs(state)[0].argmax()) != symbol:
+            for token, counted in zip(tokens, counts, strict=True):
+                if counted and int(self.model.next_word_log_probs(state)[0].argmax()) != token:
                     return False
-                if symbol < len(self.model.vocabulary):
-                    state = self.model.extend_symbols(state, [symbol])
+                if token < len(self.model.vocabulary):
+                    state = self.model.extend_tokens(state, [token])
         return True
 
-    def _symbols(self, words: Sequence[str]) -> list[int]:
-        symbols: list[int] = encode_words([words], self.model.vocabulary).tokens.tolist()
-        return symbols
+    def _token_ids(self, words: Sequence[str]) -> list[int]:
+        tokens: list[int] = encode_words([words], self.model.vocabulary).tokens.tolist()
+        return tokens
 
     def _generate(self, context: str, settings: Mapping[str, Any]) -> str:
         if settings.get("do_sample"):
@@ -102,11 +102,11 @@ class Answers:
         state = self.model.start(1)
         *_, last = ("", *context.split("\n"))
         for line in lines_of(last, self._how):
-            for symbol in self._symbols(line.words):
-                state = self.model.extend_symbols(state, [symbol])
+            for token in self._token_ids(line.words):
+                state = self.model.extend_tokens(state, [token])
         text = "" if not last or last[-1] in BLANKS else " "
         pieces = list[int]()
-        for _ in range(int(settings.get("max_gen_toks", _MOST_SYMBOLS))):
+        for _ in range(int(settings.get("max_gen_toks", _MOST_TOKENS))):
             text, pieces, state = self._next(text, pieces, state)
             places = [place for place in (text.find(stop) for stop in stops if stop) if place >= 0]
             if places:
@@ -118,12 +118,12 @@ class Answers:
         end = len(self.model.vocabulary)
         if pieces:
             log_probs[end] = -np.inf  # no sentence ends within a word
-        symbol = int(log_probs.argmax())
-        if symbol == end:
+        token = int(log_probs.argmax())
+        if token == end:
             return text.rstrip(" ") + "\n", [], self.model.start(1)
-        pieces = [*pieces, symbol]
-        state = self.model.extend_symbols(state, [symbol])
-        if not self.model.vocabulary.ends_word[symbol]:
+        pieces = [*pieces, token]
+        state = self.model.extend_tokens(state, [token])
+        if not self.model.vocabulary.ends_word[token]:
             return text, pieces, state
         return f"{text}{self.model.vocabulary.spell(pieces)} ", [], state
 

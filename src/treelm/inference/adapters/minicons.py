@@ -19,11 +19,12 @@ from torch import Tensor
 
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import Tokenisation
+from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, as_list, one_sentence, score_lines
 from treelm.models.base import SyntacticLM
 
-Unit = Literal["symbol", "word"]
+Unit = Literal["token", "word", "symbol"]  # symbol: deprecated, the old name of token
 Reduction = Callable[[Tensor], float]
 END = "</s>"
 
@@ -37,14 +38,17 @@ class Scorer:
     """Scores of texts of one sentence each, by any system."""
 
     def __init__(
-        self, lm: SyntacticLM, *, unit: Unit = "symbol", tokenisation: Tokenisation = "blanks", with_end: bool = False
+        self, lm: SyntacticLM, *, unit: Unit = "token", tokenisation: Tokenisation = "blanks", with_end: bool = False
     ) -> None:
-        """Wrap a model; a score is of a ``unit``: a symbol of the vocabulary (minicons' token) or a word.
+        """Wrap a model; a score is of a ``unit``: a token of the vocabulary or a word.
 
         ``with_end`` counts the end of the sentence as one more, under the name ``</s>``.
         """
-        if unit not in ("symbol", "word"):
-            raise InputError(f"unit = {unit!r}", remedy="choose symbol or word")
+        if unit == "symbol":
+            warn_renamed('unit="symbol"', 'unit="token"')
+            unit = "token"
+        if unit not in ("token", "word"):
+            raise InputError(f"unit = {unit!r}", remedy="choose token or word")
         self.lm, self._unit, self._tokenisation, self._with_end = lm, unit, tokenisation, with_end
 
     def sequence_score(
@@ -63,7 +67,7 @@ class Scorer:
     ) -> list[list[tuple[str, float]]] | list[list[tuple[str, float, int]]]:
         """Tokens of every sentence, each with its log probability, surprisal or probability.
 
-        ``rank`` adds the rank of the symbol (1 for the likeliest) among all that could have followed. Raises
+        ``rank`` adds the rank of the token (1 for the likeliest) among all that could have followed. Raises
         ``InputError`` for what contradicts itself, and for ranks of words.
         """
         _check(surprisal=surprisal, prob=prob, base_two=base_two)
@@ -75,7 +79,7 @@ class Scorer:
         if not rank:
             return rows
         if self._unit == "word":
-            raise InputError("ranks of words", remedy='use unit="symbol": words are spelled in symbols')
+            raise InputError("ranks of words", remedy='use unit="token": words are spelled in tokens')
         ranks = [self._ranks(text) for text in texts]
         return [
             [(name, value, place) for (name, value), place in zip(row, own, strict=True)]
@@ -120,32 +124,32 @@ class Scorer:
 
     def _tokens(self, line: ScoredLine, *, first_end: int = 0) -> tuple[list[str], NDArray[np.float64]]:
         """Names and log probabilities of tokens whose word ends at ``first_end`` or later."""
-        log_probs, owner = line.score.log_probs[:-1], line.score.word_of_symbol
+        log_probs, owner = line.score.log_probs[:-1], line.score.word_of_token
         if self._unit == "word":
             chosen = np.flatnonzero(line.ends >= first_end)
             names = [line.words[number] for number in chosen]
             values: NDArray[np.float64] = np.bincount(owner, log_probs, len(line.words))[chosen].astype(np.float64)
         else:
-            chosen = np.flatnonzero(line.symbol_ends >= first_end)
-            spelled = self._symbols(line)
-            names = [self.lm.vocabulary.symbol(spelled[number]) for number in chosen]
+            chosen = np.flatnonzero(line.token_ends >= first_end)
+            spelled = self._token_ids(line)
+            names = [self.lm.vocabulary.token(spelled[number]) for number in chosen]
             values = log_probs[chosen]
         if self._with_end:
             return [*names, END], np.append(values, line.score.log_probs[-1])
         return names, values
 
-    def _symbols(self, line: ScoredLine) -> list[int]:
-        symbols: list[int] = encode_words([line.words], self.lm.vocabulary).tokens.tolist()
-        return symbols
+    def _token_ids(self, line: ScoredLine) -> list[int]:
+        tokens: list[int] = encode_words([line.words], self.lm.vocabulary).tokens.tolist()
+        return tokens
 
     def _ranks(self, text: str) -> list[int]:
         (line,) = self._lines([text])
-        symbols, state, found = self._symbols(line), self.lm.start(1), list[int]()
-        for symbol in [*symbols, *([len(self.lm.vocabulary)] if self._with_end else [])]:
+        tokens, state, found = self._token_ids(line), self.lm.start(1), list[int]()
+        for token in [*tokens, *([len(self.lm.vocabulary)] if self._with_end else [])]:
             log_probs = self.lm.next_word_log_probs(state)[0]
-            found.append(int((log_probs > log_probs[symbol]).sum()) + 1)
-            if symbol < len(self.lm.vocabulary):
-                state = self.lm.extend_symbols(state, [symbol])
+            found.append(int((log_probs > log_probs[token]).sum()) + 1)
+            if token < len(self.lm.vocabulary):
+                state = self.lm.extend_tokens(state, [token])
         return found
 
 

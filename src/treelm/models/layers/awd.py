@@ -1,6 +1,6 @@
 """The frame of AWD-LSTM (Merity, Keskar & Socher 2018) around recurrent layers: embedding, softmax, regularisers.
 
-Shapes: T steps, B rows, E size of embeddings, H of the last layer, V symbols of the vocabulary.
+Shapes: T steps, B rows, E size of embeddings, H of the last layer, V tokens of the vocabulary.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AWDConfig(CheckedConfig):
     """Layers on top of each other."""
 
     embedding_dropout: float = 0.0
-    """Whole symbols of the input embeddings, everywhere in a segment (e)."""
+    """Whole tokens of the input embeddings, everywhere in a segment (e)."""
     input_dropout: float = 0.0
     """Units of the embeddings, one mask a segment (i)."""
     layer_dropout: float = 0.0
@@ -84,9 +84,11 @@ class AWDStreamLM(StreamLM, Generic[Config]):
         """Draw the parameters from torch's global generator: embeddings from U(-0.1, 0.1), biases of the softmax 0."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
-        num_symbols = len(vocabulary) + 1
-        self.embedding = nn.Parameter(torch.empty(num_symbols, config.embedding_size).uniform_(-1, 1) * INITIAL_RANGE)
-        self.output_bias = nn.Parameter(torch.zeros(num_symbols))
+        vocabulary_size = len(vocabulary) + 1
+        self.embedding = nn.Parameter(
+            torch.empty(vocabulary_size, config.embedding_size).uniform_(-1, 1) * INITIAL_RANGE
+        )
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     @property
     def config(self) -> Config:
@@ -104,7 +106,7 @@ class AWDStreamLM(StreamLM, Generic[Config]):
         return self.output_bias
 
     def embed(self, inputs: Tensor, *, locked: bool = True) -> Tensor:
-        """Embeddings (T, B, E) of symbols (T, B); in training, whole symbols and units are dropped."""
+        """Embeddings (T, B, E) of tokens (T, B); in training, whole tokens and units are dropped."""
         units = embed_with_dropout(inputs, self.embedding, self.config.embedding_dropout, training=self.training)
         drop = locked_dropout if locked else dropout
         return drop(units, self.config.input_dropout, training=self.training)

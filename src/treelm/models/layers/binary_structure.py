@@ -1,7 +1,7 @@
 """Binary structure read left to right: first siblings, static labels, and decisions back into trees.
 
 Slots are counted from 0 at the bottom to N - 1 at the root. Positions are counted from 0, the sentence boundary
-``<s>``, which the root constituent takes in as its first child, so symbol i is position i + 1.
+``<s>``, which the root constituent takes in as its first child, so token i is position i + 1.
 
 A decision is the slot where a position attaches. Where depth has no bound, N is ``ANY_DEPTH``; decision N - h then says
 that a stack of binary constituents had the height h when the position was shifted.
@@ -26,28 +26,28 @@ ANY_DEPTH = 10**6  # slots of a memory that never overflows
 
 
 def first_siblings(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> IntArray:
-    """The first sibling of every symbol of a batch, as a position in its sentence: (symbols,).
+    """The first sibling of every token of a batch, as a position in its sentence: (tokens,).
 
-    That is where the smallest constituent starts that holds the symbol, but not as its first one. Labels do not matter
-    and unary chains collapse by themselves; a word of several symbols (``ends_word`` (V,) says where words end) is a
+    That is where the smallest constituent starts that holds the token, but not as its first one. Labels do not matter
+    and unary chains collapse by themselves; a word of several tokens (``ends_word`` (V,) says where words end) is a
     constituent. Raises ``InputError`` for a batch without trees.
     """
     if batch.actions is None or batch.action_offsets is None:
         remedy = 'train on a treebank (brackets or CoNLL-U), or, a SOM, with oracle = "left-branching"'
         raise InputError("sentence without a tree", where=batch.names[0], remedy=remedy)
     siblings = _word_level(batch.actions, batch.action_offsets)
-    symbol = np.arange(len(batch.tokens)) - np.repeat(batch.token_offsets[:-1], np.diff(batch.token_offsets))
+    token = np.arange(len(batch.tokens)) - np.repeat(batch.token_offsets[:-1], np.diff(batch.token_offsets))
     starts_word = np.ones(len(batch.tokens), bool)
     starts_word[1:] = ends_word[batch.tokens[:-1]]
     starts_word[batch.token_offsets[:-1]] = True
-    word_start = np.maximum.accumulate(np.where(starts_word, np.arange(len(symbol)), 0))
-    return np.where(starts_word, siblings, symbol[word_start] + 1)
+    word_start = np.maximum.accumulate(np.where(starts_word, np.arange(len(token)), 0))
+    return np.where(starts_word, siblings, token[word_start] + 1)
 
 
 def _word_level(actions: IntArray, action_offsets: IntArray) -> IntArray:
     """First siblings from top-down actions.
 
-    What is open after the last SHIFT or REDUCE before a symbol, without the constituents that start with the symbol
+    What is open after the last SHIFT or REDUCE before a token, without the constituents that start with the token
     itself, is the smallest constituent in question. Sorting actions by depth puts each constituent's actions together.
     """
     depth = np.cumsum(np.where(actions == REDUCE, -1, actions >= FIRST_NT))
@@ -57,7 +57,7 @@ def _word_level(actions: IntArray, action_offsets: IntArray) -> IntArray:
     innermost[order] = order[np.maximum.accumulate(opened_at)]
     shifts = np.flatnonzero(actions == SHIFT)
     completes = np.where(actions < FIRST_NT, np.arange(len(actions)), -1)
-    before = np.concatenate([[-1], np.maximum.accumulate(completes)])[shifts]  # last SHIFT or REDUCE before a symbol
+    before = np.concatenate([[-1], np.maximum.accumulate(completes)])[shifts]  # last SHIFT or REDUCE before a token
     is_first = before < np.repeat(action_offsets[:-1], np.diff(action_offsets))[shifts]
     start = _start_positions(actions, action_offsets, depth)
     return np.where(is_first, 0, start[innermost[np.where(is_first, 0, before)]])
@@ -67,13 +67,13 @@ def _start_positions(actions: IntArray, action_offsets: IntArray, depth: IntArra
     """The position where the constituent of each NT action starts; 0 for those that span the sentence."""
     num_shifts = starts((actions == SHIFT).astype(np.int64))
     sentence = np.repeat(np.arange(len(action_offsets) - 1), np.diff(action_offsets))
-    symbol = num_shifts[:-1] - num_shifts[action_offsets[sentence]]
+    token = num_shifts[:-1] - num_shifts[action_offsets[sentence]]
     total = (num_shifts[action_offsets[1:]] - num_shifts[action_offsets[:-1]])[sentence]
-    between = (symbol >= 1) & (symbol < total)  # after the first SHIFT, before the last
+    between = (token >= 1) & (token < total)  # after the first SHIFT, before the last
     is_inside = between | ((actions == SHIFT) & (total > 0))
     shallowest = np.minimum.reduceat(np.where(is_inside, depth, np.iinfo(np.int64).max), action_offsets[:-1])
-    spans_sentence = (symbol == 0) & (depth <= shallowest[sentence])
-    return np.where(spans_sentence, 0, symbol + 1)
+    spans_sentence = (token == 0) & (depth <= shallowest[sentence])
+    return np.where(spans_sentence, 0, token + 1)
 
 
 def static_labels(siblings: IntArray, num_slots: int) -> tuple[IntArray, NDArray[np.bool_]]:
@@ -89,7 +89,7 @@ def static_labels(siblings: IntArray, num_slots: int) -> tuple[IntArray, NDArray
 
 
 def decoded_spans(decisions: Sequence[int], num_slots: int) -> list[tuple[int, int]]:
-    """The constituents that decisions build, without ``<s>``: spans ``start <= i < end`` of two symbols or more.
+    """The constituents that decisions build, without ``<s>``: spans ``start <= i < end`` of two tokens or more.
 
     The chain of constituents that hold ``<s>`` becomes left-branching, as the gold root's children are.
     """
@@ -110,10 +110,10 @@ def decoded_spans(decisions: Sequence[int], num_slots: int) -> list[tuple[int, i
     return list(dict.fromkeys((start, end) for start, end in spans if end - start > 1))
 
 
-def word_tree(words: Sequence[str], spans: Sequence[tuple[int, int]], word_of_symbol: IntArray) -> Tree:
-    """The tree over words of spans over symbols; spans that cut a word are left out. All labels are ``LABEL``."""
-    first = np.searchsorted(word_of_symbol, np.arange(len(words) + 1))  # symbol where each word starts, and the end
-    boundary = {int(symbol): word for word, symbol in enumerate(first)}
+def word_tree(words: Sequence[str], spans: Sequence[tuple[int, int]], word_of_token: IntArray) -> Tree:
+    """The tree over words of spans over tokens; spans that cut a word are left out. All labels are ``LABEL``."""
+    first = np.searchsorted(word_of_token, np.arange(len(words) + 1))  # token where each word starts, and the end
+    boundary = {int(token): word for word, token in enumerate(first)}
     kept = {(boundary[start], boundary[end]) for start, end in spans if start in boundary and end in boundary}
     kept = {(start, end) for start, end in kept if end - start > 1} | {(0, len(words))}
     return _tree_of_spans(words, sorted(kept, key=lambda span: (-span[0], span[1])))

@@ -37,7 +37,7 @@ def dropout_off(network: nn.Module) -> Iterator[None]:
 
 
 def shared_draws(generator: torch.Generator) -> AbstractContextManager[None]:
-    """Draw masks that a whole batch shares (of weights, of symbol types) from this generator, within the context.
+    """Draw masks that a whole batch shares (of weights, of token types) from this generator, within the context.
 
     So the parts of a batch, wherever they are computed, have the same ones.
     """

@@ -175,12 +175,12 @@ def locked_dropout(units: Tensor, probability: float, *, training: bool) -> Tens
     return units * dropout_mask(units.shape[1], units.shape[2], probability, units)
 
 
-def embed_with_dropout(symbols: Tensor, table: Tensor, probability: float, *, training: bool) -> Tensor:
-    """Rows of the table (V, E) for symbols of any shape; in training, whole symbols are zeroed, wherever they occur."""
-    vectors = functional.embedding(symbols, table)
+def embed_with_dropout(tokens: Tensor, table: Tensor, probability: float, *, training: bool) -> Tensor:
+    """Rows of the table (V, E) for tokens of any shape; in training, whole tokens are zeroed, wherever they occur."""
+    vectors = functional.embedding(tokens, table)
     if not training or probability == 0:
         return vectors
-    return vectors * functional.embedding(symbols, dropout_mask(len(table), 1, probability, table, shared=True))
+    return vectors * functional.embedding(tokens, dropout_mask(len(table), 1, probability, table, shared=True))
 
 
 @dataclass(frozen=True, kw_only=True)

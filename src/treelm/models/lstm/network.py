@@ -56,7 +56,7 @@ class LSTM(AWDStreamLM[LSTMConfig]):
         return self.stack.begin(num_rows, self.embedding)
 
     def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
-        """Read symbols (T, B). In training, all dropouts draw new masks."""
+        """Read tokens (T, B). In training, all dropouts draw new masks."""
         vectors = self.embed(inputs, locked=self.config.locked_dropout)
         dropped, raw, following = self.stack(vectors, carried)
         return Reading(outputs=dropped, carried=following, regularisers=self.penalties(dropped, raw, mask))

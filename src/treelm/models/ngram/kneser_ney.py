@@ -1,8 +1,8 @@
 """N-grams of a corpus counted, and interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999, section 3).
 
 Distinct n-grams are sorted arrays, level by level. Level n has the n-grams of length n, numbered in the order of
-(number of its prefix in level n - 1, last symbol): a trie in which the children of a node are neighbours. Level 1 has
-every symbol under its own id. A sentence of symbols 0..V-1 is counted with V + 1 before it (begin, never predicted) and
+(number of its prefix in level n - 1, last token): a trie in which the children of a node are neighbours. Level 1 has
+every token under its own id. A sentence of tokens 0..V-1 is counted with V + 1 before it (begin, never predicted) and
 V behind it (end).
 """
 
@@ -25,38 +25,38 @@ Discounts = tuple[float, float, float]
 class Level:
     """The n-grams of one length."""
 
-    keys: Ints  # number of the prefix times (V + 2), plus the last symbol; rising
-    suffixes: Ints  # number, in the level below, of the n-gram without its first symbol (level 1: none)
+    keys: Ints  # number of the prefix times (V + 2), plus the last token; rising
+    suffixes: Ints  # number, in the level below, of the n-gram without its first token (level 1: none)
     counts: Ints  # occurrences
-    begins: NDArray[np.bool_]  # whether the first symbol is the begin of a sentence
+    begins: NDArray[np.bool_]  # whether the first token is the begin of a sentence
 
     def __len__(self) -> int:
         """Number of n-grams."""
         return len(self.keys)
 
 
-def with_boundaries(tokens: Ints, offsets: Ints, num_symbols: int) -> tuple[Ints, Ints]:
-    """Flat sentences with begin and end, and each symbol's distance from the begin of its sentence."""
+def with_boundaries(tokens: Ints, offsets: Ints, vocabulary_size: int) -> tuple[Ints, Ints]:
+    """Flat sentences with begin and end, and each token's distance from the begin of its sentence."""
     lengths = np.diff(offsets) + 2
     begins = np.concatenate(([0], np.cumsum(lengths)))[:-1]
     place = np.arange(int(lengths.sum())) - np.repeat(begins, lengths)
-    text = np.full(len(place), num_symbols + 1, dtype=np.int64)
-    text[begins + lengths - 1] = num_symbols
+    text = np.full(len(place), vocabulary_size + 1, dtype=np.int64)
+    text[begins + lengths - 1] = vocabulary_size
     inside = (place > 0) & (place < np.repeat(lengths, lengths) - 1)
     text[inside] = tokens
     return text, place
 
 
-def count_ngrams(text: Ints, place: Ints, *, num_symbols: int, order: int) -> list[Level]:
+def count_ngrams(text: Ints, place: Ints, *, vocabulary_size: int, order: int) -> list[Level]:
     """The levels 1 to ``order`` of what ``with_boundaries`` gives."""
-    base = num_symbols + 2
-    symbols = np.arange(base)
+    base = vocabulary_size + 2
+    tokens = np.arange(base)
     levels = [
         Level(
-            keys=symbols,
+            keys=tokens,
             suffixes=np.zeros(0, dtype=np.int64),
             counts=np.bincount(text, minlength=base),
-            begins=symbols == num_symbols + 1,
+            begins=tokens == vocabulary_size + 1,
         )
     ]
     numbers = text.copy()  # for every place, the number of the n-gram that ends there
@@ -76,25 +76,25 @@ def count_ngrams(text: Ints, place: Ints, *, num_symbols: int, order: int) -> li
 class SmoothedLevel:
     """Log probabilities of the n-grams of a level, and what their being a context costs.
 
-    ``log_backoffs[c]`` is the log of the probability that context c leaves to symbols never seen behind it, and which
-    the context without its first symbol shares out. The highest level has none.
+    ``log_backoffs[c]`` is the log of the probability that context c leaves to tokens never seen behind it, and which
+    the context without its first token shares out. The highest level has none.
     """
 
     keys: Ints
-    log_probs: Floats  # of the last symbol given those before, nats
+    log_probs: Floats  # of the last token given those before, nats
     log_backoffs: Floats
     discounts: Discounts
 
 
-def smooth(levels: Sequence[Level], *, num_symbols: int, fallback: Discounts | None = None) -> list[SmoothedLevel]:
-    """Probabilities of every level, interpolated with the level below, the lowest with equal shares for all symbols.
+def smooth(levels: Sequence[Level], *, vocabulary_size: int, fallback: Discounts | None = None) -> list[SmoothedLevel]:
+    """Probabilities of every level, interpolated with the level below, the lowest with equal shares for all tokens.
 
     Raises ``InputError`` when the counts of counts of a level give no discounts and there is no ``fallback``.
     """
     smoothed: list[SmoothedLevel] = []
-    probs: Floats = np.full(num_symbols + 2, 1.0 / (num_symbols + 1))
+    probs: Floats = np.full(vocabulary_size + 2, 1.0 / (vocabulary_size + 1))
     for number, level in enumerate(levels):
-        counts = _adjusted_counts(levels, number, num_symbols)
+        counts = _adjusted_counts(levels, number, vocabulary_size)
         discounts = find_discounts(counts, length=number + 1, fallback=fallback)
         removed = np.array((0.0, *discounts))[np.minimum(counts, 3)]
         if number == 0:
@@ -102,7 +102,7 @@ def smooth(levels: Sequence[Level], *, num_symbols: int, fallback: Discounts | N
             probs = (counts - removed) / total + removed.sum() / total * probs
             probs[-1] = 0.0  # the begin of a sentence is given
         else:
-            contexts = level.keys // (num_symbols + 2)
+            contexts = level.keys // (vocabulary_size + 2)
             totals = np.bincount(contexts, counts, minlength=len(levels[number - 1]))
             left = np.bincount(contexts, removed, minlength=len(totals))
             shares = np.divide(left, totals, out=np.ones_like(totals), where=totals > 0)
@@ -120,8 +120,8 @@ def smooth(levels: Sequence[Level], *, num_symbols: int, fallback: Discounts | N
     return smoothed
 
 
-def _adjusted_counts(levels: Sequence[Level], number: int, num_symbols: int) -> Ints:
-    """Occurrences at the highest level; below, in how many different symbols' company an n-gram occurs on its left.
+def _adjusted_counts(levels: Sequence[Level], number: int, vocabulary_size: int) -> Ints:
+    """Occurrences at the highest level; below, in how many different tokens' company an n-gram occurs on its left.
 
     What stands at the begin of a sentence has nothing on its left: it keeps its occurrences.
     """
@@ -130,7 +130,7 @@ def _adjusted_counts(levels: Sequence[Level], number: int, num_symbols: int) -> 
     if number + 1 < len(levels):
         continuations = np.bincount(levels[number + 1].suffixes, minlength=len(level))
         counts = np.where(level.begins, counts, continuations)
-    return np.where(np.arange(len(level)) == num_symbols + 1, 0, counts) if number == 0 else counts
+    return np.where(np.arange(len(level)) == vocabulary_size + 1, 0, counts) if number == 0 else counts
 
 
 def find_discounts(counts: Ints, *, length: int, fallback: Discounts | None) -> Discounts:

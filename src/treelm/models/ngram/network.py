@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_symbol
+from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import EstimatedLM, IncrementalState
@@ -32,10 +32,10 @@ class NGramConfig:
     """
 
     order: int = 5
-    """Length of the longest n-grams (n): a symbol depends on the n - 1 symbols before it."""
+    """Length of the longest n-grams (n): a token depends on the n - 1 tokens before it."""
     fallback_discounts: tuple[float, float, float] | None = None
     """Discounts of n-grams seen once, twice and more often, for the lengths whose counts of counts do not give any:
-    small data, or few symbols, as characters. Without it such data are an error."""
+    small data, or few tokens, as characters. Without it such data are an error."""
     num_ngrams: tuple[int, ...] = ()
     """Distinct n-grams of every length; estimation sets it, recipes leave it out."""
 
@@ -69,16 +69,16 @@ class NGramState(IncrementalState):
         return len(self.num_read)
 
     @property
-    def num_symbols_read(self) -> tuple[int, ...]:
-        """Symbols that each sentence has read."""
+    def num_tokens_read(self) -> tuple[int, ...]:
+        """Tokens that each sentence has read."""
         return self.num_read
 
 
 class NGram(EstimatedLM):
-    """Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999) over symbols, sentence by sentence.
+    """Interpolated modified Kneser-Ney smoothing (Chen & Goodman 1999) over tokens, sentence by sentence.
 
     Its buffers are the smoothed levels of ``kneser_ney``: ``keys_n``, ``log_probs_n`` and ``log_backoffs_n`` for every
-    length n. Before ``estimate`` all symbols are equally probable.
+    length n. Before ``estimate`` all tokens are equally probable.
     """
 
     system: ClassVar[str] = "ngram"
@@ -110,17 +110,17 @@ class NGram(EstimatedLM):
         ]
         tokens = np.concatenate([batch.tokens for batch in batches])
         lengths = np.concatenate([np.diff(batch.token_offsets) for batch in batches])
-        num_symbols = len(self.vocabulary)
-        text, place = with_boundaries(tokens, np.concatenate(([0], np.cumsum(lengths))), num_symbols)
-        levels = count_ngrams(text, place, num_symbols=num_symbols, order=self._config.order)
-        found = smooth(levels, num_symbols=num_symbols, fallback=self._config.fallback_discounts)
+        vocabulary_size = len(self.vocabulary)
+        text, place = with_boundaries(tokens, np.concatenate(([0], np.cumsum(lengths))), vocabulary_size)
+        levels = count_ngrams(text, place, vocabulary_size=vocabulary_size, order=self._config.order)
+        found = smooth(levels, vocabulary_size=vocabulary_size, fallback=self._config.fallback_discounts)
         self._config = replace(self._config, num_ngrams=tuple(map(len, levels)))
         for length, level in enumerate(found, start=1):
             self._keep(length, *map(torch.from_numpy, (level.keys, level.log_probs, level.log_backoffs)))
 
     def _keep(self, length: int, keys: Tensor, log_probs: Tensor, log_backoffs: Tensor) -> None:
         self.register_buffer(f"log_probs_{length}", log_probs)
-        if length > 1:  # symbols have their own ids
+        if length > 1:  # tokens have their own ids
             self.register_buffer(f"keys_{length}", keys)
         if length < self._config.order:
             self.register_buffer(f"log_backoffs_{length}", log_backoffs)
@@ -128,7 +128,7 @@ class NGram(EstimatedLM):
     # Whole sentences.
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Sum of -log p of every symbol and end, in nats. There is nothing to differentiate."""
+        """Sum of -log p of every token and end, in nats. There is nothing to differentiate."""
         log_probs = self._log_probs(batch.tokens, batch.token_offsets)
         word = Loss(sum=-log_probs.sum(), count=len(log_probs))
         return Losses(
@@ -136,19 +136,19 @@ class NGram(EstimatedLM):
         )
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol and end."""
+        """Log probability of every token and end."""
         batch = encode_words(sentences, self.vocabulary)
         log_probs = self._log_probs(batch.tokens, batch.token_offsets).cpu().numpy()
         scores = []
         for row in range(len(batch)):
             start, stop = batch.token_offsets[row : row + 2].tolist()
-            words = word_of_symbol(batch.symbols(row), self.vocabulary.ends_word)
+            words = word_of_token(batch.tokens_of(row), self.vocabulary.ends_word)
             own = log_probs[start + row : stop + row + 1]
-            scores.append(SentenceScore(log_probs=own, word_of_symbol=words, is_lower_bound=False))
+            scores.append(SentenceScore(log_probs=own, word_of_token=words, is_lower_bound=False))
         return scores
 
     def _log_probs(self, tokens: NDArray[np.int64], offsets: NDArray[np.int64]) -> Tensor:
-        """log p of every symbol and end of flat sentences, in their order."""
+        """log p of every token and end of flat sentences, in their order."""
         device = self.log_probs_1.device
         text, place = (
             torch.from_numpy(values).to(device) for values in with_boundaries(tokens, offsets, len(self.vocabulary))
@@ -161,12 +161,12 @@ class NGram(EstimatedLM):
             log_probs = self._choose(length, log_probs, contexts, numbers)
         return log_probs[place > 0]
 
-    def _find(self, length: int, contexts: Tensor, symbols: Tensor) -> Tensor:
-        """The numbers of the n-grams of this length that these contexts and symbols make; -1 where there is none."""
+    def _find(self, length: int, contexts: Tensor, tokens: Tensor) -> Tensor:
+        """The numbers of the n-grams of this length that these contexts and tokens make; -1 where there is none."""
         keys = self.get_buffer(f"keys_{length}")
         if not len(keys):
             return torch.full_like(contexts, -1)
-        wanted = contexts * (len(self.vocabulary) + 2) + symbols
+        wanted = contexts * (len(self.vocabulary) + 2) + tokens
         numbers = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
         return torch.where((contexts >= 0) & (keys[numbers] == wanted), numbers, -1)
 
@@ -187,22 +187,22 @@ class NGram(EstimatedLM):
         contexts[:, 0] = len(self.vocabulary) + 1
         return NGramState(contexts=contexts, num_read=(0,) * num_sentences)
 
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> NGramState:
-        """The state after one more symbol in each sentence; None for a sentence that waits."""
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> NGramState:
+        """The state after one more token in each sentence; None for a sentence that waits."""
         state = NGramState.own(state)
-        state.check_symbols(symbols)
-        read = torch.tensor([-1 if one is None else one for one in symbols], device=state.contexts.device)
+        state.check_tokens(tokens)
+        read = torch.tensor([-1 if one is None else one for one in tokens], device=state.contexts.device)
         contexts = state.contexts.clone()
         contexts[:, 0] = read
         for length in range(2, self._config.order):
             contexts[:, length - 1] = self._find(length, state.contexts[:, length - 2], read)
         return NGramState(
             contexts=torch.where(read[:, None] < 0, state.contexts, contexts),
-            num_read=tuple(before + (one is not None) for before, one in zip(state.num_read, symbols, strict=True)),
+            num_read=tuple(before + (one is not None) for before, one in zip(state.num_read, tokens, strict=True)),
         )
 
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence."""
+        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence."""
         rows = NGramState.own(state).contexts
         return torch.stack([self._distribution(row) for row in rows.tolist()])
 

@@ -68,7 +68,7 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig]):
         return {f"{kind}.{index}": self.embedding.new_zeros(num_rows, sizes[index]) for kind, index in names}
 
     def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
-        """Read symbols (T, B); in training, all dropouts draw new masks.
+        """Read tokens (T, B); in training, all dropouts draw new masks.
 
         ``structure`` has ``distances`` (T, B) of the layer that the config names and ``all_distances``
         (T, B, num_layers).

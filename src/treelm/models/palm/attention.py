@@ -25,7 +25,7 @@ class SpanAttended:
     """Outputs and weights of the attention at T steps."""
 
     outputs: Tensor  # (T, B, H)
-    weights: Tensor  # (T, B, m) of spans of 1 to m symbols; all 0 where no span can be attended to
+    weights: Tensor  # (T, B, m) of spans of 1 to m tokens; all 0 where no span can be attended to
     log_weights: Tensor | None  # (T, B, m) -inf for spans that are not there; None: the weights were given
 
 
@@ -40,7 +40,7 @@ class RationalRNN(nn.Module):
         self.update_weight = uniform(2 * size, input_size, fan_in=input_size)
 
     def forward(self, hidden: Tensor, max_span: int) -> Tensor:
-        """hidden (m + T, B, H) -> spans of 1 to m symbols (m, T, B, 2D), the first ones end at place m - 1."""
+        """hidden (m + T, B, H) -> spans of 1 to m tokens (m, T, B, 2D), the first ones end at place m - 1."""
         zero = torch.zeros_like(self.forget_bias)
         flat, shape = hidden.flatten(0, 1), (*hidden.shape[:2], len(zero))
         forget = linear(flat, self.forget_weight, self.forget_bias, whole=True).sigmoid().view(shape)
@@ -194,7 +194,7 @@ class SpanAttention(nn.Module):
         self.branching = branching
 
     def scores(self, hidden: Tensor, spans: Tensor) -> Tensor:
-        """(T, B, m) of spans of 1 to m symbols; fixed ones are the length (right) or m + 1 less it (left)."""
+        """(T, B, m) of spans of 1 to m tokens; fixed ones are the length (right) or m + 1 less it (left)."""
         if self.scorer is not None:
             return self.scorer(hidden, spans)  # type: ignore[no-any-return]
         lengths = torch.arange(1, len(spans) + 1, dtype=hidden.dtype, device=hidden.device)
@@ -204,7 +204,7 @@ class SpanAttention(nn.Module):
     def forward(
         self, hidden: Tensor, before: Tensor, available: Tensor, *, given: Tensor | None = None, dropout: float = 0.0
     ) -> SpanAttended:
-        """hidden (T, B, H), the m states before (m, B, H) and how many symbols spans may go back, (T, B) of 0 to m.
+        """hidden (T, B, H), the m states before (m, B, H) and how many tokens spans may go back, (T, B) of 0 to m.
 
         At each step the spans that end just before it are attended to. ``given`` (T, B, m) stands in for the weights.
         """
@@ -221,7 +221,7 @@ class SpanAttention(nn.Module):
 
     @torch.no_grad()
     def chart(self, hidden: Tensor, longest: int) -> Tensor:
-        """Scores (T, B, L) of spans of 1 to L symbols that end before each step, from states (T, B, H).
+        """Scores (T, B, L) of spans of 1 to L tokens that end before each step, from states (T, B, H).
 
         L may be more than the longest span in training. Scores of spans that begin before the text mean nothing.
         """
@@ -237,7 +237,7 @@ class SpanAttention(nn.Module):
 
 
 def count_available(reach: Tensor, num_steps: int, max_span: int, stops: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Symbols that spans which end just before each step may hold (T, B), and the same after the last step (B,).
+    """Tokens that spans which end just before each step may hold (T, B), and the same after the last step (B,).
 
     ``reach`` (B,) is that before the first step. ``stops`` (T, B) is true for inputs that no span may hold or cross.
     """

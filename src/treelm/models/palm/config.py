@@ -14,7 +14,7 @@ WithoutGold = Literal["none", "shortest"]
 
 @dataclass(frozen=True, kw_only=True)
 class PaLMConfig(AWDConfig):
-    """AWD-LSTM with attention over the spans that end before each symbol.
+    """AWD-LSTM with attention over the spans that end before each token.
 
     PaLM-U is the default; PaLM-S has ``span_weight``, PaLM-RB ``attention = "right"``. Sizes are those of the public
     code for the Penn Treebank. Raises ``InputError`` for values that make no network.
@@ -32,7 +32,7 @@ class PaLMConfig(AWDConfig):
     residual_size: int = 400
     """Hidden units of what joins context and hidden state (Eq. 6)."""
     max_span: int = 20
-    """Symbols of the longest span that is attended to (m)."""
+    """Tokens of the longest span that is attended to (m)."""
     stop_at_end: bool = False
     """End spans at sentence ends; else they may go across, as in the paper."""
 

@@ -35,7 +35,7 @@ from treelm.models.palm.supervision import (
 )
 from treelm.models.readings import Carried, Reading, WordMetric, to_host
 from treelm.models.scores import Gathering, Losses, SentenceScore
-from treelm.models.structures import BOUNDARY, SpanWeights, symbols_of_words
+from treelm.models.structures import BOUNDARY, SpanWeights, tokens_of_words
 from treelm.trees.distances import tree_from_span_scores
 from treelm.trees.tree import Tree
 
@@ -73,7 +73,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         return {"attended_length": "first", "attention_entropy_bits": "first"}
 
     def word_metrics(self, reading: Reading) -> dict[str, WordMetric]:
-        """Mean length in symbols of the spans that were attended to, and the entropy of their weights."""
+        """Mean length in tokens of the spans that were attended to, and the entropy of their weights."""
         weights = reading.structure["span_weights"]
         lengths = torch.arange(1, weights.shape[2] + 1, dtype=weights.dtype, device=weights.device)
         metrics = weights @ lengths, torch.special.entr(weights).sum(2) / math.log(2)
@@ -90,9 +90,9 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         return {**self.stack.begin(num_rows, self.embedding), "context": context, "reach": reach}
 
     def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
-        """Read symbols (T, B). In training, all dropouts draw new masks.
+        """Read tokens (T, B). In training, all dropouts draw new masks.
 
-        ``structure`` has ``span_weights`` (T, B, m), of the spans of 1 to m symbols that end just before the input of
+        ``structure`` has ``span_weights`` (T, B, m), of the spans of 1 to m tokens that end just before the input of
         each step. Raises ``InputError`` with ``attention = "given"``: only ``losses`` and ``score_given`` know trees.
         """
         self.require_words()
@@ -234,9 +234,9 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     def _with_spans(self, losses: Losses, reading: Reading, gold: Tensor, mask: Tensor | None) -> Losses:
         return with_span_loss(losses, reading.structure, gold, mask, self.config, training=self.training)
 
-    def _with_end(self, symbols: Tensor) -> Tensor:
-        """One more end after symbols (T, B): there the spans are looked at that end with the last word."""
-        return torch.cat([symbols, symbols.new_full((1, symbols.shape[1]), self.end)])
+    def _with_end(self, tokens: Tensor) -> Tensor:
+        """One more end after tokens (T, B): there the spans are looked at that end with the last word."""
+        return torch.cat([tokens, tokens.new_full((1, tokens.shape[1]), self.end)])
 
     # Trees.
 
@@ -249,7 +249,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
         """The attention over spans of a sentence by itself, read from the zero state; None if it is given by trees."""
         if not self.parses:
             return None
-        symbols, _ = symbols_of_words(words, self.vocabulary)
+        names, _ = tokens_of_words(words, self.vocabulary)
         exact, tokens = self.exact(), encode_words([words], self.vocabulary).tokens
         inputs = torch.tensor([self.end, *tokens.tolist(), self.end], device=self.embedding.device)[:, None]
         found = exact.read(inputs, exact.begin(1)).structure
@@ -259,13 +259,13 @@ class PaLM(AWDStreamLM[PaLMConfig]):
             length = min(step, weights.shape[1])
             rows.append((*(0.0,) * (step - length), *weights[step, :length][::-1].tolist()))
         reach = tuple(found["available"][:, 0].tolist())
-        return SpanWeights(symbols=(BOUNDARY, *symbols, BOUNDARY), weights=tuple(rows), reach=reach)
+        return SpanWeights(tokens=(BOUNDARY, *names, BOUNDARY), weights=tuple(rows), reach=reach)
 
     @takes_texts
     def span_scores(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """The score of every span of each sentence: (n, n), words i to j, both included; -inf where i > j.
 
-        A span's score is that at the step after it, where the last word is followed by the end symbol; spans may be
+        A span's score is that at the step after it, where the last word is followed by the end token; spans may be
         longer than in training. Raises ``InputError`` if the attention is given by trees.
         """
         self.require_trees()
@@ -279,8 +279,8 @@ class PaLM(AWDStreamLM[PaLMConfig]):
             chart = exact.attention.chart(exact.states_before_attention(inputs), max(len(inputs) - 2, 1))
             scores = to_host(chart)
             for row, number in enumerate(numbers):
-                symbols = batch.tokens[batch.token_offsets[row] : batch.token_offsets[row + 1]]
-                found[number] = _word_spans(scores[:, row], self.vocabulary.ends_word[symbols])
+                tokens = batch.tokens[batch.token_offsets[row] : batch.token_offsets[row + 1]]
+                found[number] = _word_spans(scores[:, row], self.vocabulary.ends_word[tokens])
         return found
 
     @torch.no_grad()
@@ -303,7 +303,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
 
 
 def _word_spans(chart: NDArray[np.float64], ends_word: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Turn scores of spans of symbols (steps, L) into those of words. Symbol s is read at step s + 1."""
+    """Turn scores of spans of tokens (steps, L) into those of words. Token s is read at step s + 1."""
     last = np.flatnonzero(ends_word)
     first = np.concatenate(([0], last + 1))[: len(last)]
     lengths = last[None, :] - first[:, None] + 1  # (n, n), of words i to j

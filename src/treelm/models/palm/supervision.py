@@ -46,21 +46,21 @@ def require_trees(corpus: EncodedCorpus) -> None:
 
 
 def require_constituents(corpus: EncodedCorpus, max_span: int) -> None:
-    """Raise ``InputError`` unless some constituent of a corpus with trees has at most ``max_span`` symbols."""
+    """Raise ``InputError`` unless some constituent of a corpus with trees has at most ``max_span`` tokens."""
     for start in range(0, len(corpus), _LOOKED_AT):
         batch = corpus.batch(range(start, min(start + _LOOKED_AT, len(corpus))))
         spans = non_trivial_spans(batch, corpus.vocabulary.ends_word)
         if (spans[:, 2] - spans[:, 1] <= max_span).any():
             return
-    found = f"no constituent of two words or more, and {max_span} symbols or less, that could teach the attention"
+    found = f"no constituent of two words or more, and {max_span} tokens or less, that could teach the attention"
     where = corpus.name(0) if len(corpus) else None
     raise InputError(found, where=where, remedy="give trees with constituents, raise max_span, or set span_weight = 0")
 
 
 def before_inputs(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(n, 3): step, row and number of symbols of every non-trivial constituent that ends just before this input.
+    """(n, 3): step, row and number of tokens of every non-trivial constituent that ends just before this input.
 
-    The first input of a sentence is the end symbol, so what ends with symbol s ends before the input s + 2.
+    The first input of a sentence is the end token, so what ends with token s ends before the input s + 2.
     """
     spans = non_trivial_spans(batch, ends_word)
     return np.stack([spans[:, 2] + 1, spans[:, 0], spans[:, 2] - spans[:, 1]], 1)
@@ -74,7 +74,7 @@ def constituents_of(batch: StreamBatch) -> NDArray[np.int64]:
 
 
 def gold_spans(constituents: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """(T, B, m): whether the span of 1 to m symbols that ends before a step is a constituent.
+    """(T, B, m): whether the span of 1 to m tokens that ends before a step is a constituent.
 
     ``constituents`` (n, 3) are step, row and length, as in ``StreamBatch``; longer ones and later steps are left out.
     """

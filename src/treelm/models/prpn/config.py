@@ -56,7 +56,7 @@ class PRPNConfig(CheckedConfig):
     """Residual blocks of the predict network."""
 
     look_back: int = 5
-    """Symbols before the current one that the parser sees (L); 0 sees only the current one."""
+    """Tokens before the current one that the parser sees (L); 0 sees only the current one."""
 
     num_slots: int = 15
     """States that can be attended to (N_m)."""
@@ -83,7 +83,7 @@ class PRPNConfig(CheckedConfig):
     """Activation of the distances (Eq. 8)."""
 
     next_distance: NextDistance | None = None
-    """Source of the estimated distance before the next symbol: the last layer's state (Eq. 13), or the embeddings,
+    """Source of the estimated distance before the next token: the last layer's state (Eq. 13), or the embeddings,
     by the second half of the parser's hidden units."""
 
     closeness: Closeness | None = None
@@ -98,7 +98,7 @@ class PRPNConfig(CheckedConfig):
     that the training loss depends on what follows; in evaluation neither does."""
 
     zero_state: bool | None = None
-    """Let attention see a state of zeros before the first symbol."""
+    """Let attention see a state of zeros before the first token."""
 
     parsing_network: bool = True
     """Compute distances; without them all gates are 1, and the model has no trees."""

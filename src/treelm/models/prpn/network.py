@@ -108,7 +108,7 @@ def _attend(keys: Tensor, tape: Tensor, slots: OpenSlots, steps: slice) -> Tenso
 class PRPN(StreamLM):
     """A language model that learns syntactic distances from raw text.
 
-    The parser puts a distance before every symbol; distances decide by gates which earlier states the reading network
+    The parser puts a distance before every token; distances decide by gates which earlier states the reading network
     may attend to; and the predict network, from a guess of the next distance, which ones the prediction may. The tape
     of a layer holds hidden and cell states side by side.
     """
@@ -121,10 +121,10 @@ class PRPN(StreamLM):
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
         self.parses = config.parsing_network
-        num_symbols, size = len(vocabulary) + 1, config.embedding_size
-        self.embedding = nn.Parameter(torch.empty(num_symbols, size).uniform_(-0.01, 0.01))
-        self.decoder = None if config.tied else nn.Parameter(torch.empty(num_symbols, size).uniform_(-0.01, 0.01))
-        self.output_bias = nn.Parameter(torch.zeros(num_symbols))
+        vocabulary_size, size = len(vocabulary) + 1, config.embedding_size
+        self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.01, 0.01))
+        self.decoder = None if config.tied else nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.01, 0.01))
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
         self.parser = ParsingNetwork(config) if config.parsing_network else None
         sizes = [size] + [config.hidden_size] * (config.num_layers - 1)
         drops = [config.dropout] + [config.layer_dropout] * (config.num_layers - 1)
@@ -175,7 +175,7 @@ class PRPN(StreamLM):
         return carried
 
     def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
-        """Read symbols (T, B). ``structure``: ``distances`` (T, B), unless there is no parser.
+        """Read tokens (T, B). ``structure``: ``distances`` (T, B), unless there is no parser.
 
         ``layers.precision`` alone decides what is multiplied in low precision: distances are compared, and must not be.
         """

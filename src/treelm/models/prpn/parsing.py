@@ -56,7 +56,7 @@ class Norm(nn.Module):
     def _batch_norm(self, vectors: Tensor) -> Tensor:
         if self.training and len(vectors) < 2:
             remedy = 'train on larger batches, or with norm = "layer"'
-            raise InputError("a batch of one symbol has no statistics to normalise by", remedy=remedy)
+            raise InputError("a batch of one token has no statistics to normalise by", remedy=remedy)
         statistics = self.running_mean, self.running_variance
         return functional.batch_norm(vectors, *statistics, self.weight, self.bias, training=self.training)
 
@@ -64,7 +64,7 @@ class Norm(nn.Module):
 class ParsingNetwork(nn.Module):
     """d_t = act(w . q_t + b), q_t = Drop(ReLU(Norm(W [x_{t-L}; ...; x_t] + b))), x = Drop(embedding).
 
-    The distance before the next symbol, d'_{t+1}, is a second output. It reads the second half of q_t and d_t the first
+    The distance before the next token, d'_{t+1}, is a second output. It reads the second half of q_t and d_t the first
     half if ``next_distance`` is "embeddings"; else it reads the last layer's h_t (Eq. 13), and d_t all of q_t.
     """
 
@@ -140,7 +140,7 @@ def log_closeness(distance: Tensor, earlier: Tensor, kind: Closeness, temperatur
 def reachable_slots(tape: Tensor, num_slots: int, *, zero_state: bool) -> Tensor:
     """Slots that hold a state (T, B, N), from distances (N + T, B) that are infinite where nothing was read.
 
-    ``zero_state`` adds the state of zeros before the first symbol.
+    ``zero_state`` adds the state of zeros before the first token.
     """
     read = windows(tape, num_slots).isfinite()
     if not zero_state:

@@ -96,7 +96,7 @@ class Configuration(NamedTuple):
     """EMPTY, WORD, CONSTITUENT or OPEN."""
 
     in_word: NDArray[np.bool_] | Tensor
-    """True where the last symbol does not end its word."""
+    """True where the last token does not end its word."""
 
 
 class Valid(NamedTuple):
@@ -109,7 +109,7 @@ class Valid(NamedTuple):
 
 
 def valid_actions(config: RNNGConfig, state: Configuration) -> Valid:
-    """Apply the rule. After a symbol that does not end its word, only SHIFT is valid."""
+    """Apply the rule. After a token that does not end its word, only SHIFT is valid."""
     rule = _valid_top_down if config.order == "top-down" else _valid_in_order
     valid = rule(config, state)
     free = ~state.in_word

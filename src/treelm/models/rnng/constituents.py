@@ -1,4 +1,4 @@
-"""Vectors of symbols, labels and constituents, and the constituents that are being built, shared by content.
+"""Vectors of tokens, labels and constituents, and the constituents that are being built, shared by content.
 
 A "partial" is an open nonterminal with its children so far: (label, c_1 ... c_n). Partials form a trie, keyed by
 (partial, child), whose nodes hold the forward state of the composition LSTM. So analyses that differ elsewhere share
@@ -45,7 +45,7 @@ class ConstituentTable:
         self._hidden, self._cell = FloatRows(size, weights.initial), FloatRows(size, weights.initial)
         self._partials = IntRows(5)
         self._known: dict[int, int] = {}  # (partial, child) -> partial
-        self._symbols: dict[int, int] = {}  # symbol -> vector
+        self._tokens: dict[int, int] = {}  # token -> vector
         self._add_vectors(weights.labels)
         self._reduce_vector = self._add_reduce_vector()
         self._add_roots(num_labels)
@@ -84,14 +84,14 @@ class ConstituentTable:
         self._hidden.append(hidden[: num_labels + 1])
         self._cell.append(cell[: num_labels + 1])
 
-    def of_symbols(self, symbols: Ints) -> Ints:
-        """The vectors of symbols: (n,)."""
-        ids = symbols.tolist()
-        new = [symbol for symbol in dict.fromkeys(ids) if symbol not in self._symbols]
+    def of_tokens(self, tokens: Ints) -> Ints:
+        """The vectors of tokens: (n,)."""
+        ids = tokens.tolist()
+        new = [token for token in dict.fromkeys(ids) if token not in self._tokens]
         if new:
-            embeddings = self._weights.symbols[torch.tensor(new, device=self._weights.symbols.device)]
-            self._symbols.update(zip(new, self._add_vectors(embeddings).tolist(), strict=True))
-        return np.array([self._symbols[symbol] for symbol in ids], np.int64)
+            embeddings = self._weights.tokens[torch.tensor(new, device=self._weights.tokens.device)]
+            self._tokens.update(zip(new, self._add_vectors(embeddings).tolist(), strict=True))
+        return np.array([self._tokens[token] for token in ids], np.int64)
 
     def extend(self, partials: Ints, children: Ints) -> Ints:
         """The partials with one more child each: (n,)."""
@@ -206,7 +206,7 @@ class ConstituentTable:
         table[:, CHILD] = new_vectors[table[:, CHILD]]
         table[:, COMPOSED] = -1
         self._known.clear()
-        self._symbols.clear()
+        self._tokens.clear()
         return new_vectors, new_partials
 
     @property
@@ -218,7 +218,7 @@ class ConstituentTable:
         new = copy.copy(self)
         new.vectors, new._hidden, new._cell = self.vectors.copy(), self._hidden.copy(), self._cell.copy()
         new._partials = self._partials.copy()
-        new._known, new._symbols = dict(self._known), dict(self._symbols)
+        new._known, new._tokens = dict(self._known), dict(self._tokens)
         return new
 
 

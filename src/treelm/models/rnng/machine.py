@@ -80,16 +80,16 @@ class StackMachine:
         new = Candidates(np.arange(num_sentences), zero, zero, top, top - 1)
         return self._scored(new, self.stacks.items(top), self.stacks.top_states(top))
 
-    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
-        """SHIFT one symbol on each of these stacks; scores already count it."""
+    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+        """SHIFT one token on each of these stacks; scores already count it."""
         top = analyses.top
         items = self.stacks.items(top)
         new = items.copy()
         new[:, at.BELOW] = top
         new[:, at.UNDER] = np.where(items[:, at.IN_WORD] == 1, items[:, at.UNDER], top)
         new[:, at.LABEL], new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = -1, 0, WORD
-        new[:, at.IN_WORD] = ~self.weights.ends_word[symbols]
-        new[:, at.VECTOR] = self.constituents.of_symbols(symbols)
+        new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
+        new[:, at.VECTOR] = self.constituents.of_tokens(tokens)
         self._add_child(new)
         new[:, at.DEPTH] += 1
         new[:, at.NUM_ACTIONS] = items[:, at.NUM_ACTIONS] + 1

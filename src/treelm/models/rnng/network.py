@@ -197,7 +197,7 @@ class RNNG(GenerativeParser):
         weights = self._search_weights()
         return Searchable(
             machine=partial(StackMachine, weights),
-            head=partial(TiedSoftmax, weights.words, weights.symbols),
+            head=partial(TiedSoftmax, weights.words, weights.tokens),
             compatible=partial(released_beam, weights),
         )
 
@@ -217,7 +217,7 @@ class RNNG(GenerativeParser):
             num_labels=len(self.labels),
             ends_word=np.asarray(self.vocabulary.ends_word),
             initial=self.initial_embedding.detach()[None],
-            symbols=self.word_embedding.detach(),
+            tokens=self.word_embedding.detach(),
             labels=self.label_embedding.detach(),
             vectors=Affine.of(torch.cat(inputs), torch.cat(biases)),
             deeper=tuple(Affine.of(lstm.weight_input) for lstm in layers[1:]),

@@ -31,7 +31,7 @@ class ReleasedRule:
     """The actions that the public code's search allows."""
 
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
-        """``lengths`` are numbers of symbols, by sentence."""
+        """``lengths`` are numbers of tokens, by sentence."""
         if weights.config.order != "top-down":
             raise InputError("the released search is top-down, this model in-order", remedy="leave compatibility out")
         self._config, self._num_actions = weights.config, weights.num_actions
@@ -39,7 +39,7 @@ class ReleasedRule:
         self._stack_size = np.ceil(np.minimum(lengths + 20, 100) / 8).astype(np.int64) * 8
         self._max_actions = np.maximum(100, 5 * lengths)
         self.num_read = 0
-        """Symbols that every unfinished sentence has read; the machine keeps it up to date."""
+        """Tokens that every unfinished sentence has read; the machine keeps it up to date."""
 
     def __call__(self, sentence: Ints, items: Ints) -> Bools:
         """The mask over actions: (n, A)."""
@@ -59,14 +59,14 @@ class ReleasedMachine(StackMachine):
     """The model's machine under the public code's rule."""
 
     def __init__(self, weights: SearchWeights, lengths: Ints) -> None:
-        """``lengths`` are numbers of symbols, by sentence."""
+        """``lengths`` are numbers of tokens, by sentence."""
         self._released = ReleasedRule(weights, lengths)
         super().__init__(weights, self._released)
 
-    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
-        """SHIFT one symbol on each of these stacks: all unfinished sentences read side by side."""
+    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+        """SHIFT one token on each of these stacks: all unfinished sentences read side by side."""
         self._released.num_read += 1
-        return super().shift(analyses, symbols)
+        return super().shift(analyses, tokens)
 
 
 class ReleasedAdvance(Advance):
@@ -110,5 +110,5 @@ class ReleasedBeam(Beam):
 
 
 def released_beam(weights: SearchWeights, head: WordHead, settings: Search, lengths: Ints) -> ReleasedBeam:
-    """The beam of sentences with these numbers of symbols."""
+    """The beam of sentences with these numbers of tokens."""
     return ReleasedBeam(ReleasedMachine(weights, lengths), head, settings, len(lengths))

@@ -114,13 +114,13 @@ def derive(config: RNNGConfig, batch: SentenceBatch, ends_word: BoolArray, num_l
 def _in_order_rank(local_trees: LocalTrees, actions: IntArray, ends_word: BoolArray) -> IntArray:
     """The rank of every top-down action in-order: NT(X) comes right after what completes the left corner of X.
 
-    The left corner is the first child or, if that is a symbol, the first word, which may have several symbols.
+    The left corner is the first child or, if that is a token, the first word, which may have several tokens.
     """
     ends = np.flatnonzero(actions == SHIFT)[ends_word]  # the last SHIFT of every word
     first = local_trees.offsets[:-1]
     completes = local_trees.entries[first + 1]
-    is_symbol = actions[completes] == SHIFT
-    completes[is_symbol] = np.append(ends, len(actions))[np.searchsorted(ends, completes[is_symbol])]
+    is_token = actions[completes] == SHIFT
+    completes[is_token] = np.append(ends, len(actions))[np.searchsorted(ends, completes[is_token])]
     key = 2 * np.arange(len(actions))
     key[local_trees.entries[first]] = 2 * completes + 1
     rank = np.empty(len(actions), np.int64)
@@ -173,7 +173,7 @@ def _invalid_tree(config: RNNGConfig, derivations: Derivations, context: int, na
     # In-order, what a bracket cuts off from a word gives two nonterminals after the same left corner.
     has_no_corner = config.order == "in-order" and state.top[context] == OPEN
     if state.in_word[context] or has_no_corner:
-        found, remedy = "a bracket stands between the symbols of a word", "brackets may only stand around whole words"
+        found, remedy = "a bracket stands between the tokens of a word", "brackets may only stand around whole words"
     elif derivations.actions[context] < FIRST_NT:
         found, remedy = "the actions build no tree", "prepare the corpus again from bracketed trees"
     elif state.num_open[context] >= config.max_open:

@@ -31,20 +31,20 @@ class AttentionWeights:
 
 @dataclass(frozen=True)
 class SearchWeights:
-    """Parameters that search needs of a model. E: size of vectors, H: of hidden states, A: actions, V: symbols."""
+    """Parameters that search needs of a model. E: size of vectors, H: of hidden states, A: actions, V: tokens."""
 
     config: RNNGConfig
     num_labels: int
     ends_word: Bools  # (V,)
     initial: Tensor  # (1, E)
-    symbols: Tensor  # (V, E)
+    tokens: Tensor  # (V, E)
     labels: Tensor  # (N, E)
     vectors: Affine  # what a vector enters: the lowest stack layer and, with composition, its two directions
     deeper: tuple[Affine, ...]  # from the hidden state of the layer below, for layers 1, 2, ...; no bias
     hidden: tuple[Affine, ...]  # W_hh h + b of every layer
     output: Affine  # E from H, before its ReLU
     actions: Affine  # with some columns of zeros after the A of the actions
-    words: Affine  # in tiny models with impossible symbols after the V
+    words: Affine  # in tiny models with impossible tokens after the V
     composition: Composition
     composed: Affine | None  # the composition's output layer
     forward_hidden: Affine | None

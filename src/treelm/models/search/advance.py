@@ -1,4 +1,4 @@
-"""Search from one symbol to the next: word-synchronous beam search (Stern et al. 2017), and what it drops."""
+"""Search from one token to the next: word-synchronous beam search (Stern et al. 2017), and what it drops."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _LEAST = -700.0  # a log share that counts for nothing, and whose exponential is
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Probability that a search for a symbol dropped, by sentence, as shares of the probability that it began with.
+    """Probability that a search for a token dropped, by sentence, as shares of the probability that it began with.
 
-    How probable the symbol was there is not counted, for in most cases it is not known.
+    How probable the token was there is not counted, for in most cases it is not known.
     """
 
     dropped: Floats  # by the action beam
-    refused: Floats  # SHIFTs, most of them because the symbol was improbable
+    refused: Floats  # SHIFTs, most of them because the token was improbable
     crowded: Floats  # of what was in play: what a narrower search would have kept, for want of room
 
 

@@ -20,7 +20,7 @@ Scored = TypeVar("Scored", bound="Analyses")
 
 @dataclass(frozen=True)
 class Candidates:
-    """n partial analyses, ordered by sentence, such as those that are about to SHIFT a symbol."""
+    """n partial analyses, ordered by sentence, such as those that are about to SHIFT a token."""
 
     sentence: Ints  # (n,)
     score: Floats  # (n,) log probability in nats; of candidates, with the action that reaches the goal

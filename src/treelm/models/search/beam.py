@@ -1,4 +1,4 @@
-"""Beam search: the analyses of a batch of sentences that are kept between two symbols, and their metrics."""
+"""Beam search: the analyses of a batch of sentences that are kept between two tokens, and their metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from treelm.models.layers.devices import to_device
 from treelm.models.search.advance import Advance, Cut
 from treelm.models.search.analyses import Analyses, Candidates, Layout, joined, log_sums
-from treelm.models.search.goals import WAITS, AnySymbol, End, Goal, Symbol
+from treelm.models.search.goals import WAITS, AnyToken, End, Goal, Token
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
@@ -21,12 +21,12 @@ from treelm.trees.transitions import REDUCE, finish_action
 
 
 @dataclass(frozen=True, kw_only=True)
-class SymbolMetrics:
-    """Metrics of one symbol, by sentence; meaningless for sentences that waited."""
+class TokenMetrics:
+    """Metrics of one token, by sentence; meaningless for sentences that waited."""
 
     log_mass: Floats  # M_i: log of the summed probability of all analyses kept, nats
     narrow_log_mass: Floats  # M_i of those that a narrower search would have kept; nan where there is none
-    loss_bits: Floats  # estimate of the bits that pruning at this symbol took off M_i
+    loss_bits: Floats  # estimate of the bits that pruning at this token took off M_i
     bound_bits: Floats  # bound on the bits that all pruning so far took off M_i
     entropy_bits: Floats  # of the kept analyses, their probabilities scaled to sum to 1
     open_nodes: Floats  # mean number of open nonterminals before the SHIFT, under the same probabilities
@@ -42,13 +42,13 @@ class Endings:
     log_mass: Floats  # (sentences,) log probability that a sentence ends here, with all that was read
 
 
-def symbol_metrics(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentences: int) -> SymbolMetrics:
+def token_metrics(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentences: int) -> TokenMetrics:
     """The metrics of analyses, ordered by sentence, from the log of each one's mass."""
     total = log_sums(sentence, log_mass, num_sentences)
     possible = np.isfinite(log_mass)
     log_share = np.where(possible, log_mass, 0.0) - np.where(np.isfinite(total), total, 0.0)[sentence]
     share = np.where(possible, np.exp(log_share), 0.0)
-    return SymbolMetrics(
+    return TokenMetrics(
         log_mass=total,
         narrow_log_mass=np.full(num_sentences, np.nan),
         loss_bits=np.full(num_sentences, np.nan),
@@ -64,22 +64,22 @@ class Beam:
     advance: ClassVar[type[Advance]] = Advance
 
     def __init__(self, machine: Machine, head: WordHead, settings: Search, num_sentences: int) -> None:
-        """Begin before the first symbol, on a machine that nobody else uses."""
+        """Begin before the first token, on a machine that nobody else uses."""
         self.settings, self.machine, self.head = settings, machine, head
         self.num_sentences = num_sentences
         self.analyses = machine.start(num_sentences)
         self._cut_log_mass = np.full(num_sentences, -np.inf)  # of all that was ever dropped
         self._crowded = np.zeros(num_sentences)  # the largest share that a word lost for want of room
 
-    def read(self, symbols: Ints) -> SymbolMetrics:
-        """Read one symbol in each sentence, ``WAITS`` for none."""
-        goal = Symbol(self.machine, symbols, self.head, self.settings.fast_track)
-        reads = (symbols != WAITS)[self.analyses.sentence]
+    def read(self, tokens: Ints) -> TokenMetrics:
+        """Read one token in each sentence, ``WAITS`` for none."""
+        goal = Token(self.machine, tokens, self.head, self.settings.fast_track)
+        reads = (tokens != WAITS)[self.analyses.sentence]
         reading = self.analyses.take(reads)
         self.analyses = self.analyses.take(~reads)
         before = log_sums(reading.sentence, reading.score, self.num_sentences)
         candidates, cut = self._search(goal, reading, self.settings.word_beam)
-        return self._commit(candidates, symbols, before, cut)
+        return self._commit(candidates, tokens, before, cut)
 
     def _search(self, goal: Goal, analyses: Analyses, keep: int) -> tuple[Candidates, Cut]:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
@@ -87,17 +87,17 @@ class Beam:
         candidates, self.analyses, cut = search.run(analyses, self.analyses)
         return candidates, cut
 
-    def _commit(self, candidates: Candidates, symbols: Ints, before: Floats, cut: Cut) -> SymbolMetrics:
-        """Keep the best candidates and shift the symbols. ``before`` is the log mass of which ``cut`` holds shares."""
+    def _commit(self, candidates: Candidates, tokens: Ints, before: Floats, cut: Cut) -> TokenMetrics:
+        """Keep the best candidates and shift the tokens. ``before`` is the log mass of which ``cut`` holds shares."""
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, shortfall=np.maximum(candidates.shortfall, deficit))
         kept = candidates.take(deficit < self.settings.threshold).first(self.settings.word_beam, self.num_sentences)
         num_open = self.machine.num_open(kept.top)
-        metrics = symbol_metrics(kept.sentence, kept.score, num_open, self.num_sentences)
+        metrics = token_metrics(kept.sentence, kept.score, num_open, self.num_sentences)
         groups = [self.analyses]
         if len(kept):
-            groups.append(self.machine.shift(kept, symbols[kept.sentence]))
+            groups.append(self.machine.shift(kept, tokens[kept.sentence]))
         self.analyses = joined(groups)
         self._collect()
         self._crowded = np.maximum(self._crowded, cut.crowded + self._crowded_out(candidates, kept, found))
@@ -114,8 +114,8 @@ class Beam:
         return crowded
 
     def _with_losses(
-        self, metrics: SymbolMetrics, kept: Candidates, found: Floats, before: Floats, cut: Cut
-    ) -> SymbolMetrics:
+        self, metrics: TokenMetrics, kept: Candidates, found: Floats, before: Floats, cut: Cut
+    ) -> TokenMetrics:
         """The metrics with what was lost; notes what was cut."""
         inside = self._crowded[kept.sentence] <= self.settings.most_crowded
         narrow = kept.take((kept.shortfall < self.settings.narrow) & inside)
@@ -135,15 +135,15 @@ class Beam:
             bound_bits=np.where(alive, bound / np.log(2), np.inf),
         )
 
-    def next_symbol_log_mass(self) -> Tensor:
-        """log mass of every next symbol and, last, of the end: float64 (sentences, V + 1). Changes the beam."""
+    def next_token_log_mass(self) -> Tensor:
+        """log mass of every next token and, last, of the end: float64 (sentences, V + 1). Changes the beam."""
         everything = np.ones(self.num_sentences, np.bool_)
         endings = self.endings(everything)
-        goal = AnySymbol(self.machine)
+        goal = AnyToken(self.machine)
         analyses, self.analyses = self.analyses, self.analyses.take(np.empty(0, np.int64))
         candidates, _ = self._search(goal, analyses, self.settings.action_beam)
         outputs = self.machine.outputs(candidates.top)
-        mass = outputs.new_full((self.num_sentences, self.head.num_symbols + 1), -np.inf, dtype=torch.float64)
+        mass = outputs.new_full((self.num_sentences, self.head.vocabulary_size + 1), -np.inf, dtype=torch.float64)
         for sentence in np.unique(candidates.sentence).tolist():
             rows = np.flatnonzero(candidates.sentence == sentence)
             scores = to_device(candidates.score[rows], mass.device)

@@ -13,32 +13,32 @@ from treelm.models.search.machine import ending_actions
 from treelm.models.search.sentences import Searchable
 from treelm.trees.transitions import REDUCE, SHIFT
 
-MOST_SYMBOLS, MOST_ANALYSES = 50, 50_000
+MOST_TOKENS, MOST_ANALYSES = 50, 50_000
 
 
-def enumerate_mass(model: Searchable, *, max_symbols: int = 2) -> ProbabilityMass | None:
-    """Probability of all complete trees over up to ``max_symbols`` symbols, and of all analyses that need more.
+def enumerate_mass(model: Searchable, *, max_tokens: int = 2) -> ProbabilityMass | None:
+    """Probability of all complete trees over up to ``max_tokens`` tokens, and of all analyses that need more.
 
-    None beyond ``MOST_SYMBOLS`` or ``MOST_ANALYSES``: only a tiny vocabulary with few labels and low bounds on open
+    None beyond ``MOST_TOKENS`` or ``MOST_ANALYSES``: only a tiny vocabulary with few labels and low bounds on open
     nonterminals can be enumerated.
     """
-    enumeration = _Enumeration(model, max_symbols)
-    return None if enumeration.num_symbols > MOST_SYMBOLS else enumeration.run()
+    enumeration = _Enumeration(model, max_tokens)
+    return None if enumeration.vocabulary_size > MOST_TOKENS else enumeration.run()
 
 
 class _Enumeration:
     @torch.inference_mode()
-    def __init__(self, model: Searchable, max_symbols: int) -> None:
+    def __init__(self, model: Searchable, max_tokens: int) -> None:
         """Begin with nothing counted, on a machine of its own."""
         self._machine, self._head = model.machine(), model.head(1)
-        self.num_symbols, self._max_symbols = self._head.num_symbols, max_symbols
+        self.vocabulary_size, self._max_tokens = self._head.vocabulary_size, max_tokens
         self._finished, self._unfinished, self._num_pairs, self._num_analyses = 0.0, 0.0, 0, 0
 
     @torch.inference_mode()
     def run(self) -> ProbabilityMass | None:
-        """Enumerate all analyses with equally many symbols at a time."""
+        """Enumerate all analyses with equally many tokens at a time."""
         analyses = self._machine.start(1)
-        for num_symbols in range(self._max_symbols + 1):
+        for num_tokens in range(self._max_tokens + 1):
             waiting = list[Analyses]()
             while len(analyses):
                 waiting.append(self._at_shift(analyses))
@@ -47,9 +47,9 @@ class _Enumeration:
                     return None
                 analyses = self._step(analyses)
             before_shift = joined(waiting)
-            if num_symbols == self._max_symbols:
+            if num_tokens == self._max_tokens:
                 self._unfinished = float(np.exp(before_shift.score).sum())
-            elif len(before_shift) * self.num_symbols > MOST_ANALYSES:
+            elif len(before_shift) * self.vocabulary_size > MOST_ANALYSES:
                 return None
             else:
                 analyses = self._shift(before_shift)
@@ -75,14 +75,14 @@ class _Enumeration:
         return self._machine.apply(analyses, rows, actions, scores[rows, actions])
 
     def _shift(self, analyses: Analyses) -> Analyses:
-        """Shift every symbol on every analysis."""
+        """Shift every token on every analysis."""
         log_probs = self._head.log_probs(analyses.outputs).cpu().numpy()
-        rows, symbols = np.nonzero(np.isfinite(log_probs))
+        rows, tokens = np.nonzero(np.isfinite(log_probs))
         shifting = analyses.take(rows)
-        return self._machine.shift(replace(shifting, score=shifting.score + log_probs[rows, symbols]), symbols)
+        return self._machine.shift(replace(shifting, score=shifting.score + log_probs[rows, tokens]), tokens)
 
     def _result(self) -> ProbabilityMass:
-        description = f"trees over up to {self._max_symbols} of {self.num_symbols} symbols"
+        description = f"trees over up to {self._max_tokens} of {self.vocabulary_size} tokens"
         return ProbabilityMass(
             finished=self._finished,
             unfinished=self._unfinished,

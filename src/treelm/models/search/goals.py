@@ -1,4 +1,4 @@
-"""Goals of a search within a symbol: SHIFT of a known symbol, SHIFT of whatever comes, or the end.
+"""Goals of a search within a token: SHIFT of a known token, SHIFT of whatever comes, or the end.
 
 A goal gives the scores of the actions that reach it; all other actions that are allowed keep an analysis in search.
 """
@@ -15,14 +15,14 @@ from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Floats, Ints, as_index
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
-WAITS = -1  # in place of a symbol: this sentence stays where it is
+WAITS = -1  # in place of a token: this sentence stays where it is
 
 _FEW = 6  # below so many candidates a bound does not pay
 _SLACK = 1e-4  # nats that rounding may take from a bound
 
 
 class Goal(ABC):
-    """A goal of a search: the action by which analyses reach the next symbol, or the end."""
+    """A goal of a search: the action by which analyses reach the next token, or the end."""
 
     action: ClassVar[int] = SHIFT  # the one that reaches it
 
@@ -48,8 +48,8 @@ class Goal(ABC):
         """
 
 
-class AnySymbol(Goal):
-    """SHIFT before the next symbol is known: p(symbol) is left out."""
+class AnyToken(Goal):
+    """SHIFT before the next token is known: p(token) is left out."""
 
     def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
         """All of them."""
@@ -66,13 +66,13 @@ class End(Goal):
         return layout.pad(analyses.score + analyses.log_probs[:, -1])
 
 
-class Symbol(Goal):
-    """SHIFT of a known symbol in each sentence, with its probability."""
+class Token(Goal):
+    """SHIFT of a known token in each sentence, with its probability."""
 
-    def __init__(self, machine: Machine, symbols: Ints, head: WordHead, fast_track: int) -> None:
-        """``symbols`` (sentences,)."""
+    def __init__(self, machine: Machine, tokens: Ints, head: WordHead, fast_track: int) -> None:
+        """``tokens`` (sentences,)."""
         super().__init__(machine)
-        self._symbols, self._head, self._fast_track = symbols, head, fast_track
+        self._tokens, self._head, self._fast_track = tokens, head, fast_track
 
     def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
         """Scores as of every goal, computed only where an upper bound says that they matter."""
@@ -88,14 +88,14 @@ class Symbol(Goal):
 class _BoundedScores:
     """Scores of SHIFT that matter, found by an upper bound on each."""
 
-    def __init__(self, goal: Symbol, analyses: Analyses, shifted: Floats, scores: Floats, candidates: Ints) -> None:
+    def __init__(self, goal: Token, analyses: Analyses, shifted: Floats, scores: Floats, candidates: Ints) -> None:
         """Compute the candidates' logits; ``fill`` writes into ``scores``."""
         self._head, self._fast_track = goal._head, goal._fast_track
         self._sentence = analyses.sentence[candidates]
-        self._symbols = goal._symbols[self._sentence]
+        self._tokens = goal._tokens[self._sentence]
         taken = analyses.outputs if len(candidates) == len(scores) else analyses.take(candidates).outputs
         self._outputs, self._candidates, self._scores = taken, candidates, scores
-        self._logits = self._head.logits(taken, self._symbols)
+        self._logits = self._head.logits(taken, self._tokens)
         self._with_logit = shifted[candidates] + self._logits
 
     def fill(self, layout: Layout, floor: Floats, least_other: Floats) -> None:
@@ -123,7 +123,7 @@ class _BoundedScores:
             if len(places) == len(upper)
             else self._outputs.index_select(0, as_index(places, self._outputs))
         )
-        bounds = self._head.log_normaliser_bounds(outputs, self._symbols[places], self._logits[places], rough=rough)
+        bounds = self._head.log_normaliser_bounds(outputs, self._tokens[places], self._logits[places], rough=rough)
         upper[places] = self._with_logit[places] - bounds + _SLACK
 
     def _compute(self, places: Ints) -> None:

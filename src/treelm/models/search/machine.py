@@ -45,8 +45,8 @@ class Machine(Protocol):
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` with these scores, by actions but SHIFT and those that end."""
 
-    def shift(self, analyses: Candidates, symbols: Ints) -> Analyses:
-        """The successors by SHIFT of one symbol each; scores already count it."""
+    def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
+        """The successors by SHIFT of one token each; scores already count it."""
 
     def outputs(self, tops: Ints) -> Tensor:
         """Vectors that the head reads, for analyses with these rows: (n, E)."""
@@ -65,27 +65,27 @@ class Machine(Protocol):
 
 
 class WordHead(Protocol):
-    """log p(symbol | SHIFT) for outputs (n, E) of a machine; results are float64."""
+    """log p(token | SHIFT) for outputs (n, E) of a machine; results are float64."""
 
     @property
-    def num_symbols(self) -> int:
-        """Number of symbols V."""
+    def vocabulary_size(self) -> int:
+        """Number of tokens V."""
 
     @property
     def device(self) -> torch.device:
         """The device that it computes on."""
 
-    def logits(self, outputs: Tensor, symbols: Ints) -> Floats:
-        """The logit of one symbol for each output: (n,)."""
+    def logits(self, outputs: Tensor, tokens: Ints) -> Floats:
+        """The logit of one token for each output: (n,)."""
 
     def log_normalisers(self, outputs: Tensor) -> Floats:
-        """log of the sum over all symbols of exp(logit): (n,)."""
+        """log of the sum over all tokens of exp(logit): (n,)."""
 
-    def log_normaliser_bounds(self, outputs: Tensor, symbols: Ints, logits: Floats, *, rough: bool) -> Floats:
-        """A lower bound of each normaliser, given a symbol and its logit: (n,). A ``rough`` one is made faster."""
+    def log_normaliser_bounds(self, outputs: Tensor, tokens: Ints, logits: Floats, *, rough: bool) -> Floats:
+        """A lower bound of each normaliser, given a token and its logit: (n,). A ``rough`` one is made faster."""
 
     def log_probs(self, outputs: Tensor) -> Tensor:
-        """log p of every symbol: float64 (n, V)."""
+        """log p of every token: float64 (n, V)."""
 
 
 def ending_actions(machine: Machine, analyses: Analyses) -> Bools:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.corpora.encoding import encode_words, word_of_symbol
+from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM, takes_texts
@@ -27,7 +27,7 @@ from treelm.models.search.state import (
     build_tree,
     next_log_probs,
     partial_trees,
-    read_symbols,
+    read_tokens,
     renormalised,
     start_state,
 )
@@ -84,7 +84,7 @@ class GenerativeParser(SyntacticLM):
         )
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol given the symbols before it: lower bounds, by beam search."""
+        """Log probability of every token given the tokens before it: lower bounds, by beam search."""
         return [one.score(self.search) for one in self._search(sentences)]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
@@ -106,18 +106,18 @@ class GenerativeParser(SyntacticLM):
             if not (parameter < torch.inf).all():  # a beam would find nothing, and hold every word impossible
                 raise NoLogProbability(f"weight {name!r} is not a number, or infinite")
         batch, model = encode_words(sentences, self.vocabulary, needs_words=True), self.searchable()
-        symbols = [batch.symbols(number) for number in range(len(sentences))]
-        of_words = [word_of_symbol(one, self.vocabulary.ends_word) for one in symbols]
-        results = search_all(model, model.head(self.search.heavy_words), self.search, symbols)
-        return [_Searched(*parts) for parts in zip(sentences, symbols, of_words, results, strict=True)]
+        tokens = [batch.tokens_of(number) for number in range(len(sentences))]
+        of_words = [word_of_token(one, self.vocabulary.ends_word) for one in tokens]
+        results = search_all(model, model.head(self.search.heavy_words), self.search, tokens)
+        return [_Searched(*parts) for parts in zip(sentences, tokens, of_words, results, strict=True)]
 
     def _trees(self, searched: _Searched, num_trees: int) -> list[ScoredTree]:
         """The trees that search found, best first. Raises ``InputError`` when it found none."""
         result = searched.result
         if not result.derivations:
-            found = f"the beam is empty after {int(np.isfinite(result.log_masses).sum())} symbols: no tree was found"
+            found = f"the beam is empty after {int(np.isfinite(result.log_masses).sum())} tokens: no tree was found"
             raise InputError(found, remedy="raise action_beam, word_beam or fast_track")
-        ends_word = self.vocabulary.ends_word[searched.symbols]
+        ends_word = self.vocabulary.ends_word[searched.tokens]
         return [
             ScoredTree(
                 tree=build_tree(one.actions, ends_word, searched.words, self.labels, self.order), log_prob=one.log_prob
@@ -126,7 +126,7 @@ class GenerativeParser(SyntacticLM):
         ]
 
     def probability_mass(self) -> ProbabilityMass | None:
-        """The mass of all trees over up to two symbols and of all that needs more; None unless the model is tiny."""
+        """The mass of all trees over up to two tokens and of all that needs more; None unless the model is tiny."""
         return enumerate_mass(self.searchable())
 
     def start(self, num_sentences: int = 1) -> BeamState:
@@ -134,12 +134,12 @@ class GenerativeParser(SyntacticLM):
         own = copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})  # search copies not all of them
         return start_state(own.searchable(), self.search, np.asarray(self.vocabulary.ends_word), num_sentences)
 
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> BeamState:
-        """The state after one more symbol in each sentence, by the search that ``score`` uses."""
-        return read_symbols(BeamState.own(state), symbols, self.vocabulary)
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> BeamState:
+        """The state after one more token in each sentence, by the search that ``score`` uses."""
+        return read_tokens(BeamState.own(state), tokens, self.vocabulary)
 
     def next_word_log_probs(self, state: IncrementalState, *, renormalise: bool = False) -> Tensor:
-        """log p(next symbol), float64 (n, V + 1), by a search that does not look at the next word.
+        """log p(next token), float64 (n, V + 1), by a search that does not look at the next word.
 
         So this is a distribution, up to what the beam loses. ``score`` gives log p of the word that came by another
         search from the same analyses: it looks at the word, and then keeps the best; this one sums over all that it
@@ -163,24 +163,24 @@ class _Searched:
     """A sentence and its search."""
 
     words: Sequence[str]
-    symbols: Ints  # (num_symbols,)
-    word_of_symbol: Ints  # (num_symbols,)
+    tokens: Ints  # (num_tokens,)
+    word_of_token: Ints  # (num_tokens,)
     result: SentenceResult
 
     def score(self, settings: Search) -> SentenceScore:
         """Log probabilities and metrics as every system reports them. Beam search gives lower bounds."""
         result = self.result
-        last = np.append(np.flatnonzero(np.diff(self.word_of_symbol)), len(self.symbols) - 1)  # of each word
+        last = np.append(np.flatnonzero(np.diff(self.word_of_token)), len(self.tokens) - 1)  # of each word
         columns: dict[str, Floats] = {
             "entropy_bits": np.array(result.entropy_bits)[last],
             "open_nodes": np.array(result.open_nodes)[last],
-            "beam_loss_bits": np.bincount(self.word_of_symbol, result.beam_loss_bits).astype(np.float64),
+            "beam_loss_bits": np.bincount(self.word_of_token, result.beam_loss_bits).astype(np.float64),
             "beam_bound_bits": np.array(result.beam_bound_bits)[last],
             "beam_converged": converged(result.gaps[last]),
         }
         return SentenceScore(
             log_probs=result.log_probs,
-            word_of_symbol=self.word_of_symbol,
+            word_of_token=self.word_of_token,
             is_lower_bound=settings.method == "beam",
             columns=columns,
         )

@@ -1,8 +1,8 @@
 """A particle filter (Crabbé, Fabre & Pallier 2019): random analyses, an unbiased estimate of prefix probabilities.
 
-Every particle samples actions up to the next SHIFT, is weighted with the probability of the symbol, and the particles
+Every particle samples actions up to the next SHIFT, is weighted with the probability of the token, and the particles
 are drawn again by weight. Particles that are in the same place are kept as one analysis with a count, so the cost is
-that of the distinct ones. An action that cannot reach the next symbol, such as closing the root, is not sampled; the
+that of the distinct ones. An action that cannot reach the next token, such as closing the root, is not sampled; the
 particle's weight takes the probability of the others instead, which keeps the estimate unbiased and its variance lower.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from treelm.models.search.analyses import Analyses, joined, log_sums
-from treelm.models.search.beam import Endings, SymbolMetrics, symbol_metrics
+from treelm.models.search.beam import Endings, TokenMetrics, token_metrics
 from treelm.models.search.goals import WAITS
 from treelm.models.search.machine import Machine, WordHead, ending_actions
 from treelm.models.search.rows import Bools, Floats, Ints
@@ -44,10 +44,10 @@ class _Cloud(Analyses):
 
 
 class ParticleFilter:
-    """The particles of a batch of sentences between two symbols; every sentence has its own random generator."""
+    """The particles of a batch of sentences between two tokens; every sentence has its own random generator."""
 
     def __init__(self, machine: Machine, head: WordHead, settings: Search, num_sentences: int) -> None:
-        """Begin before the first symbol, on a machine that nobody else uses."""
+        """Begin before the first token, on a machine that nobody else uses."""
         self.num_sentences = num_sentences
         self.machine = machine
         self._num_particles = settings.num_particles
@@ -57,23 +57,23 @@ class ParticleFilter:
         self._cloud = _Cloud.of(machine.start(num_sentences), count, np.zeros(num_sentences))
         self._log_mass = np.zeros(num_sentences)
 
-    def read(self, symbols: Ints) -> SymbolMetrics:
-        """Read one symbol in each sentence, ``WAITS`` for none."""
-        reads = symbols != WAITS
+    def read(self, tokens: Ints) -> TokenMetrics:
+        """Read one token in each sentence, ``WAITS`` for none."""
+        reads = tokens != WAITS
         reading = reads[self._cloud.sentence]
         waiting = self._cloud.take(np.flatnonzero(~reading))
-        arrived, _ = self._sample(self._cloud.take(np.flatnonzero(reading)), self._to_symbol)
-        arrived = self._weigh(arrived, symbols)
+        arrived, _ = self._sample(self._cloud.take(np.flatnonzero(reading)), self._to_token)
+        arrived = self._weigh(arrived, tokens)
         sentence, log_mass = arrived.sentence, arrived.log_mass
         num_open = self.machine.num_open(arrived.top)
         estimate = self._estimate(arrived)
-        metrics = symbol_metrics(sentence, log_mass, num_open, self.num_sentences)
+        metrics = token_metrics(sentence, log_mass, num_open, self.num_sentences)
         self._log_mass = np.where(reads, estimate, self._log_mass)
-        self._cloud = joined([waiting, self._shift(self._draw(arrived), symbols)])
+        self._cloud = joined([waiting, self._shift(self._draw(arrived), tokens)])
         self._collect()
         return replace(metrics, log_mass=estimate)
 
-    def _to_symbol(self, analyses: Analyses) -> tuple[Bools, Bools]:
+    def _to_token(self, analyses: Analyses) -> tuple[Bools, Bools]:
         allowed = np.isfinite(analyses.log_probs) & ~ending_actions(self.machine, analyses)
         arrives = np.zeros_like(allowed)
         arrives[:, SHIFT] = allowed[:, SHIFT]
@@ -122,12 +122,12 @@ class ParticleFilter:
                 counts[rows] = self._generators[index].multinomial(cloud.count[rows], shares)
         return counts
 
-    def _weigh(self, cloud: _Cloud, symbols: Ints) -> _Cloud:
-        """Multiply the weights with the probability of each sentence's symbol."""
+    def _weigh(self, cloud: _Cloud, tokens: Ints) -> _Cloud:
+        """Multiply the weights with the probability of each sentence's token."""
         outputs = cloud.outputs
         if len(outputs) == 0:
             return cloud
-        chosen = symbols[cloud.sentence]
+        chosen = tokens[cloud.sentence]
         log_probs = self._head.logits(outputs, chosen) - self._head.log_normalisers(outputs)
         return replace(cloud, score=cloud.score + log_probs, log_weight=cloud.log_weight + log_probs)
 
@@ -153,10 +153,10 @@ class ParticleFilter:
         kept = np.flatnonzero(count)
         return replace(cloud.take(kept), count=count[kept], log_weight=np.zeros(len(kept)))
 
-    def _shift(self, cloud: _Cloud, symbols: Ints) -> _Cloud:
+    def _shift(self, cloud: _Cloud, tokens: Ints) -> _Cloud:
         if len(cloud) == 0:
             return cloud
-        return _Cloud.of(self.machine.shift(cloud, symbols[cloud.sentence]), cloud.count, cloud.log_weight)
+        return _Cloud.of(self.machine.shift(cloud, tokens[cloud.sentence]), cloud.count, cloud.log_weight)
 
     def _collect(self) -> None:
         rows, histories = self.machine.collect([self._cloud.top], [self._cloud.history])

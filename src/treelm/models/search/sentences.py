@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from treelm.errors import InputError
-from treelm.models.search.beam import Beam, Endings, SymbolMetrics
+from treelm.models.search.beam import Beam, Endings, TokenMetrics
 from treelm.models.search.goals import WAITS
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.particles import ParticleFilter
@@ -22,36 +22,36 @@ _STEP = 1.25
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixStep:
-    """One step of a batch from a symbol to the next: m different prefixes come out of those before."""
+    """One step of a batch from a token to the next: m different prefixes come out of those before."""
 
     parents: Ints | None  # (m,) the prefix that each goes on from; None if they are the same ones in the same order
-    symbols: Ints  # (m,) the symbol that each reads, or WAITS
-    going: Bools  # (sentences,) which read a symbol
+    tokens: Ints  # (m,) the token that each reads, or WAITS
+    going: Bools  # (sentences,) which read a token
     prefix_of: Ints  # (sentences,) the prefix of each that does; beyond its end, any
 
 
 def steps(sentences: Sequence[Ints], *, share: bool) -> Iterator[PrefixStep]:
-    """The steps over all symbols. Without ``share`` every sentence has prefixes of its own, which wait at its end."""
-    lengths = np.array([len(symbols) for symbols in sentences])
+    """The steps over all tokens. Without ``share`` every sentence has prefixes of its own, which wait at its end."""
+    lengths = np.array([len(tokens) for tokens in sentences])
     table = _table(sentences)
     prefix_of = np.zeros(len(sentences), np.int64) if share else np.arange(len(sentences))
     for position in range(table.shape[1]):
         going = lengths > position
         if not share:
-            yield PrefixStep(parents=None, symbols=table[:, position], going=going, prefix_of=prefix_of)
+            yield PrefixStep(parents=None, tokens=table[:, position], going=going, prefix_of=prefix_of)
             continue
         pairs = np.stack([prefix_of[going], table[going, position]], 1)
         distinct, places = np.unique(pairs, axis=0, return_inverse=True)
         prefix_of = np.zeros(len(sentences), np.int64)
         prefix_of[going] = places.reshape(-1)
-        yield PrefixStep(parents=distinct[:, 0], symbols=distinct[:, 1], going=going, prefix_of=prefix_of)
+        yield PrefixStep(parents=distinct[:, 0], tokens=distinct[:, 1], going=going, prefix_of=prefix_of)
 
 
 def _table(sentences: Sequence[Ints]) -> Ints:
-    """(sentences, longest) the symbols, and ``WAITS`` after each end."""
+    """(sentences, longest) the tokens, and ``WAITS`` after each end."""
     table = np.full((len(sentences), max(map(len, sentences), default=0)), WAITS)
-    for row, symbols in zip(table, sentences, strict=True):
-        row[: len(symbols)] = symbols
+    for row, tokens in zip(table, sentences, strict=True):
+        row[: len(tokens)] = tokens
     return table
 
 
@@ -66,7 +66,7 @@ def grouped(sentences: Sequence[Ints], size: int, *, share: bool) -> list[list[i
     if not share:
         order = sorted(numbers, key=lambda number: len(sentences[number]))
         return [order[start : start + size] for start in range(0, len(order), size)]
-    spelled = [tuple(symbols.tolist()) for symbols in sentences]
+    spelled = [tuple(tokens.tolist()) for tokens in sentences]
     by_length = sorted(numbers, key=lambda number: (len(spelled[number]), spelled[number]))
     alphabetic = sorted(numbers, key=lambda number: spelled[number])
     groupings = [_Grouping.of(order, spelled, size) for order in (by_length, alphabetic)]
@@ -101,14 +101,14 @@ class Searchable:
     """A model as the search sees it, with the parameters of one moment."""
 
     machine: Callable[[], Machine]  # a new one
-    head: Callable[[int], WordHead]  # a new one, given how many heavy symbols its bounds take (``Search.heavy_words``)
+    head: Callable[[int], WordHead]  # a new one, given how many heavy tokens its bounds take (``Search.heavy_words``)
     compatible: Callable[[WordHead, Search, Ints], Beam] | None = None
-    """The beam that ``Search.compatibility`` names, for sentences with these numbers of symbols, if there is one."""
+    """The beam that ``Search.compatibility`` names, for sentences with these numbers of tokens, if there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Derivation:
-    """The actions of a complete analysis, one SHIFT a symbol, and its log probability in nats."""
+    """The actions of a complete analysis, one SHIFT a token, and its log probability in nats."""
 
     actions: tuple[int, ...]
     log_prob: float
@@ -116,7 +116,7 @@ class Derivation:
 
 @dataclass(kw_only=True)
 class SentenceResult:
-    """The search of one sentence in numbers. Lists have one entry a symbol."""
+    """The search of one sentence in numbers. Lists have one entry a token."""
 
     log_masses: list[float] = field(default_factory=list)  # M_i, nats
     narrow_log_masses: list[float] = field(default_factory=list)  # of what a narrower search would have kept
@@ -127,8 +127,8 @@ class SentenceResult:
     log_prob: float = -np.inf  # of the sentence, its end included
     derivations: list[Derivation] = field(default_factory=list)  # best first, at most ``word_beam``
 
-    def add(self, metrics: SymbolMetrics, index: int) -> None:
-        """Note the metrics of one more symbol."""
+    def add(self, metrics: TokenMetrics, index: int) -> None:
+        """Note the metrics of one more token."""
         self.log_masses.append(float(metrics.log_mass[index]))
         self.narrow_log_masses.append(float(metrics.narrow_log_mass[index]))
         self.beam_loss_bits.append(float(metrics.loss_bits[index]))
@@ -138,18 +138,18 @@ class SentenceResult:
 
     @property
     def gaps(self) -> Floats:
-        """Nats by which a narrower search would have found less up to every symbol; infinite where nothing."""
+        """Nats by which a narrower search would have found less up to every token; infinite where nothing."""
         return gaps(np.array(self.log_masses), np.array(self.narrow_log_masses))
 
     @property
     def log_probs(self) -> Floats:
-        """log p of every symbol given those before it, and of the end; from an empty beam on, -inf."""
+        """log p of every token given those before it, and of the end; from an empty beam on, -inf."""
         masses = np.array([0.0, *self.log_masses, self.log_prob])
         return log_ratio(masses[1:], masses[:-1])
 
 
 def log_ratio(after: Floats, before: Floats) -> Floats:
-    """log p of a symbol, from the log masses with it and without; -inf once the beam is empty."""
+    """log p of a token, from the log masses with it and without; -inf once the beam is empty."""
     alive = np.isfinite(after) & np.isfinite(before)
     return np.where(alive, np.where(alive, after, 0.0) - np.where(alive, before, 0.0), -np.inf)
 
@@ -176,7 +176,7 @@ def gaps(log_mass: Floats, narrow_log_mass: Floats) -> Floats:
 
 
 def search_all(model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints]) -> list[SentenceResult]:
-    """Search any number of sentences (arrays of symbols, none empty), ``settings.batch_size`` at a time."""
+    """Search any number of sentences (arrays of tokens, none empty), ``settings.batch_size`` at a time."""
     results: dict[int, SentenceResult] = {}
     with arithmetic(settings.matmul, head.device):
         for group in grouped(sentences, settings.batch_size, share=settings.shares_prefixes):
@@ -190,14 +190,14 @@ def _search_together(
     model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints]
 ) -> list[SentenceResult]:
     """Search sentences side by side, prefixes that several share only once."""
-    lengths = np.array([len(symbols) for symbols in sentences])
+    lengths = np.array([len(tokens) for tokens in sentences])
     results = [SentenceResult() for _ in sentences]
     share = settings.shares_prefixes
     beam = _begin(model, head, settings, np.zeros(min(1, len(lengths)), np.int64) if share else lengths)
     for position, step in enumerate(steps(sentences, share=share), start=1):
         if step.parents is not None and isinstance(beam, Beam):
             beam.fork(step.parents)
-        metrics = beam.read(step.symbols)
+        metrics = beam.read(step.tokens)
         for number in np.flatnonzero(step.going).tolist():
             results[number].add(metrics, step.prefix_of[number])
         done = np.flatnonzero(lengths == position)

@@ -18,7 +18,7 @@ class Search:
     action_beam: int = 100
     """k: partial analyses kept after every action."""
     word_beam: int = 10
-    """k_w: partial analyses kept after every symbol."""
+    """k_w: partial analyses kept after every token."""
     fast_track: int = 1
     """k_s: the best SHIFTs of every step that reach the word beam even from below the action beam."""
     threshold: float = math.inf

@@ -1,4 +1,4 @@
-"""Reading symbol by symbol: the state of a generative parser between two symbols."""
+"""Reading token by token: the state of a generative parser between two tokens."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BeamState(TextState):
-    """The beam after some symbols, with its own copy of the parameters, laid out for search; words are complete."""
+    """The beam after some tokens, with its own copy of the parameters, laid out for search; words are complete."""
 
-    ends_word: Bools  # (V,) symbols that end a word
+    ends_word: Bools  # (V,) tokens that end a word
     beam: Beam  # never changed: every step works on a copy
     log_mass: Floats  # (n,) M_i
-    symbol_log_probs: tuple[tuple[float, ...], ...]  # the same numbers as ``score`` gives
-    symbol_gaps: tuple[tuple[float, ...], ...]  # how much less a narrower search found so far, nats
+    token_log_probs: tuple[tuple[float, ...], ...]  # the same numbers as ``score`` gives
+    token_gaps: tuple[tuple[float, ...], ...]  # how much less a narrower search found so far, nats
 
     @property
     def word_log_probs(self) -> list[Floats]:
@@ -52,21 +52,21 @@ class BeamState(TextState):
     @property
     def beam_converged(self) -> list[Floats]:
         """The column of ``score`` of this name, so far: for every sentence, 1 for each word that has converged."""
-        pairs = zip(self.symbols, self.symbol_gaps, strict=True)
+        pairs = zip(self.tokens, self.token_gaps, strict=True)
         return [converged(np.array(gaps)[self.ends_word[np.array(read, np.int64)]]) for read, gaps in pairs]
 
     def _of_words(self, index: int) -> list[float]:
         totals, total = list[float](), 0.0
-        for symbol, log_prob in zip(self.symbols[index], self.symbol_log_probs[index], strict=True):
+        for token, log_prob in zip(self.tokens[index], self.token_log_probs[index], strict=True):
             total += log_prob
-            if self.ends_word[symbol]:
+            if self.ends_word[token]:
                 totals.append(total)
                 total = 0.0
         return totals
 
 
 def start_state(model: Searchable, settings: Search, ends_word: Bools, num_sentences: int) -> BeamState:
-    """The state before the first symbol. Raises ``InputError`` for settings that need whole sentences."""
+    """The state before the first token. Raises ``InputError`` for settings that need whole sentences."""
     if settings.compatibility is not None or settings.method != "beam":
         setting = "compatibility" if settings.compatibility else "method"
         found = f"search.{setting} = {getattr(settings, setting)!r} works on whole sentences only"
@@ -80,9 +80,9 @@ def start_state(model: Searchable, settings: Search, ends_word: Bools, num_sente
         ends_word=ends_word,
         beam=beam,
         log_mass=np.zeros(num_sentences),
-        symbols=nothing,
-        symbol_log_probs=no_numbers,
-        symbol_gaps=no_numbers,
+        tokens=nothing,
+        token_log_probs=no_numbers,
+        token_gaps=no_numbers,
         words=((),) * num_sentences,
     )
 
@@ -91,11 +91,11 @@ def _arithmetic(beam: Beam) -> AbstractContextManager[None]:
     return arithmetic(beam.settings.matmul, beam.head.device)
 
 
-def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vocabulary) -> BeamState:
-    """The state after one more symbol in each sentence, None for a sentence that waits."""
-    state.check_symbols(symbols)
+def read_tokens(state: BeamState, tokens: Sequence[int | None], vocabulary: Vocabulary) -> BeamState:
+    """The state after one more token in each sentence, None for a sentence that waits."""
+    state.check_tokens(tokens)
     beam = state.beam.copy()
-    read = np.array([WAITS if symbol is None else symbol for symbol in symbols])
+    read = np.array([WAITS if token is None else token for token in tokens])
     with torch.inference_mode(), _arithmetic(beam):
         metrics = beam.read(read)
     log_mass = metrics.log_mass
@@ -105,9 +105,9 @@ def read_symbols(state: BeamState, symbols: Sequence[int | None], vocabulary: Vo
         state,
         beam=beam,
         log_mass=np.where(reads, log_mass, state.log_mass),
-        symbols=_appended(state.symbols, read.tolist(), reads),
-        symbol_log_probs=_appended(state.symbol_log_probs, log_probs.tolist(), reads),
-        symbol_gaps=_appended(state.symbol_gaps, gaps(log_mass, metrics.narrow_log_mass).tolist(), reads),
+        tokens=_appended(state.tokens, read.tolist(), reads),
+        token_log_probs=_appended(state.token_log_probs, log_probs.tolist(), reads),
+        token_gaps=_appended(state.token_gaps, gaps(log_mass, metrics.narrow_log_mass).tolist(), reads),
     )
     return replace(new, words=_spelled(new, reads, vocabulary))
 
@@ -118,33 +118,33 @@ def _appended(rows: tuple[tuple[Entry, ...], ...], entries: list[Entry], reads: 
 
 def _spelled(state: BeamState, reads: Bools, vocabulary: Vocabulary) -> tuple[tuple[str, ...], ...]:
     words = []
-    for before, symbols, goes in zip(state.words, state.symbols, reads.tolist(), strict=True):
-        ends = goes and state.ends_word[symbols[-1]]
-        words.append((*before, _spell(symbols[:-1], symbols[-1], state.ends_word, vocabulary)) if ends else before)
+    for before, tokens, goes in zip(state.words, state.tokens, reads.tolist(), strict=True):
+        ends = goes and state.ends_word[tokens[-1]]
+        words.append((*before, _spell(tokens[:-1], tokens[-1], state.ends_word, vocabulary)) if ends else before)
     return tuple(words)
 
 
 def _spell(before: Sequence[int], last: int, ends_word: Bools, vocabulary: Vocabulary) -> str:
     pieces = [last]
-    for symbol in reversed(before):
-        if ends_word[symbol]:
+    for token in reversed(before):
+        if ends_word[token]:
             break
-        pieces.insert(0, symbol)
-    text = "".join(vocabulary.symbol(symbol) for symbol in pieces)
+        pieces.insert(0, token)
+    text = "".join(vocabulary.token(token) for token in pieces)
     return text if ends_word.all() else text.removesuffix(_END_MARK)
 
 
 @torch.inference_mode()
 def next_log_probs(state: BeamState) -> Tensor:
-    """log p of every next symbol and, last, of the end: float64 (n, V + 1).
+    """log p of every next token and, last, of the end: float64 (n, V + 1).
 
-    The search does not look at the next symbol: analyses wait to SHIFT it, each with its distribution, and
+    The search does not look at the next token: analyses wait to SHIFT it, each with its distribution, and
     p(w) = sum over them of p(analysis, SHIFT) p(w | analysis) / exp(M). Sums are at most 1; what is missing is the
     probability that the beam lost.
     """
     beam = state.beam.copy()
     with _arithmetic(beam):
-        out = beam.next_symbol_log_mass()
+        out = beam.next_token_log_mass()
     alive = np.isfinite(state.log_mass)
     out[to_device(~alive, out.device)] = -torch.inf
     shift = to_device(np.where(alive, state.log_mass, 0.0), out.device)
@@ -170,12 +170,12 @@ def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list
         actions = _best_closed(beam) if beam.machine.ends_by_closing else _best_endings(beam)
     trees = []
     for index, words in enumerate(state.words):
-        if not state.symbols[index] or not state.ends_word[state.symbols[index][-1]]:
-            found = f"sentence {index + 1} stands within a word" if state.symbols[index] else "no word was read"
+        if not state.tokens[index] or not state.ends_word[state.tokens[index][-1]]:
+            found = f"sentence {index + 1} stands within a word" if state.tokens[index] else "no word was read"
             raise InputError(found, remedy="read up to the end of a word")
         if index not in actions:
             raise InputError(f"the beam of sentence {index + 1} is empty", remedy="raise action_beam or word_beam")
-        ends_word = state.ends_word[np.array(state.symbols[index])]
+        ends_word = state.ends_word[np.array(state.tokens[index])]
         trees.append(build_tree(actions[index], ends_word, words, labels, order))
     return trees
 
@@ -183,7 +183,7 @@ def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list
 def build_tree(
     actions: Sequence[int], ends_word: Bools, words: Sequence[str], labels: Sequence[str], order: Order
 ) -> Tree:
-    """The tree over words of a derivation over symbols; ``ends_word`` says for each SHIFT whether it ends a word."""
+    """The tree over words of a derivation over tokens; ``ends_word`` says for each SHIFT whether it ends a word."""
     coming = iter(ends_word.tolist())
     return from_actions([action for action in actions if action != SHIFT or next(coming)], words, labels, order)
 

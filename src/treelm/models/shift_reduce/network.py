@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import encode_words, word_of_symbol
+from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.layers.binary_structure import first_siblings
@@ -41,10 +41,10 @@ from treelm.trees.tree import Tree
 
 @dataclass(frozen=True, kw_only=True)
 class Positions:
-    """The symbols of a batch with the boundary before each sentence, sentence by sentence: m in all."""
+    """The tokens of a batch with the boundary before each sentence, sentence by sentence: m in all."""
 
-    symbols: IntArray  # (m,)
-    targets: IntArray  # (m,) the next symbol, or the boundary
+    tokens: IntArray  # (m,)
+    targets: IntArray  # (m,) the next token, or the boundary
     offsets: IntArray  # (B + 1,)
 
 
@@ -52,7 +52,7 @@ class ShiftReduce(SyntacticLM):
     """A parser that builds binary trees from the left, and may predict words from the state of its stack.
 
     Before a word is shifted, REDUCE joins the two items on top of the stack as often as the model decides, with the
-    stack and this one word in view. An LSTM over the items summarises the stack. The boundary symbol, the last row of
+    stack and this one word in view. An LSTM over the items summarises the stack. The boundary token, the last row of
     the embedding, is shifted first and never seen as a look-ahead: at the end everything is reduced.
     """
 
@@ -64,9 +64,9 @@ class ShiftReduce(SyntacticLM):
         """Draw the parameters from torch's global generator. The trees have no labels: ``labels`` is kept."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
-        size, num_symbols = config.size, len(vocabulary) + 1
-        self.embedding = nn.Parameter(torch.empty(num_symbols, size).uniform_(-0.1, 0.1))  # tied with the output
-        self.output_bias = nn.Parameter(torch.zeros(num_symbols)) if config.language_model else None
+        size, vocabulary_size = config.size, len(vocabulary) + 1
+        self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1))  # tied with the output
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if config.language_model else None
         self.input_norm = nn.LayerNorm(size)
         self.composition = nn.Linear(2 * size, size)
         self.stack = nn.ModuleList([LSTMWeights(size, size) for _ in range(config.num_layers)])
@@ -93,10 +93,10 @@ class ShiftReduce(SyntacticLM):
             action_score=self.action_score,
         )
 
-    def embed(self, symbols: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
         """x = LN(embedding), with dropout of whole types and of units: ids (n,) -> (n, D)."""
         rate = self.config.embedding_dropout
-        vectors = embed_with_dropout(symbols, self.embedding, rate, training=self.training)
+        vectors = embed_with_dropout(tokens, self.embedding, rate, training=self.training)
         return dropout(self.input_norm(vectors), self.config.dropout, training=self.training)
 
     def losses(self, batch: SentenceBatch, *, choose: Choose | None = None) -> Losses:
@@ -107,7 +107,7 @@ class ShiftReduce(SyntacticLM):
         Raises ``InputError`` for a batch without trees.
         """
         positions = self._positions(batch)
-        inputs = self.embed(self._tensor(positions.symbols))
+        inputs = self.embed(self._tensor(positions.tokens))
         masks = None
         if self.training and self.config.dropout:
             masks = dropout_mask(len(batch), self.config.size, self.config.dropout, inputs)
@@ -160,10 +160,10 @@ class ShiftReduce(SyntacticLM):
         return Reader(self.stack_lstm(), ParserStacks(num_rows), bank)
 
     def _positions(self, batch: SentenceBatch) -> Positions:
-        symbols = np.insert(batch.tokens, batch.token_offsets[:-1], self.boundary)
+        tokens = np.insert(batch.tokens, batch.token_offsets[:-1], self.boundary)
         offsets = batch.token_offsets + np.arange(len(batch.token_offsets))
-        targets = np.append(symbols[1:], self.boundary)  # where a sentence ends, the next one's boundary
-        return Positions(symbols=symbols, targets=targets, offsets=offsets)
+        targets = np.append(tokens[1:], self.boundary)  # where a sentence ends, the next one's boundary
+        return Positions(tokens=tokens, targets=targets, offsets=offsets)
 
     def _tensor(self, values: IntArray) -> Tensor:
         return to_device(values, self.embedding.device)
@@ -175,7 +175,7 @@ class ShiftReduce(SyntacticLM):
     # The interface of all systems.
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol under greedy actions. Raises ``InputError`` if this is only a parser."""
+        """Log probability of every token under greedy actions. Raises ``InputError`` if this is only a parser."""
         self.require_words()
         return [analysis.score for analysis in self.analyse(sentences) if analysis.score is not None]
 
@@ -194,7 +194,7 @@ class ShiftReduce(SyntacticLM):
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         reader, ends_word = self._read(self._positions(batch)), self.vocabulary.ends_word
         return [
-            partial_tree(words, reader.stacks.shifted_at[number], word_of_symbol(batch.symbols(number), ends_word))
+            partial_tree(words, reader.stacks.shifted_at[number], word_of_token(batch.tokens_of(number), ends_word))
             for number, words in enumerate(sentences)
         ]
 
@@ -205,21 +205,21 @@ class ShiftReduce(SyntacticLM):
         reader = self._read(positions)
         assert reader.bank is not None
         assert self.output_bias is not None
-        nodes = StackGraph.of(reader).node_of_input(len(positions.symbols))
+        nodes = StackGraph.of(reader).node_of_input(len(positions.tokens))
         hidden = reader.bank.hidden[-1].index_select(0, self._tensor(nodes))
         log_probs = target_log_probs(hidden, self.embedding, self.output_bias, self._tensor(positions.targets))
         rounded = log_probs.cpu().numpy().round(DECIMALS)
         analyses = []
         for number, words in enumerate(sentences):
-            word_numbers = word_of_symbol(batch.symbols(number), self.vocabulary.ends_word)
+            word_numbers = word_of_token(batch.tokens_of(number), self.vocabulary.ends_word)
             own = rounded[positions.offsets[number] : positions.offsets[number + 1]]
-            score = SentenceScore(log_probs=own, word_of_symbol=word_numbers, is_lower_bound=False)
+            score = SentenceScore(log_probs=own, word_of_token=word_numbers, is_lower_bound=False)
             tree = partial_tree(words, reader.stacks.shifted_at[number], word_numbers)
             analyses.append(Analysis(score=score, tree=tree))
         return analyses
 
     def _read(self, positions: Positions) -> Reader:
-        inputs = self.embed(self._tensor(positions.symbols))
+        inputs = self.embed(self._tensor(positions.tokens))
         reader = self._reader(len(positions.offsets) - 1, inputs, computes=True)
         reader.read(inputs, positions.offsets)
         return reader
@@ -234,25 +234,25 @@ class ShiftReduce(SyntacticLM):
         assert reader.bank is not None
         empty: tuple[()] = ()
         return ParserState(
-            words=(empty,) * num_sentences, symbols=(empty,) * num_sentences, stacks=reader.stacks, bank=reader.bank
+            words=(empty,) * num_sentences, tokens=(empty,) * num_sentences, stacks=reader.stacks, bank=reader.bank
         )
 
     @torch.no_grad()
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> ParserState:
-        """The state after one more symbol in each sentence; None for a sentence that waits."""
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> ParserState:
+        """The state after one more token in each sentence; None for a sentence that waits."""
         before = ParserState.own(state)
-        before.check_symbols(symbols)
+        before.check_tokens(tokens)
         exact = self.exact()
-        counts = np.array([symbol is not None for symbol in symbols], np.int64)
-        read = torch.tensor([s for s in symbols if s is not None], dtype=torch.int64, device=self.embedding.device)
+        counts = np.array([token is not None for token in tokens], np.int64)
+        read = torch.tensor([s for s in tokens if s is not None], dtype=torch.int64, device=self.embedding.device)
         reader = Reader(exact.stack_lstm(), before.stacks.copy(), before.bank.copy())
         reader.read(exact.embed(read), np.concatenate([[0], np.cumsum(counts)]))
         assert reader.bank is not None
-        return before.after(symbols, self.vocabulary, stacks=reader.stacks, bank=reader.bank)
+        return before.after(tokens, self.vocabulary, stacks=reader.stacks, bank=reader.bank)
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence.
+        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence.
 
         Raises ``InputError`` if this is only a parser.
         """

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from treelm.corpora.encoding import word_of_symbol
+from treelm.corpora.encoding import word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import TextState
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, word_tree
@@ -261,12 +261,12 @@ class ParserState(TextState):
         """The trees of the actions so far."""
         self.check_begun()
         return [
-            partial_tree(words, self.stacks.shifted_at[row], word_of_symbol(np.array(symbols), vocabulary.ends_word))
-            for row, (words, symbols) in enumerate(zip(self.words, self.symbols, strict=True))
+            partial_tree(words, self.stacks.shifted_at[row], word_of_token(np.array(tokens), vocabulary.ends_word))
+            for row, (words, tokens) in enumerate(zip(self.words, self.tokens, strict=True))
         ]
 
 
 def partial_tree(words: Sequence[str], shifted_at: Sequence[int], word_numbers: IntArray) -> Tree:
-    """The tree of the heights at which the boundary and all symbols were shifted; what is open is closed."""
+    """The tree of the heights at which the boundary and all tokens were shifted; what is open is closed."""
     decisions = [ANY_DEPTH - height for height in shifted_at]
     return word_tree(words, decoded_spans(decisions, ANY_DEPTH), word_numbers)

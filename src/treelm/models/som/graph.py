@@ -1,7 +1,7 @@
 """Packed positions of a batch, and the graph of what the memory composes: all that follows from decisions alone.
 
-Positions are packed by time, without padding. A sentence of n symbols has n + 1 of them: position 0 reads the sentence
-boundary ``<s>``, position t the t-th symbol; position t predicts symbol t + 1 and the last one the boundary again
+Positions are packed by time, without padding. A sentence of n tokens has n + 1 of them: position 0 reads the sentence
+boundary ``<s>``, position t the t-th token; position t predicts token t + 1 and the last one the boundary again
 (``</s>``). Sentences are sorted by length, longest first, so those that are still alive at position t are the first
 ``num_alive[t]`` rows, and the packed number of position t of row b is ``offsets[t] + b``.
 
@@ -29,7 +29,7 @@ class PackedLayout:
     """The packed order of a batch. "Row" means a sentence in order of length."""
 
     sentences: IntArray  # (B,) the sentence of each row
-    num_symbols: IntArray  # (B,) of each row
+    num_tokens: IntArray  # (B,) of each row
     num_alive: IntArray  # (T,) rows that have a position t
     offsets: IntArray  # (T + 1,)
 
@@ -63,7 +63,7 @@ class PackedLayout:
 
     def of_row(self, row: int) -> IntArray:
         """The packed numbers of one row's positions, by time."""
-        return self.offsets[: int(self.num_symbols[row]) + 1] + row
+        return self.offsets[: int(self.num_tokens[row]) + 1] + row
 
     def pack(self, padded: IntArray) -> IntArray:
         """Values (B, at least T) by sentence and time, in packed order: (P,)."""
@@ -71,16 +71,16 @@ class PackedLayout:
 
 
 def lay_out(token_offsets: IntArray) -> PackedLayout:
-    """The layout of sentences whose symbols are bounded by these offsets (B + 1,)."""
+    """The layout of sentences whose tokens are bounded by these offsets (B + 1,)."""
     lengths = np.diff(token_offsets)
     order = np.argsort(-lengths, kind="stable")
     steps = np.arange(int(lengths.max()) + 1) if len(lengths) else np.zeros(0, np.int64)
     num_alive = (lengths[:, None] >= steps[None]).sum(0)
-    return PackedLayout(sentences=order, num_symbols=lengths[order], num_alive=num_alive, offsets=starts(num_alive))
+    return PackedLayout(sentences=order, num_tokens=lengths[order], num_alive=num_alive, offsets=starts(num_alive))
 
 
 def pad(values: IntArray, token_offsets: IntArray, *, first: int, last: int) -> IntArray:
-    """Flat values of symbols as (B, longest + 2): ``first``, the symbols of the sentence, then ``last`` to the end."""
+    """Flat values of tokens as (B, longest + 2): ``first``, the tokens of the sentence, then ``last`` to the end."""
     lengths = np.diff(token_offsets)
     padded = np.full((len(lengths), int(lengths.max(initial=0)) + 2), last, np.int64)
     padded[:, 0] = first

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.corpora.encoding import word_of_symbol
+from treelm.corpora.encoding import word_of_token
 from treelm.models.base import TextState
 from treelm.models.layers.binary_structure import decoded_spans, word_tree
 from treelm.models.som.cells import CellWeights, apply_cell, slot_log_probs
@@ -30,35 +30,35 @@ class SOMState(TextState):
     memory: Tensor  # (n, N, D)
     candidates: Tensor  # (n, N, D)
     prefixes: Tensor  # (n, N + 1, D) of the prediction network, after the slots N - 1 .. s
-    hidden: Tensor  # (n, D) predicts the next symbol
+    hidden: Tensor  # (n, D) predicts the next token
 
 
 def memory(som: MemoryNetwork, state: SOMState, sentence: int) -> SlotSpans:
-    """Spans that each slot has covered of one sentence; of its symbols, where words have several."""
-    names, symbols = state.words[sentence], state.symbols[sentence]
-    if len(names) != len(symbols):
-        names = tuple(map(som.vocabulary.symbol, symbols))
+    """Spans that each slot has covered of one sentence; of its tokens, where words have several."""
+    names, tokens = state.words[sentence], state.tokens[sentence]
+    if len(names) != len(tokens):
+        names = tuple(map(som.vocabulary.token, tokens))
     return slot_spans((BOUNDARY, *names), state.decisions[sentence], som.config.num_slots)
 
 
-def slot_spans(symbols: Sequence[str], decisions: Sequence[int], num_slots: int) -> SlotSpans:
-    """Spans that each slot covers under the decisions of symbols, both with the boundary's (``<s>``, N) first."""
-    oracle = DynamicOracle(np.zeros((1, len(symbols) + 1), np.int64), num_slots)  # keeps what each slot covers
+def slot_spans(tokens: Sequence[str], decisions: Sequence[int], num_slots: int) -> SlotSpans:
+    """Spans that each slot covers under the decisions of tokens, both with the boundary's (``<s>``, N) first."""
+    oracle = DynamicOracle(np.zeros((1, len(tokens) + 1), np.int64), num_slots)  # keeps what each slot covers
     spans = []
-    for position in range(len(symbols)):
+    for position in range(len(tokens)):
         if position:
             oracle.observe(np.array([decisions[position]]))
         starts = oracle.start[0].tolist()
         spans.append(tuple(None if start == EMPTY else (start, position + 1) for start in starts))
-    return SlotSpans(symbols=tuple(symbols), decisions=tuple(decisions), spans=tuple(spans))
+    return SlotSpans(tokens=tuple(tokens), decisions=tuple(decisions), spans=tuple(spans))
 
 
 @torch.no_grad()
 def start(som: MemoryNetwork, num_sentences: int) -> SOMState:
     """The state after the sentence boundary."""
     num_slots, size = som.config.num_slots, som.config.size
-    symbol = torch.full((num_sentences,), som.boundary, device=som.embedding.device)
-    inputs = som.embed(symbol)
+    token = torch.full((num_sentences,), som.boundary, device=som.embedding.device)
+    inputs = som.embed(token)
     zeros = inputs.new_zeros(num_sentences, num_slots + 1, size)
     candidates = zeros[:, 1:].clone()
     candidates[:, -1] = inputs
@@ -67,7 +67,7 @@ def start(som: MemoryNetwork, num_sentences: int) -> SOMState:
         hidden = apply_cell(som.prediction_cell.weights(), torch.zeros_like(inputs), inputs)
     return SOMState(
         words=((),) * num_sentences,
-        symbols=((),) * num_sentences,
+        tokens=((),) * num_sentences,
         decisions=((num_slots,),) * num_sentences,
         memory=zeros[:, 1:],
         candidates=candidates,
@@ -77,15 +77,15 @@ def start(som: MemoryNetwork, num_sentences: int) -> SOMState:
 
 
 @torch.no_grad()
-def extend_symbols(som: MemoryNetwork, state: SOMState, symbols: Sequence[int | None]) -> SOMState:
-    """The state after one more symbol in each sentence, or none where there is None."""
-    state.check_symbols(symbols)
+def extend_tokens(som: MemoryNetwork, state: SOMState, tokens: Sequence[int | None]) -> SOMState:
+    """The state after one more token in each sentence, or none where there is None."""
+    state.check_tokens(tokens)
     reader = _Reader(som, state)
-    read = [(row, symbol) for row, symbol in enumerate(symbols) if symbol is not None]
+    read = [(row, token) for row, token in enumerate(tokens) if token is not None]
     if read:
-        reader.step([row for row, _ in read], [symbol for _, symbol in read])
+        reader.step([row for row, _ in read], [token for _, token in read])
     return state.after(
-        symbols,
+        tokens,
         som.vocabulary,
         decisions=tuple(map(tuple, reader.decisions)),
         memory=reader.memory,
@@ -100,8 +100,8 @@ def partial_trees(som: MemoryNetwork, state: SOMState) -> list[Tree]:
     state.check_begun()
     ends_word = som.vocabulary.ends_word
     return [
-        word_tree(words, decoded_spans(decisions, som.config.num_slots), word_of_symbol(np.array(symbols), ends_word))
-        for words, decisions, symbols in zip(state.words, state.decisions, state.symbols, strict=True)
+        word_tree(words, decoded_spans(decisions, som.config.num_slots), word_of_token(np.array(tokens), ends_word))
+        for words, decisions, tokens in zip(state.words, state.decisions, state.tokens, strict=True)
     ]
 
 
@@ -115,9 +115,9 @@ class _Reader:
         self.prefixes, self.hidden = state.prefixes.clone(), state.hidden.clone()
         self.decisions = [list(decisions) for decisions in state.decisions]
 
-    def step(self, rows: list[int], symbols: list[int]) -> None:
-        """Read one symbol in each of these rows."""
-        inputs = self.som.embed(torch.tensor(symbols, device=self.hidden.device))
+    def step(self, rows: list[int], tokens: list[int]) -> None:
+        """Read one token in each of these rows."""
+        inputs = self.som.embed(torch.tensor(tokens, device=self.hidden.device))
         chosen = self._decide(rows, inputs)
         for row, decision in zip(rows, chosen, strict=True):
             self.decisions[row].append(decision)

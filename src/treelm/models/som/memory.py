@@ -45,7 +45,7 @@ class MemoryReading:
 
     layout: PackedLayout
     graph: MemoryGraph
-    hidden: Tensor  # (P, D) what predicts the next symbol
+    hidden: Tensor  # (P, D) what predicts the next token
     log_p: Tensor  # (P - B, N) log probabilities of decisions, from t = 1 on
     log_p_prediction: Tensor | None  # (P, N) of the prediction slot
     choices: IntArray | None  # (P,) prediction slots
@@ -70,10 +70,10 @@ class MemoryNetwork(SyntacticLM):
         """Draw the parameters from torch's global generator. The trees of a SOM have no labels: ``labels`` is kept."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
-        size, num_symbols = config.size, len(vocabulary) + 1
+        size, vocabulary_size = config.size, len(vocabulary) + 1
         segments = (config.semantic_size, config.syntactic_size) if config.syntactic_size else (size,)
-        self.embedding = nn.Parameter(torch.empty(num_symbols, size).uniform_(-0.1, 0.1))  # tied with the output
-        self.output_bias = nn.Parameter(torch.zeros(num_symbols))
+        self.embedding = nn.Parameter(torch.empty(vocabulary_size, size).uniform_(-0.1, 0.1))  # tied with the output
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
         self.input_norm = SegmentedNorm(segments)
         self.cell = Cell(segments)
         self.attachment = AttachmentScorer(size)
@@ -145,14 +145,14 @@ class MemoryNetwork(SyntacticLM):
             next_labels=trace.next_labels,
         )
 
-    def embed(self, symbols: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
         """x = LN(embedding), with dropout of whole types: ids (n,) -> (n, D)."""
         table = self.embedding
         if self.training and self.config.embedding_dropout:
             kept = 1 - self.config.embedding_dropout
             mask = torch.empty_like(table[:, :1]).bernoulli_(kept, generator=shared_generator()).div_(kept)
-            return self._normed(functional.embedding(symbols, table) * functional.embedding(symbols, mask))
-        return self._normed(functional.embedding(symbols, table))
+            return self._normed(functional.embedding(tokens, table) * functional.embedding(tokens, mask))
+        return self._normed(functional.embedding(tokens, table))
 
     def _normed(self, vectors: Tensor) -> Tensor:
         normed: Tensor = self.input_norm(vectors)

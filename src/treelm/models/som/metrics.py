@@ -25,22 +25,22 @@ class SOMMetrics:
     """Sums over sentences, and the metrics that follow from them."""
 
     num_sentences: int = 0
-    num_symbols: int = 0
+    num_tokens: int = 0
     predicts_words: bool = True  # a bare parser has no perplexity: its output layer was never trained
-    nll_nats: float = 0.0  # of symbols and ends of sentences
+    nll_nats: float = 0.0  # of tokens and ends of sentences
     attachment: Accuracy = field(default_factory=Accuracy)  # p, one word of look-ahead
     prediction: Accuracy = field(default_factory=Accuracy)  # p', none
     matched: int = 0
     gold: int = 0
     predicted: int = 0
-    num_too_deep: int = 0  # symbols whose gold slot lies below the memory
+    num_too_deep: int = 0  # tokens whose gold slot lies below the memory
     depth_sum: int = 0  # slots that each gold tree needs
     depth_max: int = 0
 
     @property
     def perplexity(self) -> float:
-        """Perplexity per symbol, ends of sentences included."""
-        return math.exp(self.nll_nats / (self.num_symbols + self.num_sentences))
+        """Perplexity per token, ends of sentences included."""
+        return math.exp(self.nll_nats / (self.num_tokens + self.num_sentences))
 
     @property
     def binarised_f1(self) -> float:
@@ -51,7 +51,7 @@ class SOMMetrics:
         """The metrics by name."""
         return {
             "sentences": self.num_sentences,
-            "symbols": self.num_symbols,
+            "symbols": self.num_tokens,
             **({"perplexity_with_end": self.perplexity} if self.predicts_words else {}),
             **accuracies(self.attachment, self.prediction),
             "binarised_unlabeled_f1": self.binarised_f1,
@@ -81,9 +81,9 @@ def evaluate_som(som: SOM, batches: Iterable[SentenceBatch], *, gold_trees: bool
 
 def _add(metrics: SOMMetrics, som: SOM, batch: SentenceBatch, reading: MemoryReading) -> None:
     metrics.num_sentences += len(batch)
-    metrics.num_symbols += len(batch.tokens)
+    metrics.num_tokens += len(batch.tokens)
     if metrics.predicts_words:
-        metrics.nll_nats -= float(som.symbol_log_probs(batch, reading).sum())
+        metrics.nll_nats -= float(som.token_log_probs(batch, reading).sum())
     metrics.attachment.add(reading.log_p, reading.labels)
     if reading.log_p_prediction is not None:
         metrics.prediction.add(reading.log_p_prediction, reading.next_labels)

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch, SentenceBatches
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_symbol
+from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore
@@ -37,7 +37,7 @@ class SOM(MemoryNetwork):
 
     A scorer decides with one word of look-ahead where the word attaches (theta); the memory then composes candidates
     bottom-up; a second scorer guesses the next decision (theta'), and the prediction network reads the memory from the
-    root down to it. Both are trained on the decisions of an oracle. The boundary symbol, the last row of the embedding,
+    root down to it. Both are trained on the decisions of an oracle. The boundary token, the last row of the embedding,
     is ``<s>`` as input and ``</s>`` as output.
     """
 
@@ -79,8 +79,8 @@ class SOM(MemoryNetwork):
         )
 
     @torch.no_grad()
-    def symbol_log_probs(self, batch: SentenceBatch, reading: MemoryReading) -> Tensor:
-        """log p of what follows every position, symbols and ends of sentences: float64 (P,), nats, packed."""
+    def token_log_probs(self, batch: SentenceBatch, reading: MemoryReading) -> Tensor:
+        """log p of what follows every position, tokens and ends of sentences: float64 (P,), nats, packed."""
         targets = self._targets(batch, reading.layout)
         return target_log_probs(reading.hidden, self.embedding, self.output_bias, targets)
 
@@ -96,9 +96,9 @@ class SOM(MemoryNetwork):
     # The interface of all systems.
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
-        """Log probability of every symbol under greedy decisions. Raises ``InputError`` if this is only a parser.
+        """Log probability of every token under greedy decisions. Raises ``InputError`` if this is only a parser.
 
-        ``columns``: ``depth``, slots in use at each word, and ``attachment_slot``, where its first symbol was attached.
+        ``columns``: ``depth``, slots in use at each word, and ``attachment_slot``, where its first token was attached.
         """
         self.require_words()
         return [analysis.score for analysis in self.analyse(sentences) if analysis.score is not None]
@@ -119,17 +119,17 @@ class SOM(MemoryNetwork):
         reading = exact._read_words(batch)
         log_probs = None
         if self.predicts_words:
-            log_probs = exact.symbol_log_probs(batch, reading).cpu().numpy().round(DECIMALS)
+            log_probs = exact.token_log_probs(batch, reading).cpu().numpy().round(DECIMALS)
         row_of = np.argsort(reading.layout.sentences)
         return [
-            self._analysis(words, batch.symbols(number), reading, log_probs, int(row_of[number]))
+            self._analysis(words, batch.tokens_of(number), reading, log_probs, int(row_of[number]))
             for number, words in enumerate(sentences)
         ]
 
     def _analysis(
         self,
         words: Sequence[str],
-        symbols: IntArray,
+        tokens: IntArray,
         reading: MemoryReading,
         log_probs: NDArray[np.float64] | None,
         row: int,
@@ -137,7 +137,7 @@ class SOM(MemoryNetwork):
         positions = reading.layout.of_row(row)
         decisions = reading.graph.decisions[positions]
         spans = decoded_spans(decisions.tolist(), self.config.num_slots)
-        word_numbers = word_of_symbol(symbols, self.vocabulary.ends_word)
+        word_numbers = word_of_token(tokens, self.vocabulary.ends_word)
         tree = word_tree(words, spans, word_numbers)
         if log_probs is None:
             return Analysis(score=None, tree=tree)
@@ -146,7 +146,7 @@ class SOM(MemoryNetwork):
         attachment = decisions[1:][np.insert(starts, 0, True)]
         score = SentenceScore(
             log_probs=log_probs[positions],
-            word_of_symbol=word_numbers,
+            word_of_token=word_numbers,
             is_lower_bound=False,
             columns={"depth": depth.astype(np.float64), "attachment_slot": attachment.astype(np.float64)},
         )
@@ -183,20 +183,20 @@ class SOM(MemoryNetwork):
         return self.memory(state)
 
     def memory(self, state: IncrementalState, sentence: int = 0) -> SlotSpans:
-        """Spans that each slot has covered of a sentence read word by word, by symbol if words have several."""
+        """Spans that each slot has covered of a sentence read word by word, by token if words have several."""
         return incremental.memory(self, incremental.SOMState.own(state), sentence)
 
     def start(self, num_sentences: int = 1) -> incremental.SOMState:
         """The state before the first word."""
         return incremental.start(self.exact(), num_sentences)
 
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> incremental.SOMState:
-        """The state after one more symbol in each sentence; None for a sentence that waits."""
-        return incremental.extend_symbols(self.exact(), incremental.SOMState.own(state), symbols)
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> incremental.SOMState:
+        """The state after one more token in each sentence; None for a sentence that waits."""
+        return incremental.extend_tokens(self.exact(), incremental.SOMState.own(state), tokens)
 
     @torch.no_grad()
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
-        """log p(next symbol), float64 (num_sentences, V + 1); the last column is the end of sentence.
+        """log p(next token), float64 (num_sentences, V + 1); the last column is the end of sentence.
 
         Raises ``InputError`` if this is only a parser.
         """

@@ -9,7 +9,7 @@ import torch
 
 from tests.models.rnng.search.test_beam import TINY
 from tests.models.rnng.search.test_interface import VARIANTS
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from treelm.evaluation.audit import audit, check_search
 
 SENTENCES = [["4", "0+5", "3"], ["2"], ["3", "1+2", "4", "4", "5"]]
@@ -19,7 +19,7 @@ SENTENCES = [["4", "0+5", "3"], ["2"], ["3", "1+2", "4", "4", "5"]]
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_audit(variant: dict[str, Any], dtype: torch.dtype) -> None:
     sizes = {"embedding_size": 32, "hidden_size": 32}
-    model = build_model(Symbols(6, num_unfinished=2), 2, seed=8, dtype=dtype, **TINY, **sizes, **variant)
+    model = build_model(Tokens(6, num_unfinished=2), 2, seed=8, dtype=dtype, **TINY, **sizes, **variant)
     model.set_beam(action_beam=10, word_beam=4, fast_track=1)
     report = audit(model, SENTENCES, enumerate_all=model.probability_mass)
     assert [check.outcome for check in report.checks] == ["passed"] * 6, report.as_text()
@@ -32,12 +32,12 @@ def test_audit(variant: dict[str, Any], dtype: torch.dtype) -> None:
 
 
 def test_where_nothing_is_lost_both_searches_find_the_same() -> None:
-    model = build_model(Symbols(6, num_unfinished=2), 2, seed=8, **TINY)
+    model = build_model(Tokens(6, num_unfinished=2), 2, seed=8, **TINY)
     model.set_beam(action_beam=100_000, word_beam=100_000, fast_track=1)
     (check,) = check_search(model, SENTENCES[:2])
     assert check.figure == pytest.approx(0.0, abs=1e-9)
 
 
 def test_large_models_cannot_be_enumerated() -> None:
-    assert build_model(Symbols(500), 2, **TINY).probability_mass() is None
-    assert build_model(Symbols(5), 40).probability_mass() is None
+    assert build_model(Tokens(500), 2, **TINY).probability_mass() is None
+    assert build_model(Tokens(5), 40).probability_mass() is None

@@ -12,7 +12,7 @@ import torch
 
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_interface import VARIANTS
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum, plain_beam
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.machine import WordHead
@@ -29,19 +29,19 @@ def run(
 ) -> list[SentenceResult]:
     searchable, search = model.searchable(), Search(**settings)
     head = head or searchable.head(search.heavy_words)
-    return search_all(searchable, head, search, [np.array(symbols) for symbols in sentences])
+    return search_all(searchable, head, search, [np.array(tokens) for tokens in sentences])
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
-    model, length = build_model(Symbols(3), 2, seed=1, **TINY, **variant), 2
+    model, length = build_model(Tokens(3), 2, seed=1, **TINY, **variant), 2
     everything = enumerate_all(PlainRNNG(model), length)
     for size in range(1, length + 1):
-        sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=size)]
-        for symbols, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
+        sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=size)]
+        for tokens, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
             for end in range(1, size + 1):
-                assert result.log_masses[end - 1] == pytest.approx(log_sum(everything.prefixes[tuple(symbols[:end])]))
-            trees = everything.trees[tuple(symbols)]
+                assert result.log_masses[end - 1] == pytest.approx(log_sum(everything.prefixes[tuple(tokens[:end])]))
+            trees = everything.trees[tuple(tokens)]
             assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
             assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
             assert result.log_probs.sum() == pytest.approx(result.log_prob)
@@ -51,12 +51,12 @@ def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("beams", [(6, 3, 1), (20, 5, 2), (8, 8, 0), (1, 1, 1), (40, 3, 3)], ids=str)
 def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant: dict[str, Any]) -> None:
-    model = build_model(Symbols(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
+    model = build_model(Tokens(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
     widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
-    expected = [plain_beam(PlainRNNG(model), symbols, *beams) for symbols in SENTENCES[:4]]
+    expected = [plain_beam(PlainRNNG(model), tokens, *beams) for tokens in SENTENCES[:4]]
     for extra in ({"heavy_words": 40}, {"heavy_words": 6}, {"heavy_words": 6, "max_rows": 1}):
         head = model.searchable().head(extra["heavy_words"])
-        for _ in range(2):  # the second time the heavy symbols are known
+        for _ in range(2):  # the second time the heavy tokens are known
             for result, (masses, finished) in zip(
                 run(model, SENTENCES[:4], head=head, **widths, **extra), expected, strict=True
             ):
@@ -70,11 +70,11 @@ def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant:
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 @pytest.mark.parametrize("threshold", [2.0, 3.0])
 def test_a_threshold_drops_what_lies_too_far_below_all_together(threshold: float, variant: dict[str, Any]) -> None:
-    model = build_model(Symbols(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
+    model = build_model(Tokens(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
     results = run(model, SENTENCES[:4], action_beam=30, word_beam=12, fast_track=1, threshold=threshold)
     without = run(model, SENTENCES[:4], action_beam=30, word_beam=12, fast_track=1)
-    for symbols, result in zip(SENTENCES[:4], results, strict=True):
-        masses, finished = plain_beam(PlainRNNG(model), symbols, 30, 12, 1, threshold)
+    for tokens, result in zip(SENTENCES[:4], results, strict=True):
+        masses, finished = plain_beam(PlainRNNG(model), tokens, 30, 12, 1, threshold)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert result.derivations[0].actions == finished[0][2]
     assert any(result.log_masses != other.log_masses for result, other in zip(results, without, strict=True))
@@ -82,15 +82,15 @@ def test_a_threshold_drops_what_lies_too_far_below_all_together(threshold: float
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_the_bound_holds_against_enumeration(variant: dict[str, Any]) -> None:
-    model = build_model(Symbols(3), 2, seed=2, **TINY, **variant)
+    model = build_model(Tokens(3), 2, seed=2, **TINY, **variant)
     everything = enumerate_all(PlainRNNG(model), 2)
-    sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=2)]
+    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=2)]
     for beams in ((2, 1, math.inf), (6, 3, math.inf), (100, 100, 2.0), (100_000, 100_000, math.inf)):
         widths = dict(zip(("action_beam", "word_beam", "threshold"), beams, strict=True))
         missed = []
-        for symbols, result in zip(sentences, run(model, sentences, **widths), strict=True):
+        for tokens, result in zip(sentences, run(model, sentences, **widths), strict=True):
             for end, (found, bits) in enumerate(zip(result.log_masses, result.beam_bound_bits, strict=True), start=1):
-                missed.append(log_sum(everything.prefixes[tuple(symbols[:end])]) - found)
+                missed.append(log_sum(everything.prefixes[tuple(tokens[:end])]) - found)
                 assert missed[-1] <= bits * math.log(2) + 1e-9
                 assert beams[0] < 100_000 or bits < 1e-6
         assert (max(missed) > 0.01) == (beams[0] < 100_000)  # there was something to bound
@@ -101,8 +101,8 @@ def test_words_have_converged_where_a_narrower_search_says_the_same() -> None:
     assert converged(np.array([0.0, np.inf, np.inf])).tolist() == [1, 0, 0]
     assert converged(np.log(2) * np.array([0.09, 0.2, 0.11, 0.0])).tolist() == [1, 0, 1, 0]  # 0.1 bit
     assert np.isnan(converged(np.array([np.nan]))).all()
-    model = build_model(Symbols(3), 2, seed=2, **TINY)
-    sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=2)]
+    model = build_model(Tokens(3), 2, seed=2, **TINY)
+    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=2)]
     for threshold, loses in ((3.0, True), (50.0, False), (math.inf, False)):
         results = run(model, sentences, threshold=threshold, **EXHAUSTIVE)
         assert any((result.gaps > 1e-9).any() for result in results) == loses
@@ -118,8 +118,8 @@ def test_words_have_converged_where_a_narrower_search_says_the_same() -> None:
 def test_what_counts_as_found_by_a_narrower_search_is_no_more_than_one_finds(
     threshold: float, variant: dict[str, Any]
 ) -> None:
-    model = build_model(Symbols(3), 2, seed=2, **{**TINY, **variant})
-    sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=3)]
+    model = build_model(Tokens(3), 2, seed=2, **{**TINY, **variant})
+    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)]
     settings = Search(threshold=threshold, **EXHAUSTIVE)
     wide = run(model, sentences, threshold=threshold, **EXHAUSTIVE)
     narrow = run(model, sentences, threshold=settings.narrow, **EXHAUSTIVE)
@@ -136,40 +136,40 @@ def test_what_counts_as_found_by_a_narrower_search_is_no_more_than_one_finds(
 def test_neighbours_and_later_words_do_not_matter_to_the_last_bit(
     sizes: tuple[int, int], beams: tuple[int, int, int], threshold: float
 ) -> None:
-    num_symbols, num_labels = sizes
+    vocabulary_size, num_labels = sizes
     dimensions = {"embedding_size": 32, "hidden_size": 48}
     model = build_model(
-        Symbols(num_symbols), num_labels, seed=6, max_open=5, max_consecutive=3, dtype=torch.float32, **dimensions
+        Tokens(vocabulary_size), num_labels, seed=6, max_open=5, max_consecutive=3, dtype=torch.float32, **dimensions
     )
     widths: dict[str, Any] = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
     widths["threshold"] = threshold
-    alone = [run(model, [symbols], **widths, heavy_words=6)[0] for symbols in SENTENCES]
+    alone = [run(model, [tokens], **widths, heavy_words=6)[0] for tokens in SENTENCES]
     for order in (range(6), range(5, -1, -1), [*range(6), *range(6)]):
         results = run(model, [SENTENCES[index] for index in order], **widths, heavy_words=6)
         for index, result in zip(order, results, strict=True):
             assert result == alone[index]
-    for symbols, result in zip(SENTENCES, alone, strict=True):
-        (longer,) = run(model, [[*symbols, 7, 8]], **widths, heavy_words=6)
-        assert longer.log_masses[: len(symbols)] == result.log_masses
+    for tokens, result in zip(SENTENCES, alone, strict=True):
+        (longer,) = run(model, [[*tokens, 7, 8]], **widths, heavy_words=6)
+        assert longer.log_masses[: len(tokens)] == result.log_masses
 
 
 def test_a_narrow_beam_never_overstates() -> None:
-    model = build_model(Symbols(3), 2, seed=2, **TINY)
+    model = build_model(Tokens(3), 2, seed=2, **TINY)
     everything = enumerate_all(PlainRNNG(model), 3)
-    sentences = [list(symbols) for symbols in itertools.product(range(3), repeat=3)]
+    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)]
     for beams in ((1, 1), (3, 2), (8, 4)):
-        for symbols, result in zip(
+        for tokens, result in zip(
             sentences, run(model, sentences, action_beam=beams[0], word_beam=beams[1]), strict=True
         ):
             for end in range(1, 4):
-                assert result.log_masses[end - 1] <= log_sum(everything.prefixes[tuple(symbols[:end])]) + 1e-12
-            assert result.log_prob <= log_sum(everything.trees[tuple(symbols)].values()) + 1e-12
+                assert result.log_masses[end - 1] <= log_sum(everything.prefixes[tuple(tokens[:end])]) + 1e-12
+            assert result.log_prob <= log_sum(everything.trees[tuple(tokens)].values()) + 1e-12
 
 
 def test_an_empty_beam_gives_probability_zero_from_there_on() -> None:
-    model = build_model(Symbols(5), 3, seed=1, max_open=3, max_consecutive=3)
+    model = build_model(Tokens(5), 3, seed=1, max_open=3, max_consecutive=3)
     with torch.no_grad():
-        model.word_bias[2] = -np.inf  # an impossible symbol
+        model.word_bias[2] = -np.inf  # an impossible token
     impossible, possible = run(model, [[1, 2, 3], [1, 3]], action_beam=5, word_beam=2)
     assert np.isfinite(impossible.log_probs[0])
     assert impossible.log_probs[1:].tolist() == [-np.inf] * 3
@@ -179,7 +179,7 @@ def test_an_empty_beam_gives_probability_zero_from_there_on() -> None:
 
 
 def test_very_long_sentences_and_single_words() -> None:
-    model = build_model(Symbols(10), 3, seed=3, max_open=5, max_consecutive=3)
+    model = build_model(Tokens(10), 3, seed=3, max_open=5, max_consecutive=3)
     long = [index * 7 % 10 for index in range(300)]
     (alone,) = run(model, [[4]], action_beam=10, word_beam=4)
     results = run(model, [long, [4]], action_beam=10, word_beam=4)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from treelm.models.layers import precision
 from treelm.models.rnng.network import RNNG
 from treelm.models.search.settings import Search
 
 
 def _model() -> RNNG:
-    model = build_model(Symbols(8953), 27, seed=3, embedding_size=256, hidden_size=256, dtype=torch.float32)
+    model = build_model(Tokens(8953), 27, seed=3, embedding_size=256, hidden_size=256, dtype=torch.float32)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(0.2)  # 256 units together are enough
@@ -70,7 +70,7 @@ def test_a_sentence_scores_the_same_bytes_if_its_beginning_is_searched_with_that
 
 
 def test_the_precision_of_products_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, seen = build_model(Symbols(5), 2, seed=3), set[str]()
+    model, seen = build_model(Tokens(5), 2, seed=3), set[str]()
     monkeypatch.setattr(precision, "rounds_operands", lambda setting: False)
     addmm = torch.addmm
 

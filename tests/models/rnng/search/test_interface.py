@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.models.rnng.plain import PlainRNNG
-from tests.models.rnng.worlds import Node, Symbols, as_batch, build_model
+from tests.models.rnng.worlds import Node, Tokens, as_batch, build_model
 from treelm.errors import InputError
 from treelm.models.rnng.network import RNNG
 from treelm.trees.transitions import to_actions
@@ -27,7 +27,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def subword_model(**config: Any) -> RNNG:
-    model = build_model(Symbols(10, num_unfinished=3), 3, seed=4, max_open=4, max_consecutive=3, **config)
+    model = build_model(Tokens(10, num_unfinished=3), 3, seed=4, max_open=4, max_consecutive=3, **config)
     model.set_beam(action_beam=20, word_beam=5, fast_track=1)
     return model
 
@@ -50,10 +50,10 @@ def test_trees_are_over_the_words_and_have_the_models_probability(variant: dict[
             assert one.log_prob == pytest.approx(float(log_prob), abs=1e-9)
 
 
-def test_scores_have_one_entry_a_symbol_and_columns_one_a_word() -> None:
+def test_scores_have_one_entry_a_token_and_columns_one_a_word() -> None:
     model = subword_model()
     score = model.score(WORDS)[0]
-    assert score.word_of_symbol.tolist() == [0, 0, 0, 1, 2, 2]
+    assert score.word_of_token.tolist() == [0, 0, 0, 1, 2, 2]
     assert len(score.log_probs) == 7
     assert (score.log_probs <= 0).all()
     assert score.is_lower_bound
@@ -101,7 +101,7 @@ def test_no_words_and_impossible_words_are_user_errors() -> None:
         model.score([["5"], []])
     with torch.no_grad():
         model.word_bias[5] = -np.inf
-    with pytest.raises(InputError, match="beam is empty after 1 symbols"):
+    with pytest.raises(InputError, match="beam is empty after 1 tokens"):
         model.parse([["7", "5"]])
 
 
@@ -115,7 +115,7 @@ def _trained(model: RNNG) -> None:
     optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
     tree: Node = (0, [7, (1, [5, 8])])
     vocabulary = model.vocabulary
-    assert isinstance(vocabulary, Symbols)
+    assert isinstance(vocabulary, Tokens)
     model.losses(as_batch([tree], vocabulary)).total.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
 

@@ -11,7 +11,7 @@ import torch
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_beam import SENTENCES, TINY, run
 from tests.models.rnng.search.test_interface import WORDS, subword_model
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
 from treelm.errors import InputError
 from treelm.models.search.settings import Search
@@ -21,12 +21,12 @@ ORDERS: list[dict[str, Any]] = [{"order": "top-down"}, {"order": "in-order"}]
 
 @pytest.mark.parametrize("variant", ORDERS, ids=str)
 def test_estimates_are_unbiased(variant: dict[str, Any]) -> None:
-    model = build_model(Symbols(3), 2, seed=1, **TINY, **variant)
+    model = build_model(Tokens(3), 2, seed=1, **TINY, **variant)
     everything = enumerate_all(PlainRNNG(model), 2)
-    symbols = [2, 0]
-    exact = [*(log_sum(everything.prefixes[tuple(symbols[:end])]) for end in (1, 2))]
-    exact.append(log_sum(everything.trees[tuple(symbols)].values()))
-    runs = [run(model, [symbols], method="particles", num_particles=20, seed=seed)[0] for seed in range(400)]
+    tokens = [2, 0]
+    exact = [*(log_sum(everything.prefixes[tuple(tokens[:end])]) for end in (1, 2))]
+    exact.append(log_sum(everything.trees[tuple(tokens)].values()))
+    runs = [run(model, [tokens], method="particles", num_particles=20, seed=seed)[0] for seed in range(400)]
     estimates = np.exp([[*one.log_masses, one.log_prob] for one in runs]) / np.exp(exact)
     error = estimates.std(0) / np.sqrt(len(runs))
     assert (abs(estimates.mean(0) - 1) < 4 * error + 1e-9).all()
@@ -34,7 +34,7 @@ def test_estimates_are_unbiased(variant: dict[str, Any]) -> None:
 
 
 def test_many_particles_come_close() -> None:
-    model = build_model(Symbols(3), 2, seed=1, **TINY)
+    model = build_model(Tokens(3), 2, seed=1, **TINY)
     everything = enumerate_all(PlainRNNG(model), 2)
     (result,) = run(model, [[1, 1]], method="particles", num_particles=50_000)
     assert result.log_prob == pytest.approx(log_sum(everything.trees[(1, 1)].values()), abs=0.02)
@@ -46,10 +46,10 @@ def test_many_particles_come_close() -> None:
 
 def test_company_and_later_words_do_not_matter_and_seeds_do() -> None:
     model = build_model(
-        Symbols(40), 4, seed=6, max_open=5, max_consecutive=3, dtype=torch.float32, embedding_size=32, hidden_size=32
+        Tokens(40), 4, seed=6, max_open=5, max_consecutive=3, dtype=torch.float32, embedding_size=32, hidden_size=32
     )
     settings = {"method": "particles", "num_particles": 30}
-    alone = [run(model, [symbols], **settings)[0] for symbols in SENTENCES]
+    alone = [run(model, [tokens], **settings)[0] for tokens in SENTENCES]
     assert repr(run(model, SENTENCES[::-1], **settings)[::-1]) == repr(alone)  # nan is not equal to itself
     (longer,) = run(model, [[*SENTENCES[0], 7]], **settings)
     assert longer.log_masses[:-1] == alone[0].log_masses
@@ -66,8 +66,8 @@ def test_scores_and_trees_of_words(variant: dict[str, Any]) -> None:
         assert not analysis.score.is_lower_bound
 
 
-def test_an_impossible_symbol_kills_all_particles() -> None:
-    model = build_model(Symbols(5), 2, seed=1, **TINY)
+def test_an_impossible_token_kills_all_particles() -> None:
+    model = build_model(Tokens(5), 2, seed=1, **TINY)
     with torch.no_grad():
         model.word_bias[2] = -torch.inf
     dead, alive = run(model, [[1, 2, 3], [1, 3, 3]], method="particles", num_particles=10)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from treelm.models.base import SentenceScore
 from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.network import RNNG
@@ -37,7 +37,7 @@ def assert_same(one: list[tuple[SentenceScore, list[ScoredTree]]], other: list[A
 @pytest.mark.parametrize("order", ["top-down", "in-order"])
 @pytest.mark.parametrize("composition", ["lstm", "attention", "none"])
 def test_sentences_say_the_same_as_if_each_were_searched_apart(order: str, composition: str) -> None:
-    model = build_model(Symbols(5, num_unfinished=2), 3, seed=4, order=order, composition=composition)
+    model = build_model(Tokens(5, num_unfinished=2), 3, seed=4, order=order, composition=composition)
     model.search = Search(action_beam=6, word_beam=3)
     sentences = [text.split() for text in SENTENCES]
     together = said(model, sentences)
@@ -46,14 +46,14 @@ def test_sentences_say_the_same_as_if_each_were_searched_apart(order: str, compo
 
 
 def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = build_model(Symbols(5), 2, seed=1)
+    model = build_model(Tokens(5), 2, seed=1)
     model.search = Search(action_beam=10, word_beam=3)
     pushed: list[int] = []
     shift = StackMachine.shift
 
-    def counting(machine: StackMachine, analyses: Candidates, symbols: Ints) -> Any:
+    def counting(machine: StackMachine, analyses: Candidates, tokens: Ints) -> Any:
         pushed.append(len(set(analyses.sentence.tolist())))
-        return shift(machine, analyses, symbols)
+        return shift(machine, analyses, tokens)
 
     monkeypatch.setattr(StackMachine, "shift", counting)
     model.score([["1", "2", "3", "4"], ["1", "2", "3", "0"], ["1", "2", "3", "4"]])
@@ -62,7 +62,7 @@ def test_a_common_beginning_costs_no_search(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("changes", [{"method": "particles", "num_particles": 50}, {"compatibility": "released"}])
 def test_searches_to_which_company_or_length_matters_share_nothing(changes: dict[str, Any]) -> None:
-    model = build_model(Symbols(5), 2, seed=1)
+    model = build_model(Tokens(5), 2, seed=1)
     model.search = Search(action_beam=10, word_beam=3, **changes)
     assert not model.search.shares_prefixes
     sentences = [["1", "2", "3"], ["1", "2"], ["1", "2", "3"]]
@@ -71,10 +71,10 @@ def test_searches_to_which_company_or_length_matters_share_nothing(changes: dict
 
 def test_steps_name_each_different_prefix_once() -> None:
     first, second, third = steps([np.array([1, 2, 3]), np.array([1, 2]), np.array([1, 4])], share=True)
-    assert (first.symbols.tolist(), first.prefix_of.tolist()) == ([1], [0, 0, 0])
+    assert (first.tokens.tolist(), first.prefix_of.tolist()) == ([1], [0, 0, 0])
     assert second.parents is not None
-    assert (second.parents.tolist(), second.symbols.tolist(), second.prefix_of.tolist()) == ([0, 0], [2, 4], [0, 0, 1])
-    assert (third.symbols.tolist(), third.going.tolist()) == ([3], [True, False, False])
+    assert (second.parents.tolist(), second.tokens.tolist(), second.prefix_of.tolist()) == ([0, 0], [2, 4], [0, 0, 1])
+    assert (third.tokens.tolist(), third.going.tolist()) == ([3], [True, False, False])
 
 
 def test_groups_hold_neighbours_where_that_saves_search_and_similar_lengths_where_it_does_not() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from tests.models.rnng.plain import REDUCE, SHIFT, PlainRNNG, State
 from tests.models.rnng.search.test_beam import SENTENCES, run
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import log_sum
 from treelm.errors import InputError
 from treelm.models.rnng.network import RNNG
@@ -21,10 +21,10 @@ Candidate = tuple[float, State, tuple[int, ...]]
 class Released:
     """One sentence, with the masks of a batch of one."""
 
-    def __init__(self, model: RNNG, symbols: list[int]) -> None:
-        self.plain, self.symbols = PlainRNNG(model), symbols
-        self.stack_size = 8 * math.ceil(min(len(symbols) + 20, 100) / 8)
-        self.max_actions = max(100, 5 * len(symbols))
+    def __init__(self, model: RNNG, tokens: list[int]) -> None:
+        self.plain, self.tokens = PlainRNNG(model), tokens
+        self.stack_size = 8 * math.ceil(min(len(tokens) + 20, 100) / 8)
+        self.max_actions = max(100, 5 * len(tokens))
 
     def log_probs(self, state: State, num_read: int, num_actions: int) -> dict[int, float]:
         depth, num_open = len(state.stack) - 1, state.num_open
@@ -33,7 +33,7 @@ class Released:
             valid.append(SHIFT)
         if state.stack[-1].kind in ("word", "constituent") and num_open > 1:
             valid.append(REDUCE)
-        enough = self.max_actions - num_actions >= len(self.symbols) - num_read + num_open + 3
+        enough = self.max_actions - num_actions >= len(self.tokens) - num_read + num_open + 3
         config = self.plain.config
         within = num_open < config.max_open and state.num_consecutive < config.max_consecutive
         if within and enough and depth < self.stack_size - 2:
@@ -41,14 +41,14 @@ class Released:
         logits = self.plain.model.action_head.weight @ state.output + self.plain.model.action_head.bias
         return dict(zip(valid, (logits[valid] - logits[valid].logsumexp(0)).tolist(), strict=True))
 
-    def symbol(self, beam: list[Candidate], num_read: int, k: int, k_w: int, k_s: int) -> list[Candidate]:
-        symbol, arrived, num_forced = self.symbols[num_read], list[Candidate](), 0
+    def token(self, beam: list[Candidate], num_read: int, k: int, k_w: int, k_s: int) -> list[Candidate]:
+        token, arrived, num_forced = self.tokens[num_read], list[Candidate](), 0
         while beam and len(arrived) < min(2 * k, k + 5 * k_s) and len(arrived) - num_forced < k:
             candidates = []
             for score, state, actions in beam:
                 for action, log_prob in self.log_probs(state, num_read, len(actions)).items():
                     if action == SHIFT:
-                        log_prob += float(self.plain.word_log_probs(state)[symbol])
+                        log_prob += float(self.plain.word_log_probs(state)[token])
                     candidates.append((score + log_prob, state, actions, action))
             candidates.sort(key=lambda one: -one[0])
             shifts = [one for one in candidates if one[3] == SHIFT]
@@ -63,28 +63,27 @@ class Released:
             ]
         arrived.sort(key=lambda one: -one[0])
         return [
-            (score, self.plain.apply(state, SHIFT, symbol), (*actions, SHIFT))
-            for score, state, actions in arrived[:k_w]
+            (score, self.plain.apply(state, SHIFT, token), (*actions, SHIFT)) for score, state, actions in arrived[:k_w]
         ]
 
 
 @torch.no_grad()
-def released_beam(model: RNNG, symbols: list[int], *widths: int) -> tuple[list[float], list[tuple[int, ...]]]:
-    search, masses = Released(model, symbols), []
+def released_beam(model: RNNG, tokens: list[int], *widths: int) -> tuple[list[float], list[tuple[int, ...]]]:
+    search, masses = Released(model, tokens), []
     beam: list[Candidate] = [(0.0, search.plain.initial(), ())]
-    for num_read in range(len(symbols)):
-        beam = search.symbol(beam, num_read, *widths)
+    for num_read in range(len(tokens)):
+        beam = search.token(beam, num_read, *widths)
         masses.append(log_sum(score for score, _, _ in beam))
     return masses, [(*actions, *[REDUCE] * state.num_open) for _, state, actions in beam]
 
 
 @pytest.mark.parametrize("widths", [(2, 2, 1), (10, 4, 1), (30, 10, 3)], ids=str)
 def test_masks_scores_and_stopping_are_those_of_the_public_code(widths: tuple[int, int, int]) -> None:
-    model = build_model(Symbols(40), 3, seed=5, max_open=100, max_consecutive=8)
-    sentences = [*SENTENCES[:4], [symbol % 40 for symbol in range(12)]]
+    model = build_model(Tokens(40), 3, seed=5, max_open=100, max_consecutive=8)
+    sentences = [*SENTENCES[:4], [token % 40 for token in range(12)]]
     named = dict(zip(("action_beam", "word_beam", "fast_track"), widths, strict=True))
-    for symbols, result in zip(sentences, run(model, sentences, compatibility="released", **named), strict=True):
-        masses, derivations = released_beam(model, symbols, *widths)
+    for tokens, result in zip(sentences, run(model, sentences, compatibility="released", **named), strict=True):
+        masses, derivations = released_beam(model, tokens, *widths)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert [one.actions for one in result.derivations] == derivations
         assert result.log_prob == result.log_masses[-1]
@@ -92,13 +91,13 @@ def test_masks_scores_and_stopping_are_those_of_the_public_code(widths: tuple[in
 
 
 def test_it_is_not_the_models_own_probability() -> None:
-    model = build_model(Symbols(40), 3, seed=5)
+    model = build_model(Tokens(40), 3, seed=5)
     (own,), (released,) = run(model, [SENTENCES[0]]), run(model, [SENTENCES[0]], compatibility="released")
     assert not np.isclose(own.log_masses[-1], released.log_masses[-1])
 
 
 def test_it_is_for_top_down_beam_search() -> None:
-    model = build_model(Symbols(40), 3, order="in-order")
+    model = build_model(Tokens(40), 3, order="in-order")
     with pytest.raises(InputError, match="top-down"):
         run(model, [[1]], compatibility="released")
     with pytest.raises(InputError, match="action_beam of at least 2"):

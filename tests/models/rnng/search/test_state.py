@@ -1,4 +1,4 @@
-"""Reading symbol by symbol gives what reading all at once gives, and states never change."""
+"""Reading token by token gives what reading all at once gives, and states never change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.search.test_interface import VARIANTS, WORDS, subword_model
-from tests.models.rnng.worlds import Symbols, build_model
+from tests.models.rnng.worlds import Tokens, build_model
 from tests.models.search.oracle import enumerate_all, log_sum
 from treelm.errors import InputError
 from treelm.models.search.settings import Search
@@ -31,23 +31,23 @@ def test_word_by_word_equals_all_at_once_to_the_last_bit(variant: dict[str, Any]
         state = model.start()
         for word in words:
             state = model.extend(state, [word])
-        assert list(state.symbol_log_probs[0]) == score.log_probs[:-1].tolist()
+        assert list(state.token_log_probs[0]) == score.log_probs[:-1].tolist()
         assert state.beam_converged[0].tolist() == score.columns["beam_converged"].tolist()
-        per_word = np.bincount(score.word_of_symbol, score.log_probs[:-1])
+        per_word = np.bincount(score.word_of_token, score.log_probs[:-1])
         assert [float(values[0]) for values in state.word_log_probs] == pytest.approx(per_word.tolist(), abs=1e-12)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_next_symbols_of_an_exhaustive_beam_equal_enumeration(variant: dict[str, Any]) -> None:
-    model = build_model(Symbols(3, num_unfinished=1), 2, seed=1, max_open=2, max_consecutive=2, **variant)
+def test_next_tokens_of_an_exhaustive_beam_equal_enumeration(variant: dict[str, Any]) -> None:
+    model = build_model(Tokens(3, num_unfinished=1), 2, seed=1, max_open=2, max_consecutive=2, **variant)
     model.search = Search(action_beam=100_000, word_beam=100_000)
     everything = enumerate_all(PlainRNNG(model), 2)
-    for prefix in [(), *((symbol,) for symbol in range(3))]:
+    for prefix in [(), *((token,) for token in range(3))]:
         state = model.start()
-        for symbol in prefix:
-            state = model.extend_symbols(state, [symbol])
+        for token in prefix:
+            state = model.extend_tokens(state, [token])
         mass = log_sum(everything.prefixes[prefix]) if prefix else 0.0
-        expected = [log_sum(everything.prefixes.get((*prefix, symbol), [])) - mass for symbol in range(3)]
+        expected = [log_sum(everything.prefixes.get((*prefix, token), [])) - mass for token in range(3)]
         expected.append(log_sum(everything.trees.get(prefix, {}).values()) - mass)
         log_probs = model.next_word_log_probs(state)[0]
         assert log_probs.tolist() == pytest.approx(expected, abs=1e-9)
@@ -76,9 +76,9 @@ def test_renormalising_spreads_the_lost_mass_in_proportion() -> None:
     assert (whole[~possible] == -torch.inf).all()
 
 
-def test_within_a_word_only_symbols_can_follow() -> None:
+def test_within_a_word_only_tokens_can_follow() -> None:
     model = subword_model()
-    state = model.extend_symbols(model.start(), [1])
+    state = model.extend_tokens(model.start(), [1])
     log_probs = model.next_word_log_probs(state)[0]
     assert log_probs[-1] == -torch.inf
     assert float(log_probs.exp().sum()) == pytest.approx(1.0)
@@ -90,8 +90,8 @@ def test_extending_a_state_leaves_it_as_it_was() -> None:
     before = model.next_word_log_probs(state)
     first, again = model.extend(state, ["0+7"]), model.extend(state, ["0+7"])
     other = model.extend(state, ["8"])
-    assert first.symbol_log_probs == again.symbol_log_probs
-    assert first.symbol_log_probs != other.symbol_log_probs
+    assert first.token_log_probs == again.token_log_probs
+    assert first.token_log_probs != other.token_log_probs
     assert torch.equal(model.next_word_log_probs(state), before)
     assert torch.equal(model.next_word_log_probs(first), model.next_word_log_probs(again))
     assert state.words == (("5",),)
@@ -100,12 +100,12 @@ def test_extending_a_state_leaves_it_as_it_was() -> None:
 def test_sentences_side_by_side_may_wait_for_each_other() -> None:
     model = subword_model(**BIG)
     state = model.start(3)
-    for symbols in itertools.zip_longest([0, 1, 5], [7], [None, 8, 1, 9]):
-        state = model.extend_symbols(state, symbols)
+    for tokens in itertools.zip_longest([0, 1, 5], [7], [None, 8, 1, 9]):
+        state = model.extend_tokens(state, tokens)
     expected = [score.log_probs[:-1].tolist() for score in model.score([["0+1+5"], ["7"], ["8", "1+9"]])]
-    assert [list(row) for row in state.symbol_log_probs] == expected
+    assert [list(row) for row in state.token_log_probs] == expected
     assert state.words == (("015",), ("7",), ("8", "19"))
-    assert state.num_symbols_read == (3, 1, 3)
+    assert state.num_tokens_read == (3, 1, 3)
     together = model.next_word_log_probs(state)
     alone = model.next_word_log_probs(model.extend(model.start(), ["7"]))
     assert torch.equal(together[1], alone[0])
@@ -128,22 +128,22 @@ def test_no_tree_before_the_first_word_or_within_a_word() -> None:
     with pytest.raises(InputError, match="no word was read"):
         model.partial_trees(model.start())
     with pytest.raises(InputError, match="within a word"):
-        model.partial_trees(model.extend_symbols(model.start(), [1]))
+        model.partial_trees(model.extend_tokens(model.start(), [1]))
 
 
-def test_as_many_symbols_as_sentences() -> None:
+def test_as_many_tokens_as_sentences() -> None:
     model = subword_model()
-    with pytest.raises(InputError, match="1 symbols for 2 sentences"):
-        model.extend_symbols(model.start(2), [5])
+    with pytest.raises(InputError, match="1 tokens for 2 sentences"):
+        model.extend_tokens(model.start(2), [5])
 
 
-def test_an_impossible_symbol_empties_the_beam() -> None:
+def test_an_impossible_token_empties_the_beam() -> None:
     model = subword_model()
     with torch.no_grad():
         model.word_bias[5] = -torch.inf
     state = model.extend(model.start(), ["5"])
     state = model.extend(state, ["6"])
-    assert state.symbol_log_probs == ((-np.inf, -np.inf),)
+    assert state.token_log_probs == ((-np.inf, -np.inf),)
     assert (model.next_word_log_probs(state) == -torch.inf).all()
     assert (model.next_word_log_probs(state, renormalise=True) == -torch.inf).all()
     with pytest.raises(InputError, match="empty"):
