@@ -52,6 +52,7 @@ class SharesOverSeeds:
     num_seeds: int
 
     def __str__(self) -> str:
+        """Write means and spreads, in percent."""
         left, right = (f"{middle:.1f} +- {spread:.1f}" for middle, spread in (self.left, self.right))
         return f"left {left} / right {right} over {self.num_seeds} seeds"
 

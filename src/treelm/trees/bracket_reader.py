@@ -169,7 +169,7 @@ class BracketReader(Generic[T]):
                 yield from self._close_and_retry(f"within {MAX_PATIENCE} lines")
 
     def _at_margin(self, line: str) -> bool:
-        """Whether the line starts with a bracket no further right than the first tree of the file."""
+        """True if the line starts with a bracket no further right than the first tree of the file."""
         margin = _MARGIN.match(line)
         return margin is not None and margin.end() <= (self._margin or 0)
 

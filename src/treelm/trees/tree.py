@@ -48,9 +48,11 @@ class Tree:
         _set_children(self, kept)
 
     def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: trees are immutable."""
         raise AttributeError(f"trees are immutable; build a new one instead of setting {name!r}")
 
     def __delattr__(self, name: str) -> None:
+        """Refuse: trees are immutable."""
         raise AttributeError(f"trees are immutable; build a new one instead of deleting {name!r}")
 
     def preorder(self) -> Iterator[Tree | str]:
@@ -97,9 +99,11 @@ class Tree:
         return self.flat() == other.flat() if isinstance(other, Tree) else NotImplemented
 
     def __hash__(self) -> int:
+        """Hash labels and words; equal trees have equal hashes."""
         return hash(self.flat())
 
     def __repr__(self) -> str:
+        """Write Python that builds the tree again."""
         return f"Tree.parse({str(self)!r})"
 
     def __str__(self) -> str:
@@ -112,12 +116,15 @@ class Tree:
         return read_tree(Tree, text)
 
     def __copy__(self) -> Tree:
+        """The tree itself, which never changes."""
         return self
 
     def __deepcopy__(self, memo: object) -> Tree:
+        """The tree itself, which never changes."""
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Tree], tuple[tuple[str | tuple[str, int], ...]]]:
+        """Pickle the flat preorder: without recursion, however deep the tree."""
         return from_flat, (self.flat(),)
 
     def flat(self) -> tuple[str | tuple[str, int], ...]:
