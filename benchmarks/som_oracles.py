@@ -18,11 +18,11 @@ from typing import Any
 
 import one_line
 import tyro
+from som_metrics import evaluate_som
 
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.data_config import prepared_split
 from treelm.corpora.encoding import EncodedCorpus
-from treelm.models.som.metrics import evaluate_som
 from treelm.models.som.network import SOM
 from treelm.training.recipe import Recipe, load_recipe
 from treelm.training.run import load_run_recipe, train

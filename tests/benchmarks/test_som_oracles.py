@@ -11,9 +11,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import som_oracles
+from som_metrics import evaluate_som
 
 from tests.models.som import worlds
-from treelm.models.som.metrics import evaluate_som
 
 ROWS: dict[str, dict[str, Any]] = {
     "dynamic": {},

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from som_metrics import evaluate_som
 
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Tokens
@@ -28,7 +32,6 @@ from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.summary import check_suffix, summary_row, summary_table, write_summary
 from treelm.models.shift_reduce.config import ShiftReduceConfig
 from treelm.models.shift_reduce.network import ShiftReduce
-from treelm.models.som.metrics import evaluate_som
 from treelm.training.recipe import EvaluationConfig
 
 

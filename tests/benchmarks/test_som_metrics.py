@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from som_metrics import evaluate_som
+
 from tests.models.som import plain, worlds
 from treelm.models.som.cells import Accuracy
-from treelm.models.som.metrics import evaluate_som
 
 
 def test_reading_along_gold_trees_recovers_all_of_them_and_counts_their_depth() -> None:
