@@ -104,6 +104,17 @@ def say_of(model: SyntacticLM) -> list[object]:
     return [*scores, *(model.parse(SENTENCES) if model.parses else [])]
 
 
+@every_trained
+def test_a_stream_drops_nothing_under_dropout_off(name: str, tmp_path: Path) -> None:
+    """The audit of training rests on it; a bare ``functional.dropout`` goes on dropping."""
+    model, batches = new_world(name, tmp_path)
+    if not isinstance(model, StreamLM):
+        return
+    with torch.no_grad(), dropout_off(model.train()):
+        one, other = (losses_of(model, batches) for _ in range(2))
+    assert [losses.total.item() for losses in one] == [losses.total.item() for losses in other]
+
+
 @every_system
 def test_every_system_has_a_line_in_the_table(system: str) -> None:
     fields = ", ".join(config_class(system_class(system)).__dataclass_fields__)

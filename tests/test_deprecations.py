@@ -20,6 +20,7 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.evaluation import audit
 from treelm.evaluation.perplexity import LikelihoodSums
 from treelm.inference.adapters.minicons import Scorer
+from treelm.inference.stimulus_scores import gatherings
 from treelm.models.base import IncrementalState, Losses, SentenceScore, SyntacticLM
 from treelm.trees.tree import Tree
 
@@ -145,6 +146,36 @@ def test_an_override_under_the_old_name_may_call_its_base_class_by_it() -> None:
             state = model.extend_tokens(model.start(), [2])
         assert state == toys.ToyLM().extend_tokens(model.start(), [2])
         assert model.calls == 1
+
+
+def test_a_mixin_under_the_old_name_is_taken_too() -> None:
+    class Mixin:
+        calls = 0
+
+        def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
+            self.calls += 1
+            found: IncrementalState = super().extend_symbols(state, symbols)  # type: ignore[misc]
+            return found
+
+    with old("extend_symbols", "extend_tokens"):
+
+        class Mixed(Mixin, toys.ToyLM):
+            pass
+
+    model = Mixed()
+    with old("extend_symbols", "extend_tokens"):
+        model.extend_tokens(model.start(), [2])
+    assert model.calls == 1
+
+
+def test_a_system_may_only_list_its_columns_as_before() -> None:
+    class Listing(toys.ToyLM):
+        @property
+        def word_columns(self) -> Any:
+            return ("height",)
+
+    with pytest.warns(DeprecationWarning, match="lists names; give a mapping"):
+        assert gatherings(Listing()) == {}
 
 
 def test_callers_may_use_the_old_names() -> None:

@@ -21,9 +21,12 @@ def adopt_old_names(cls: type[Any], names: Mapping[str, str]) -> None:
     Call it in ``__init_subclass__``: then code that was written for the release before keeps working.
     """
     for old, new in names.items():
-        if old in vars(cls) and new not in vars(cls):
-            warn_renamed(f"{cls.__qualname__}.{old}", new, stacklevel=5)  # of the class statement, above ABCMeta
-            setattr(cls, new, vars(cls)[old])
+        first = next((one for one in cls.__mro__ if old in vars(one) or new in vars(one)), None)
+        if first is None or new in vars(first):  # a mixin may have the old name, before a base class that has both
+            continue
+        warn_renamed(f"{first.__qualname__}.{old}", new, stacklevel=5)  # of the class statement, above ABCMeta
+        setattr(cls, new, vars(first)[old])
+        setattr(cls, old, vars(first)[old])
 
 
 def renamed(instance: Any, old: str, new: str) -> Any:

@@ -9,10 +9,10 @@ import torch
 
 import treelm as package
 from tests.cli.conftest import Treelm
-from tests.legacy.make import HERE, RUNS
+from tests.legacy.make import HERE, KEPT
 from treelm.models.persistence.shipped import shipped_names
 
-TINY = [str(HERE / name) for name in RUNS]
+TINY = [str(HERE / name) for name in KEPT]
 ANY = [*shipped_names(), *TINY]
 SENTENCES = """\
 The city is one of the oldest in the country .
@@ -40,7 +40,7 @@ def commands(run: str) -> list[tuple[str, ...]]:
     found = list[tuple[str, ...]]()
     if lm.predicts_words and not lm.needs_trees:
         found.append(("surprisal", "--end", *beam, *(["--columns", *lm.word_columns] if lm.word_columns else [])))
-    if lm.system not in ("lstm", "ngram"):
+    if lm.parses:
         found.append(("parse", *beam))
     return found
 

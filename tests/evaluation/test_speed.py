@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from tests.systems import SMALL
 from treelm.errors import InputError
 from treelm.evaluation.speed import BeamWidths, benchmark_recipe, measure_search, measure_stream
 from treelm.models import SYSTEMS, system_class
@@ -21,7 +22,7 @@ STREAMS = [name for name in SYSTEMS if issubclass(system_class(name), StreamLM)]
 @pytest.mark.parametrize("precision", get_args(Precision))
 def test_whole_updates_are_measured(system: str, precision: Precision) -> None:
     recipe = benchmark_recipe(system)
-    config = replace(recipe.model.config, embedding_size=20, hidden_size=30)
+    config = replace(recipe.model.config, **SMALL[system].model)
     training = replace(recipe.training, precision=precision, threads=1)
     recipe = replace(recipe, model=replace(recipe.model, config=config), training=training)
     speed = measure_stream(recipe, num_updates=2, bptt=4, vocabulary_size=50)

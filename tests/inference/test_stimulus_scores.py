@@ -10,11 +10,11 @@ from tests.models.test_bits import build
 from treelm.corpora.sentence import Sentence
 from treelm.inference.stimuli import Stimulus, stimulus
 from treelm.inference.stimulus_scores import ENTROPY, ScoredStimulus, gather, score_stimuli
-from treelm.models import SYSTEMS
+from treelm.models import SYSTEMS, system_class
 from treelm.models.scores import Gathering, SentenceSurprisal, WordSurprisal
 from treelm.models.streams import StreamLM, score_text
 
-STREAMS = ["lstm", "on-lstm", "palm", "prpn"]
+STREAMS = [name for name in SYSTEMS if issubclass(system_class(name), StreamLM)]
 TEXTS = ["the dog barks at the moon", "the cats see a dog , unbelievable", "the moon"]
 
 

@@ -30,8 +30,8 @@ class Arguments:
     """Speed and memory of a system on this machine: training, then search with a trained model.
 
     Training is measured at the sizes of the paper on gum-open; search needs a run (--run), else a model is trained for
-    a short while first, since an untrained one prunes differently. Of a system that reads streams (lstm, on-lstm, palm,
-    prpn), updates are measured on random tokens, in every precision; only --json applies.
+    a short while first, since an untrained one prunes differently. Of a system that reads streams,
+    updates are measured on random tokens, in every precision; only --json applies.
 
     Example: treelm bench rnng --batch-sizes 16 64 --json bench.json
     """

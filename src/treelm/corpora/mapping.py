@@ -132,7 +132,7 @@ class _Mapper:
             if not self._cluster:
                 raise
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            remedy = "see what its scheduler and workers say; treelm must be installed for them in the same version"
+            remedy = "see what its scheduler and workers say, if they are alive; they need treelm in the same version"
             raise InputError(f"the cluster at {self._cluster} has lost a task ({reason})", remedy=remedy) from error
 
 
