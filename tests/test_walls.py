@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 import treelm
@@ -30,6 +32,12 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
         name = path.relative_to(PACKAGE).as_posix()
         if name != REGISTRY and not (name.startswith("models/") and name.split("/")[1] in FOLDERS):
             yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_there_is_no_import_circle() -> None:
+    """Imports within functions count; those for type checkers alone do not."""
+    graph = grimp.build_graph("treelm", exclude_type_checking_imports=True, cache_dir=None)
+    TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in graph.modules}).prepare()
 
 
 def test_no_module_imports_a_system() -> None:
