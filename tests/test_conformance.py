@@ -18,6 +18,7 @@ import torch
 
 from tests.cli.conftest import Treelm, treelm  # noqa: F401
 from tests.systems import SMALL, small_recipe, small_setup
+from treelm.corpora.encoding import encode_words
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
@@ -278,6 +279,21 @@ def test_nothing_is_dropped_in_evaluation(world: World) -> None:
         one, other = (losses_of(*world) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), before)
     assert [losses.total.item() for losses in one] == [losses.total.item() for losses in other]
+
+
+@every_small
+def test_the_loss_of_words_in_evaluation_is_that_of_the_scores(world: World) -> None:
+    """What is trained is what is reported. A search is left out: its losses are of one tree, its scores of all."""
+    model, batch = world.model, world.batches[0]
+    if not scores_words(model) or model.searches():
+        return
+    if isinstance(batch, StreamBatch):
+        batch = encode_words(SENTENCES, model.vocabulary)
+    sentences = [list(map(model.vocabulary.token, batch.tokens_of(row).tolist())) for row in range(len(batch))]
+    with torch.no_grad():
+        (losses,) = losses_of(model, [batch])
+    expected = -sum(score.log_probs.sum() for score in model.score(sentences))
+    assert losses.terms["word"].sum.item() == pytest.approx(expected, rel=1e-5)
 
 
 @every_small

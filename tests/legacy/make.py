@@ -37,10 +37,10 @@ RUNS: dict[str, dict[str, Any]] = {
     **{name: {"data": CONLLU} for name in ("shift-reduce", "som")},
     "som-parser": {"model": {"syntactic_size": 4, "word_loss": False}, "data": CONLLU},
 }
-KEPT = [name for name in RUNS if (HERE / name).is_dir()]
-"""Those that are there: a new system gets its own before the first release that has it."""
 """Name of the folder, which begins with that of a system -> what its recipe changes of the small one. A folder that
 stands here was made by what its own ``recipe.toml`` says."""
+KEPT = [name for name in RUNS if (HERE / name).is_dir()]
+"""Those that are there: a new system gets its own before the first release that has it."""
 RESUMABLE = ("lstm", "rnng")
 """Runs that keep their last checkpoint."""
 

@@ -228,6 +228,11 @@ def test_a_log_probability_that_is_none_is_told_with_its_sentence() -> None:
     assert (found, [one.where for one in skipped]) == ([True, True, False], ["f:3"])
 
 
+def test_a_sentence_without_words_has_the_score_of_its_end() -> None:
+    (empty,) = toy().score([[]])
+    assert (empty.log_probs.shape, empty.word_of_token.shape) == ((1,), (0,))
+
+
 def test_many_sentences_keep_their_order() -> None:
     model = toy()
     many = [list("12345678"[: 1 + number % 7].replace("8", "0")) for number in range(150)]

@@ -201,6 +201,7 @@ def check_next_tokens(model: SyntacticLM, sentences: Sentences, *, tolerance: fl
     return check_changes("normalisation", changes, tolerance, "probability", explanation)
 
 
+@fails_without_numbers("enumeration", 1e-6, "probability")
 def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None, *, tolerance: float = 1e-6) -> Check:
     """Check that all (tree, sentence) pairs up to a length and the unfinished mass have probability 1 together."""
     explanation = "the model is a distribution over trees and sentences only if everything together has probability 1"

@@ -32,7 +32,7 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Losses:
-    """The terms of a batch. Training minimises ``total``, a sum in nats per ``num_words`` words."""
+    """The terms of a batch; that of the words is ``word``. Training minimises ``total``, in nats per ``num_words``."""
 
     terms: Mapping[str, Loss]
     total: Tensor

@@ -253,12 +253,9 @@ class StreamLM(SyntacticLM):
         for words, values in zip(sentences, self.distances(sentences), strict=True):
             if not words:
                 raise InputError("a sentence without words", remedy="leave it out")
-            trees.append(tree_from_distances(words, values[self._first_tokens(words)], builder=self.tree_builder))
+            _, begins_word = tokens_of_words(words, self.vocabulary)
+            trees.append(tree_from_distances(words, values[begins_word], builder=self.tree_builder))
         return trees
-
-    def _first_tokens(self, words: Sequence[str]) -> NDArray[np.int64]:
-        tokens = encode_words([words], self.vocabulary).tokens
-        return np.flatnonzero(np.append(True, self.vocabulary.ends_word[tokens[:-1]]))
 
     def structure(self, words: Sequence[str]) -> Structure | None:
         """The distances before a sentence's tokens, if its trees come from distances."""

@@ -102,14 +102,18 @@ class GenerativeParser(SyntacticLM):
         return [Analysis(score=one.score(self.search), tree=self._trees(one, 1)[0].tree) for one in searched]
 
     def _search(self, sentences: Sequence[Sequence[str]]) -> list[_Searched]:
-        for name, parameter in self.named_parameters():
-            if not (parameter < torch.inf).all():  # a beam would find nothing, and hold every word impossible
-                raise NoLogProbability(f"weight {name!r} is not a number, or infinite")
-        batch, model = encode_words(sentences, self.vocabulary, needs_words=True), self.searchable()
+        batch, model = encode_words(sentences, self.vocabulary, needs_words=True), self._checked()
         tokens = [batch.tokens_of(number) for number in range(len(sentences))]
         of_words = [word_of_token(one, self.vocabulary.ends_word) for one in tokens]
         results = search_all(model, model.head(self.search.heavy_words), self.search, tokens)
         return [_Searched(*parts) for parts in zip(sentences, tokens, of_words, results, strict=True)]
+
+    def _checked(self) -> Searchable:
+        """``searchable``, unless a weight is no number: a beam would find nothing, and hold every word impossible."""
+        for name, parameter in self.named_parameters():
+            if not (parameter < torch.inf).all():
+                raise NoLogProbability(f"weight {name!r} is not a number, or infinite", where=self.system)
+        return self.searchable()
 
     def _trees(self, searched: _Searched, num_trees: int) -> list[ScoredTree]:
         """The trees that search found, best first. Raises ``InputError`` when it found none."""
@@ -127,12 +131,12 @@ class GenerativeParser(SyntacticLM):
 
     def probability_mass(self) -> ProbabilityMass | None:
         """The mass of all trees over up to two tokens and of all that needs more; None unless the model is tiny."""
-        return enumerate_mass(self.searchable())
+        return enumerate_mass(self._checked())
 
     def start(self, num_sentences: int = 1) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""
         own = copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})  # search copies not all of them
-        return start_state(own.searchable(), self.search, np.asarray(self.vocabulary.ends_word), num_sentences)
+        return start_state(own._checked(), self.search, np.asarray(self.vocabulary.ends_word), num_sentences)
 
     def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> BeamState:
         """The state after one more token in each sentence, by the search that ``score`` uses."""

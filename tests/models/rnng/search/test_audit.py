@@ -11,6 +11,7 @@ from tests.models.rnng.search.test_beam import TINY
 from tests.models.rnng.search.test_interface import VARIANTS
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.evaluation.audit import audit, check_search
+from treelm.models.scores import NoLogProbability
 
 SENTENCES = [["4", "0+5", "3"], ["2"], ["3", "1+2", "4", "4", "5"]]
 
@@ -41,3 +42,14 @@ def test_where_nothing_is_lost_both_searches_find_the_same() -> None:
 def test_large_models_cannot_be_enumerated() -> None:
     assert build_model(Tokens(500), 2, **TINY).probability_mass() is None
     assert build_model(Tokens(5), 40).probability_mass() is None
+
+
+def test_weights_that_are_no_numbers_are_refused_by_all_that_searches() -> None:
+    model = build_model(Tokens(6, num_unfinished=2), 2, seed=8, **TINY)
+    with torch.no_grad():
+        model.output.weight[0, 0] = torch.nan
+    for use in (lambda: model.score(SENTENCES), lambda: model.parse(SENTENCES), model.start, model.probability_mass):
+        with pytest.raises(NoLogProbability, match=r"^rnng: weight 'output.weight' is not a number, or infinite;"):
+            use()
+    report = audit(model, SENTENCES, enumerate_all=model.probability_mass)
+    assert [check.outcome for check in report.checks] == ["failed"] * 5, report.as_text()
