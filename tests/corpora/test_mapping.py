@@ -52,7 +52,8 @@ def refuse(number: int) -> int:
 
 
 def speak(number: int) -> int:
-    print("a library speaks", flush=True)
+    sys.stdout.write("a library speaks\n")  # not print, which writes the line end by itself under PYTHONUNBUFFERED
+    sys.stdout.flush()
     os.write(1, b"a library of C speaks\n")
     return number
 

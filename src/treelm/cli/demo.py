@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import how_called, note, parse
+from treelm.corpora.mapping import usable_cores
 from treelm.errors import InputError
 from treelm.training.signals import handling
 
@@ -80,7 +81,7 @@ def main(arguments: list[str]) -> int:
     runs = _runs(options)
     if options.again:
         _throw_away([run for run in runs.values() if (run / "recipe.toml").exists()])
-    jobs = min(options.jobs or _num_processors(), len(runs))
+    jobs = min(options.jobs or usable_cores(), len(runs))
     codes = _one_by_one(options, runs) if jobs == 1 else _side_by_side(options, runs, jobs)
     if EXIT_STOPPED in codes.values():
         note("stopped; the same command goes on from here")
@@ -122,10 +123,6 @@ def _runs(options: Arguments) -> dict[str, Path]:
 
 def _folder(options: Arguments) -> Path:
     return Path(options.out or ("runs/quick" if options.quick else "runs"))
-
-
-def _num_processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _suites(options: Arguments) -> tuple[str, ...]:

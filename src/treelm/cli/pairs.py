@@ -28,13 +28,13 @@ class Arguments(ScoringOptions, PairOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
+    options = parse(Arguments, "pairs", arguments)
     from rich.console import Console
 
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
     from treelm.figures.tables import pair_table
     from treelm.inference.processes import computing, score
 
-    options = parse(Arguments, "pairs", arguments)
     pairs = list(read_pairs(Path(options.file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)

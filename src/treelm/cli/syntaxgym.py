@@ -50,11 +50,11 @@ class Arguments(ScoringOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
+    options = parse(Arguments, "syntaxgym", arguments)
     from treelm.evaluation.syntaxgym.results import as_json, find_references, references
     from treelm.evaluation.syntaxgym.scoring import write_sentences
     from treelm.evaluation.syntaxgym.suites import load_suites
 
-    options = parse(Arguments, "syntaxgym", arguments)
     suites = load_suites(options.suites, compatibility="released" if options.compatibility == "released" else None)
     if options.sentences:
         print(*write_sentences(suites), sep="\n")

@@ -44,6 +44,11 @@ class Map(Protocol):
         ...
 
 
+def usable_cores() -> int:
+    """The number of cores that this process may use; of all, where the system does not tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextmanager
 def mapping(processes: int, cluster: str = "", *, what: str, remedy: str) -> Iterator[Map]:
     """Give a ``Map`` for the block: this process itself, so many processes beside it, or the workers of a cluster.
@@ -194,7 +199,7 @@ def _loky(number: int) -> Iterator[Executor]:
 @contextmanager
 def _inherited(number: int) -> Iterator[None]:
     """Let processes that are started in the block share the cores, and leave an interrupt from the keyboard to us."""
-    threads = max(1, len(os.sched_getaffinity(0)) // number)
+    threads = max(1, usable_cores() // number)
     values = {
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
         "PYTHONSAFEPATH": "1",  # nothing is imported from the working directory

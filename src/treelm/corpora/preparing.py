@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from treelm.corpora.building import CorpusBuilder, SentenceBlock
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
 from treelm.corpora.lines import Format, Stretch, cut, numbered_lines
-from treelm.corpora.mapping import Map, mapping
+from treelm.corpora.mapping import Map, mapping, usable_cores
 from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, replacing
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
@@ -169,7 +168,7 @@ def _num_workers(sources: Sequence[str | Path], workers: int | None) -> int:
         return workers
     paths = [Path(source) for source in sources if str(source) != STDIN]
     size = sum(path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1) for path in paths if path.exists())
-    return 1 if size <= _ALONE_BYTES else min(len(os.sched_getaffinity(0)), _MAX_WORKERS)
+    return 1 if size <= _ALONE_BYTES else min(usable_cores(), _MAX_WORKERS)
 
 
 def _read_source(

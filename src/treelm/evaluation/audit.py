@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -382,5 +381,5 @@ def __getattr__(name: str) -> Any:
     """Give ``check_changes`` under its old name, with a ``DeprecationWarning``."""
     if name != "judge_changes":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{__name__}.judge_changes is now {__name__}.check_changes", DeprecationWarning, stacklevel=2)
+    warn_renamed(f"{__name__}.judge_changes", f"{__name__}.check_changes")
     return check_changes

@@ -5,7 +5,6 @@ Every process loads the run for itself. Results do not depend on batch-mates, so
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any, NamedTuple, TypeVar
 
-from treelm.corpora.mapping import mapping
+from treelm.corpora.mapping import mapping, usable_cores
 from treelm.errors import InputError
 from treelm.inference.loading import load, weights_hash
 from treelm.models.base import Analysis, SyntacticLM
@@ -120,7 +119,7 @@ def in_groups(
     if processes < 0:
         raise InputError(f"processes = {processes}", remedy="give 1 or more, or 0 for one a core")
     waiting = list(groups)
-    number = processes or len(os.sched_getaffinity(0))
+    number = processes or usable_cores()
     if processes == 0 and not cluster and number > 1 and waiting:
         begin, first = time.monotonic(), waiting.pop(0)
         yield job(lm, first)

@@ -17,6 +17,7 @@ import torch
 from packaging.requirements import Requirement
 
 from treelm.corpora.catalog import user_catalog
+from treelm.corpora.mapping import usable_cores
 from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory
 from treelm.models.layers.precision import rounds_operands
 
@@ -67,7 +68,7 @@ def examine() -> Environment:
             "torch_uses": torch.backends.cpu.get_cpu_capability(),
             "medium_rounds": rounds_operands("medium"),
         },
-        threads={"cores": _usable_cores(), "cores_of_container": _container_cores(), "torch": torch.get_num_threads()},
+        threads={"cores": usable_cores(), "cores_of_container": _container_cores(), "torch": torch.get_num_threads()},
         gpus={
             f"{number}: {torch.cuda.get_device_name(number)}": torch.cuda.mem_get_info(number)[1] / GIGABYTE
             for number in range(torch.cuda.device_count())
@@ -158,10 +159,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _container_cores() -> float | None:

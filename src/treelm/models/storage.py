@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from treelm.deprecation import warn_renamed
 from treelm.models.persistence import storage
 
 
 def __getattr__(name: str) -> Any:
     """Give what has moved, with a ``DeprecationWarning``."""
     found = getattr(storage, "NARROWED" if name == "KEY" else name)
-    warnings.warn(f"treelm.models.storage is now {storage.__name__}", DeprecationWarning, stacklevel=2)
+    warn_renamed(__name__, storage.__name__)
     return found

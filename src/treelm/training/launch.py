@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from treelm.corpora.mapping import usable_cores
 from treelm.errors import InputError
 from treelm.training.signals import EXIT_INTERRUPTED, handling
 
@@ -72,7 +73,7 @@ def _end_with(parent: int) -> None:
 
 
 def _environment(devices: int, nodes: int) -> dict[str, str]:
-    threads = str(max(1, len(os.sched_getaffinity(0)) // devices))
+    threads = str(max(1, usable_cores() // devices))
     shared = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": threads}
     if nodes == 1:
         return {**shared, "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}

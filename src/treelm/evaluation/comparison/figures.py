@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from treelm.deprecation import warn_renamed
 from treelm.evaluation.comparison import metrics
 
 _RENAMED = {"F1Figure": "F1Metric", "training_figures": "training_metrics"} | {
@@ -15,5 +15,5 @@ _RENAMED = {"F1Figure": "F1Metric", "training_figures": "training_metrics"} | {
 def __getattr__(name: str) -> Any:
     """Give what has moved, with a ``DeprecationWarning``."""
     found = getattr(metrics, _RENAMED.get(name, name))
-    warnings.warn(f"treelm.evaluation.comparison.figures is now {metrics.__name__}", DeprecationWarning, stacklevel=2)
+    warn_renamed(__name__, metrics.__name__)
     return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
@@ -51,6 +52,12 @@ def score_lines(lm: SyntacticLM, texts: Sequence[str], how: Tokenisation) -> lis
     lines = [list(lines_of(text, how)) for text in texts]
     scores = iter(lm.score([line.words for own in lines for line in own]))
     return [[ScoredLine(**vars(line), score=next(scores)) for line in own] for own in lines]
+
+
+def token_ids(lm: SyntacticLM, line: Line) -> list[int]:
+    """The tokens of a sentence, as its model reads them."""
+    tokens: list[int] = encode_words([line.words], lm.vocabulary).tokens.tolist()
+    return tokens
 
 
 def as_list(texts: str | Sequence[str]) -> list[str]:

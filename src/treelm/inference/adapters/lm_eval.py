@@ -12,10 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import BLANKS, Tokenisation
 from treelm.errors import InputError
-from treelm.inference.adapters import ScoredLine, lines_of, score_lines
+from treelm.inference.adapters import ScoredLine, lines_of, score_lines, token_ids
 from treelm.inference.loading import load
 from treelm.models.base import IncrementalState, SyntacticLM
 
@@ -78,7 +77,7 @@ class Answers:
     def _is_greedy(self, lines: Sequence[ScoredLine], start: int, end: int) -> bool:
         """Tell whether every token that counts between two places of a text is the likeliest there."""
         for line in lines:
-            tokens = self._token_ids(line.words)
+            tokens = token_ids(self.model, line)
             counts = [bool(place > start) for place in line.token_ends]
             tokens.append(len(self.model.vocabulary))
             counts.append(start < line.line_end <= end)
@@ -90,10 +89,6 @@ class Answers:
                     state = self.model.extend_tokens(state, [token])
         return True
 
-    def _token_ids(self, words: Sequence[str]) -> list[int]:
-        tokens: list[int] = encode_words([words], self.model.vocabulary).tokens.tolist()
-        return tokens
-
     def _generate(self, context: str, settings: Mapping[str, Any]) -> str:
         if settings.get("do_sample"):
             raise InputError("a task that samples", remedy="choose one that takes the likeliest continuation")
@@ -102,7 +97,7 @@ class Answers:
         state = self.model.start(1)
         *_, last = ("", *context.split("\n"))
         for line in lines_of(last, self._how):
-            for token in self._token_ids(line.words):
+            for token in token_ids(self.model, line):
                 state = self.model.extend_tokens(state, [token])
         text = "" if not last or last[-1] in BLANKS else " "
         pieces = list[int]()

@@ -17,11 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import Tokenisation
 from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
-from treelm.inference.adapters import ScoredLine, as_list, one_sentence, score_lines
+from treelm.inference.adapters import ScoredLine, as_list, one_sentence, score_lines, token_ids
 from treelm.models.base import SyntacticLM
 
 Unit = Literal["token", "word", "symbol"]  # symbol: deprecated, the old name of token
@@ -131,20 +130,16 @@ class Scorer:
             values: NDArray[np.float64] = np.bincount(owner, log_probs, len(line.words))[chosen].astype(np.float64)
         else:
             chosen = np.flatnonzero(line.token_ends >= first_end)
-            spelled = self._token_ids(line)
+            spelled = token_ids(self.lm, line)
             names = [self.lm.vocabulary.token(spelled[number]) for number in chosen]
             values = log_probs[chosen]
         if self._with_end:
             return [*names, END], np.append(values, line.score.log_probs[-1])
         return names, values
 
-    def _token_ids(self, line: ScoredLine) -> list[int]:
-        tokens: list[int] = encode_words([line.words], self.lm.vocabulary).tokens.tolist()
-        return tokens
-
     def _ranks(self, text: str) -> list[int]:
         (line,) = self._lines([text])
-        tokens, state, found = self._token_ids(line), self.lm.start(1), list[int]()
+        tokens, state, found = token_ids(self.lm, line), self.lm.start(1), list[int]()
         for token in [*tokens, *([len(self.lm.vocabulary)] if self._with_end else [])]:
             log_probs = self.lm.next_word_log_probs(state)[0]
             found.append(int((log_probs > log_probs[token]).sum()) + 1)
