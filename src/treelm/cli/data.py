@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from treelm.cli import NESTED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
 from treelm.errors import InputError
@@ -27,7 +29,9 @@ class Arguments:
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
     actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
     text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (90, 5 and 5 million).
-    treelm data annotate TEXT --parser RUN --out FILE: trees for raw text; its options: treelm data annotate --help.
+    Three have options of their own (treelm data annotate --help). annotate TEXT --parser RUN --out FILE: trees for raw
+    text. sections FOLDER --splits NAME --out FOLDER: train, dev and test of the Penn Treebank or BLLIP. align TREES ...
+    --text TEXT --out FILE: trees put on a text that was made from the same sentences.
 
     Example: treelm data show gum-open
     Example: treelm data statistics gum-open
@@ -53,10 +57,8 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    if arguments[:1] == ["annotate"]:
-        from treelm.cli import annotate
-
-        return annotate.main(arguments[1:])
+    if arguments and (nested := NESTED.get(f"data {arguments[0]}")) is not None:
+        return int(import_module(f"treelm.cli.{nested}").main(arguments[1:]))
     options = parse(Arguments, "data", arguments)
     if options.action != "list" and not options.names:
         raise InputError(f"nothing to {options.action}", remedy=f"treelm data {options.action} NAME, such as gum-open")
