@@ -9,6 +9,7 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_output, write_metadata
+from treelm.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ def main(arguments: list[str]) -> int:
     from treelm.corpora.readers import read_sentences
     from treelm.trees.brackets import format_tree
 
+    if not options.trees:
+        raise InputError("no files of trees", remedy="name one or more before --text")
     check_not_input([options.out, f"{options.out}.json"], [*options.trees, options.text])
     trees = [one for file in options.trees for one in read_sentences(file, format=options.format, tags=options.tags)]
     lines = list(read_sentences(options.text, format="text", empty_lines=True))

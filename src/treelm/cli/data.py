@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -47,6 +47,9 @@ class Arguments:
     """Presence of a part-of-speech tag over each word in brackets."""
     dependency_labels: Literal["plain", "upos"] = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
+    preprocess: Literal["none", "prpn", "mikolov"] = "none"
+    """Words as experiments have them, as data.preprocess of a recipe: prpn for parsing; mikolov: lower case, numbers as
+    N, no punctuation."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out and report them."""
     out: str = ""
@@ -82,6 +85,10 @@ def _show(options: Arguments) -> int:
     return 0
 
 
+def _reading(options: Arguments) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("format", "tags", "dependency_labels", "preprocess")}
+
+
 def _statistics(options: Arguments) -> int:
     from rich.console import Console
 
@@ -89,9 +96,7 @@ def _statistics(options: Arguments) -> int:
     from treelm.corpora.data_config import DataConfig, prepared_split
     from treelm.figures.tables import statistics_table
 
-    reading = DataConfig(
-        format=options.format, tags=options.tags, dependency_labels=options.dependency_labels, on_error=options.on_error
-    )
+    reading = DataConfig(**_reading(options), on_error=options.on_error)
     columns: dict[str, PreparedCorpus] = {}
     for name in options.names:
         if name in corpus_names() or Path(name).is_dir():
@@ -112,7 +117,7 @@ def _prepare(options: Arguments) -> int:
     corpus = prepare(
         list(options.names),
         Path(options.out),
-        options=ReadOptions(format=options.format, tags=options.tags, dependency_labels=options.dependency_labels),
+        options=ReadOptions(**_reading(options)),
         on_error=options.on_error,
         workers=options.workers,
     )

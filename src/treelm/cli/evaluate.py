@@ -42,7 +42,7 @@ class Arguments(ModelOptions, WorkerOptions):
     """Treebank files instead of the run's own corpus."""
     tree_builder: Literal["unbiased", "biased"] | None = None
     """Way of building trees from distances; without it, as in the recipe."""
-    preprocess: Literal["none", "prpn"] | None = None
+    preprocess: Literal["none", "prpn", "mikolov"] | None = None
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None
     """Only so many sentences of each split, the first ones."""

@@ -87,10 +87,11 @@ def align(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> tuple[list[Se
     aligner.place_whole_lines()
     aligner.place_in_lines()
     report = aligner.report()
-    if report.trees_used < _LEAST_SHARE * report.trees and report.lines_with_trees < _LEAST_SHARE * report.lines:
+    is_part = report.trees_used >= _LEAST_SHARE * report.trees or report.lines_with_trees >= _LEAST_SHARE * report.lines
+    if not (report.trees_used and is_part):
         remedy = "give the trees of this text's sentences; the text has one sentence or paragraph a line"
         found = f"{report.trees_used:,} of {report.trees:,} trees are found, on {report.lines_with_trees:,} of"
-        raise InputError(f"{found} {report.lines:,} lines", where=lines[0].source, remedy=remedy)
+        raise InputError(f"{found} {report.lines:,} lines", where=lines[0].source if lines else None, remedy=remedy)
     aligned = [
         _with_tree(line, placed, trees) if line.words else line
         for line, placed in zip(lines, aligner.placed, strict=True)

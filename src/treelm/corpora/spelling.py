@@ -12,7 +12,8 @@ _QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"'}
 _SET_APART = re.compile(r"@([^\sa-zA-Z0-9])@")  # of WikiText: "mid @-@ 1980s", "1 @,@ 000", "0 @.@ 7"
 _JOINED = re.compile(r"(?<=[^\W_])(-)(?=[^\W_])|(?<=[0-9])([,.])(?=[0-9])")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
-_MOST_CAPITALS = 0.01  # share of word forms with capitals, such as N, in a text that is in lower case
+_ALWAYS_CAPITAL = UNKNOWNS | {"N"}
+_MOST_CAPITALS = 0.01  # share of other word forms with capitals in a text that is in lower case
 
 
 class Spelling:
@@ -24,7 +25,8 @@ class Spelling:
 
     def __init__(self, forms: Collection[str]) -> None:
         """Find out about case, punctuation, numbers, hyphens and unknown words."""
-        self._has_case = sum(form != form.lower() for form in forms) > _MOST_CAPITALS * len(forms)
+        num_capitals = sum(form != form.lower() for form in forms if form not in _ALWAYS_CAPITAL)
+        self._has_case = num_capitals > _MOST_CAPITALS * len(forms)
         self._has_punctuation = not {",", "."}.isdisjoint(forms)
         self._sets_apart = any(_SET_APART.fullmatch(form) for form in forms)
         self._has_n = "N" in forms and not self._has_case
