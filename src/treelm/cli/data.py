@@ -13,6 +13,7 @@ import tyro
 from treelm.cli import NESTED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
+from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ class Arguments:
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
     actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
     text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (90, 5 and 5 million).
-    Three have options of their own (treelm data annotate --help). annotate TEXT --parser RUN --out FILE: trees for raw
-    text. sections FOLDER --splits NAME --out FOLDER: train, dev and test of the Penn Treebank or BLLIP. align TREES ...
-    --text TEXT --out FILE: trees put on a text that was made from the same sentences.
+    Three have options of their own (treelm data annotate --help):
+    treelm data annotate TEXT --parser RUN --out FILE: trees for raw text.
+    treelm data sections FOLDER --splits NAME --out FOLDER: train, dev and test of the Penn Treebank or BLLIP.
+    treelm data align TREES ... --text TEXT --out FILE: trees put on a text that was made from the same sentences.
 
     Example: treelm data show gum-open
     Example: treelm data statistics gum-open
@@ -47,7 +49,7 @@ class Arguments:
     """Presence of a part-of-speech tag over each word in brackets."""
     dependency_labels: Literal["plain", "upos"] = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
-    preprocess: Literal["none", "prpn", "mikolov"] = "none"
+    preprocess: Preprocessing = "none"
     """Words as experiments have them, as data.preprocess of a recipe: prpn for parsing; mikolov: lower case, numbers as
     N, no punctuation."""
     on_error: Literal["raise", "skip"] = "raise"

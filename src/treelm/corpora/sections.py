@@ -32,7 +32,7 @@ _COMES_FROM: Mapping[Treebank, str] = {
     "ptb": "Penn Treebank 3, LDC99T42 (catalog.ldc.upenn.edu); NLTK's sample (sections 00, 01) is for ptb-sample",
     "bllip": "BLLIP 1987-89 WSJ, LDC2000T43 (catalog.ldc.upenn.edu)",
 }
-_PARTIAL = "for what is there, which is no published split, add --partial"
+_PARTIAL = "for what is there, which is no published split: treelm data sections with --partial"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ from collections.abc import Collection
 
 from treelm.corpora.sentence import MIKOLOV_NUMBER, PUNCTUATION_TAGS
 
-UNKNOWNS = frozenset({"<unk>", "<UNK>"})
+UNKNOWNS = ("<unk>", "<UNK>")
 _QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"'}
 _SET_APART = re.compile(r"@([^\sa-zA-Z0-9])@")  # of WikiText: "mid @-@ 1980s", "1 @,@ 000", "0 @.@ 7"
 _JOINED = re.compile(r"(?<=[^\W_])(-)(?=[^\W_])|(?<=[0-9])([,.])(?=[0-9])")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
-_ALWAYS_CAPITAL = UNKNOWNS | {"N"}
+_ALWAYS_CAPITAL = {*UNKNOWNS, "N"}
 _MOST_CAPITALS = 0.01  # share of other word forms with capitals in a text that is in lower case
 
 
