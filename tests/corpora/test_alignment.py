@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.corpora.alignment import align, fit_words
+from treelm.corpora.alignment import align
 from treelm.corpora.sentence import Sentence, preprocess
-from treelm.corpora.spelling import UNKNOWNS, Spelling, is_sign
+from treelm.corpora.spelling import UNKNOWNS, Spelling, fit_words, is_sign
 from treelm.errors import InputError
 from treelm.trees.transforms import replace_words
 from treelm.trees.tree import Tree
@@ -167,6 +167,13 @@ def test_sentences_of_the_same_words_keep_the_neighbourhood_of_their_trees() -> 
         *("(UNPARSED no comment)", "(D five six)", "(E (F no) comment)"),
     ]
     assert aligned(trees, text("one two", "three four", "five six", "no comment"))[-1] == "(E (F no) comment)"
+
+
+def test_a_sentence_that_could_not_be_parsed_is_one_without_a_tree() -> None:
+    trees = treebank("(S we wait .)", "(UNPARSED they come .)")
+    lines = text("we wait . they come .", "they come .")
+    assert aligned(trees, lines) == ["(ROOT (S we wait .) they come .)", "(UNPARSED they come .)"]
+    assert align(trees, lines)[1].lines_without_tree == 1
 
 
 def test_tags_of_treebanks_stay_with_their_words() -> None:

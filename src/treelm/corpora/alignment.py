@@ -14,20 +14,16 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.spelling import UNKNOWNS, Spelling, is_sign
+from treelm.corpora.spelling import Spelling, fit_words, is_sign
 from treelm.errors import InputError
 from treelm.trees.bracket_reader import unescape
-from treelm.trees.transforms import UNKNOWN_TAG, replace_words
+from treelm.trees.transforms import UNKNOWN_TAG, UNPARSED, replace_words
 from treelm.trees.tree import Tree
 
-WITHOUT_TREE = "UNPARSED"
-"""Label of the flat tree of a line that no tree belongs to."""
 SEVERAL = "ROOT"
 """Label over the trees of a line that has several, or words beside its trees."""
 _START = 3  # words by which trees that begin within a line are looked up
 _NEAR = 20  # trees after the last one that are tried where a line has another spelling than expected
-_MOST_JOINED = 4  # words that are one word on the other side
-_MOST_OTHERWISE = 3  # one in so many words of a tree may be in the line otherwise than expected
 _LEAST_SHARE = 0.1  # of trees or of lines, where they belong together
 
 
@@ -79,10 +75,11 @@ def align(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> tuple[list[Se
     trees has them under ``ROOT``, with words that no tree covers between them; one without is flat and labelled
     ``UNPARSED``; a line without words has no tree.
 
-    Raises ``InputError`` for a sentence without a tree among ``trees``, for a word of the text that brackets cannot
-    hold, and if less than a tenth of the trees stands in the text, on less than a tenth of its lines: any two texts
-    share a few sentences.
+    Trees labelled ``UNPARSED`` are none. Raises ``InputError`` for a sentence without a tree among ``trees``, for a
+    word of the text that brackets cannot hold, and if less than a tenth of the trees stands in the text, on less than a
+    tenth of its lines: any two texts share a few sentences.
     """
+    trees = [one for one in trees if one.tree is None or one.tree.label != UNPARSED]
     aligner = _Aligner(trees, lines)
     aligner.place_whole_lines()
     aligner.place_in_lines()
@@ -245,63 +242,6 @@ def _pairs(trees: Iterable[int], lines: Iterable[int], near: Sequence[int]) -> I
         yield (one, other) if few is ends[0] else (other, one)
 
 
-class Fit(NamedTuple):
-    """How the words of a tree fit those of a text: how many are not as expected, and how many each takes there."""
-
-    cost: int
-    counts: tuple[int, ...]
-
-
-def fit_words(
-    old: Sequence[str], expected: Sequence[tuple[str, ...]], words: Sequence[str], start: int = 0
-) -> Fit | None:
-    """The cheapest fit of all words of a tree to those of the text from ``start`` on; None if it costs too much.
-
-    A word of the tree may, at a cost of 1, be unknown in the text, be left out if it is a sign, be cut in several
-    there, or be one with the next ones there. ``old`` are the words of the tree in their form of comparison.
-    """
-    most = len(old) // _MOST_OTHERWISE
-    layers: list[dict[int, tuple[int, int, int]]] = [{} for _ in range(len(old) + 1)]  # cost, words of both sides
-    layers[0][start] = 0, 0, 0
-    for index, layer in enumerate(layers[:-1]):
-        for place, (cost, *_) in layer.items():
-            for more, taken, given in _steps(old, expected, words, index, place):
-                after = layers[index + taken]
-                if cost + more <= min(most, after.get(place + given, (most,))[0]):
-                    after[place + given] = cost + more, taken, given
-    if not layers[-1]:
-        return None
-    place, (cost, *_) = min(layers[-1].items(), key=lambda item: (item[1][0], -item[0]))
-    counts: list[int] = []
-    index = len(old)
-    while index:
-        _, taken, given = layers[index][place]
-        counts += [*[0] * (taken - 1), given]
-        index, place = index - taken, place - given
-    return Fit(cost, tuple(reversed(counts)))
-
-
-def _steps(
-    old: Sequence[str], expected: Sequence[tuple[str, ...]], words: Sequence[str], index: int, place: int
-) -> Iterator[tuple[int, int, int]]:
-    """What the word ``index`` of a tree may be at a place of the text: cost, words of the tree, words of the text."""
-    form, usual = old[index], expected[index]
-    if tuple(words[place : place + len(usual)]) == usual:
-        yield 0, 1, len(usual)
-    if is_sign(form):
-        yield 1, 1, 0
-    if place == len(words):
-        return
-    if words[place] in UNKNOWNS and not is_sign(form):
-        yield 1, 1, 1
-    for number in range(1, min(_MOST_JOINED, len(words) - place) + 1):
-        if "".join(words[place : place + number]).lower() == form.lower():
-            yield 1, 1, number
-    for number in range(2, min(_MOST_JOINED, len(old) - index) + 1):
-        if "".join(old[index : index + number]).lower() == words[place].lower():
-            yield 1, number, 1
-
-
 def _covers(placed: Sequence[Placed], line: Sentence) -> bool:
     return bool(placed) and sum(one.end - one.start for one in placed) == len(line.words)
 
@@ -329,5 +269,5 @@ def _with_tree(line: Sentence, placed: Sequence[Placed], trees: Sequence[Sentenc
     if len(children) == 1 and isinstance(children[0], Tree):
         top = children[0]
     else:
-        top = Tree(SEVERAL if placed else WITHOUT_TREE, children)
+        top = Tree(SEVERAL if placed else UNPARSED, children)
     return replace(line, tree=top, tags=tuple(tags))

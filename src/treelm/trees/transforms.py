@@ -16,6 +16,8 @@ from treelm.trees.tree import Tree, fold, from_flat
 
 UNKNOWN_TAG: Final = "X"
 """Part-of-speech tag that is written when none is known."""
+UNPARSED: Final = "UNPARSED"
+"""Label of the flat tree that is written where there is none."""
 BINARY_MARK: Final = "|<>"
 """Ends the label of a constituent that binarising made: ``NP|<>`` is a part of an ``NP``."""
 
