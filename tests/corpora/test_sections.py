@@ -134,6 +134,15 @@ def test_bllip_begins_dev_and_test_with_the_first_sentences_of_sections(tmp_path
     assert names(tmp_path / "out/train.ptb")[:4] == ["w7_071-0", "w7_071-1", "w7_122-0", "w7_122-1"]
 
 
+@pytest.mark.parametrize("copy", ["1987/w7_071/w7_071.000.gz", "more/w7_071/w7_071.000"])
+def test_two_copies_of_a_section_of_bllip_are_refused(copy: str, tmp_path: Path) -> None:
+    folder = bllip(tmp_path / "bllip", "w7_071", trees=1)
+    (folder / copy).parent.mkdir(parents=True, exist_ok=True)
+    (folder / copy).write_bytes((folder / "1987/w7_071/w7_071.000").read_bytes())
+    with pytest.raises(InputError, match=rf"{copy}: the same part of the treebank as"):
+        write_splits(folder, named_splits()["bllip-xs"], tmp_path / "out")
+
+
 def test_bllip_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"bllip-lg lacks sections: train 1987_003-127, .*LDC2000T43"):
         write_splits(bllip(tmp_path / "bllip", "w7_001", trees=1), named_splits()["bllip-lg"], tmp_path / "out")

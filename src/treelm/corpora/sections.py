@@ -178,11 +178,16 @@ def _find(folder: Path, treebank: Treebank) -> dict[str, list[Path]]:
         remedy = f"give the folder that has {_FILES[treebank]}, of {_COMES_FROM[treebank]}"
         raise InputError(f"no files of {treebank} anywhere in it", where=str(folder), remedy=remedy)
     for paths in found.values():
-        twice = paths[1:2] if treebank == "ptb" else [one for one in paths if one.parent != paths[0].parent]
+        twice = paths[1:2] if treebank == "ptb" else [one for one in paths if _stands_again(one, paths)]
         if twice:
             found_text = f"the same part of the treebank as {paths[0]}"
             raise InputError(found_text, where=str(twice[0]), remedy="name the folder of one copy")
     return found
+
+
+def _stands_again(path: Path, paths: Sequence[Path]) -> bool:
+    """Tell whether a file of a BLLIP section is in another folder than the first, or packed beside itself."""
+    return path.parent != paths[0].parent or (path.suffix == ".gz" and path.with_suffix("") in paths)
 
 
 def _files_of(section: str, found: Mapping[str, Sequence[Path]]) -> list[Path]:
