@@ -20,7 +20,7 @@ PACKAGE = Path(treelm.__file__).parent
 ROOT = Path(__file__).parents[1]
 FOLDERS = {path.partition(":")[0].split(".")[2] for path in SYSTEMS.values()}
 REGISTRY = "models/__init__.py"
-PREPROCESSING = {("corpora/sentence.py", "prpn"), ("corpora/data_config.py", "prpn"), ("cli/evaluate.py", "prpn")}
+PREPROCESSING = {("corpora/sentence.py", "prpn"), ("corpora/data_config.py", "prpn")}
 """The name of a way to prepare text, which any system may be trained on."""
 IGNORED = {"pretrained", "data", "__pycache__"}
 NAMES = set(SYSTEMS) | FOLDERS

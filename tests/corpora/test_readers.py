@@ -44,6 +44,15 @@ def test_blank_lines_of_text_are_sentences_on_request_only() -> None:
     assert words(b"a\n\n \nb\n", empty_lines=True) == [("a",), (), (), ("b",)]
 
 
+def test_blank_lines_between_trees_are_sentences_on_request_only() -> None:
+    content = b"\n" + GOOD + b" \n(S\n\n (X a))\n\n"
+    assert words(content, format="brackets") == [("the", "dog", "barks"), ("a",)]
+    found = list(read_sentences(io.BytesIO(content), format="brackets", empty_lines=True))
+    assert [sentence.words for sentence in found] == [(), ("the", "dog", "barks"), (), ("a",), ()]
+    assert [sentence.line for sentence in found] == [1, 2, 3, 4, 7]
+    assert [sentence.tree is None for sentence in found] == [True, False, True, False, True]
+
+
 def test_brackets_give_words_tree_and_line() -> None:
     (sentence,) = read_sentences(
         io.BytesIO(b"\n\n( (S (NP-SBJ (D the)\n   (N dog)) (VP (V barks))))\n"), format="brackets"

@@ -116,6 +116,12 @@ def read_wikitext(path: Path) -> None:
     assert len(sentences) == text.count("\n") + (not text.endswith("\n"))
 
 
+def read_blank_lines(path: Path) -> None:
+    """Blank lines between trees count, and change no tree."""
+    sentences = _read_all(path, empty_lines=True)
+    assert [one.words for one in sentences if one.words] == [one.words for one in _read_all(path)]
+
+
 def read_for_parsing(path: Path) -> None:
     for sentence in _read_all(path, preprocess="prpn"):
         assert not any(re.search("[0-9]", word) for word in sentence.words)
@@ -331,6 +337,7 @@ def _gzipped(*contents: bytes) -> Callable[[], Sequence[bytes]]:
 _CHECKPOINT = ("lstm/checkpoints/step-00000020.0",)
 READERS: tuple[Reader, ...] = (
     Reader(name="brackets", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_brackets),
+    Reader(name="brackets with blank lines", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_blank_lines),
     Reader(name="tagless brackets", file="file.ptb", seeds=_of(*seeds.TAGLESS), read=read_tagless),
     Reader(name="evalb", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_evalb),
     Reader(name="evalb gzip", file="file.ptb.gz", seeds=_gzipped(*seeds.BRACKETS), read=read_evalb),

@@ -1,5 +1,6 @@
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from treelm.errors import InputError
 from treelm.trees.brackets import BracketedTree, Normalisation, iter_trees
@@ -10,6 +11,7 @@ from treelm.trees.transforms import (
     debinarise,
     drop_empties,
     drop_tags,
+    replace_words,
     strip_functions,
     unwrap_outer_bracket,
 )
@@ -108,3 +110,22 @@ def test_a_chain_of_5000_unaries_needs_no_recursion() -> None:
         tree = Tree("X", [tree])
     assert collapse_unaries(tree) == Tree("X", ["w"])
     assert drop_empties(strip_functions(tree)) == tree
+
+
+@given(trees(), st.data())
+def test_words_become_none_one_or_several_and_what_is_left_empty_goes(tree: Tree, data: st.DataObject) -> None:
+    words = tree.words()
+    counts = data.draw(st.lists(st.integers(0, 3), min_size=len(words), max_size=len(words)))
+    pieces = [[f"{number}.{piece}" for piece in range(count)] for number, count in enumerate(counts)]
+
+    def rebuilt(node: Tree) -> list[Tree | str]:
+        children: list[Tree | str] = []
+        for child in node.children:
+            children += rebuilt(child) if isinstance(child, Tree) else pieces[int(child)]
+        return [Tree(node.label, children)] if children else []
+
+    numbered = replace_words(tree, [[str(number)] for number in range(len(words))])
+    assert numbered is not None
+    assert [replace_words(tree, pieces)] == (rebuilt(numbered) or [None])
+    with pytest.raises(ValueError, match="items"):
+        replace_words(tree, [*pieces, []])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = {
     "demo": "train small systems on the packaged treebank and compare them in a table and a page",
-    "data": "list, show, count and prepare corpora; parse raw text (data annotate)",
+    "data": "list, show, count and prepare corpora; parse raw text; splits of treebanks; trees put on a text",
     "models": "list the trained models that come with the package, or show the card of one",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
@@ -31,7 +31,7 @@ SUBCOMMANDS = {
     "doctor": "show what treelm finds on this machine (versions, processor, memory, cache) and what would bite",
 }
 
-NESTED = {"data annotate": "annotate"}
+NESTED = {"data annotate": "annotate", "data sections": "sections", "data align": "align"}
 """Subcommands of subcommands, and their modules."""
 
 is_program = False

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from treelm.cli import NESTED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
+from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +30,10 @@ class Arguments:
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
     actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
     text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (90, 5 and 5 million).
-    treelm data annotate TEXT --parser RUN --out FILE: trees for raw text; its options: treelm data annotate --help.
+    Three have options of their own (treelm data annotate --help):
+    treelm data annotate TEXT --parser RUN --out FILE: trees for raw text.
+    treelm data sections FOLDER --splits NAME --out FOLDER: train, dev and test of the Penn Treebank or BLLIP.
+    treelm data align TREES ... --text TEXT --out FILE: trees put on a text that was made from the same sentences.
 
     Example: treelm data show gum-open
     Example: treelm data statistics gum-open
@@ -43,6 +49,9 @@ class Arguments:
     """Presence of a part-of-speech tag over each word in brackets."""
     dependency_labels: Literal["plain", "upos"] = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
+    preprocess: Preprocessing = "none"
+    """Words as experiments have them, as data.preprocess of a recipe: prpn for parsing; mikolov: lower case, numbers as
+    N, no punctuation."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out and report them."""
     out: str = ""
@@ -53,10 +62,8 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    if arguments[:1] == ["annotate"]:
-        from treelm.cli import annotate
-
-        return annotate.main(arguments[1:])
+    if arguments and (nested := NESTED.get(f"data {arguments[0]}")) is not None:
+        return int(import_module(f"treelm.cli.{nested}").main(arguments[1:]))
     options = parse(Arguments, "data", arguments)
     if options.action != "list" and not options.names:
         raise InputError(f"nothing to {options.action}", remedy=f"treelm data {options.action} NAME, such as gum-open")
@@ -80,6 +87,10 @@ def _show(options: Arguments) -> int:
     return 0
 
 
+def _reading(options: Arguments) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("format", "tags", "dependency_labels", "preprocess")}
+
+
 def _statistics(options: Arguments) -> int:
     from rich.console import Console
 
@@ -87,9 +98,7 @@ def _statistics(options: Arguments) -> int:
     from treelm.corpora.data_config import DataConfig, prepared_split
     from treelm.figures.tables import statistics_table
 
-    reading = DataConfig(
-        format=options.format, tags=options.tags, dependency_labels=options.dependency_labels, on_error=options.on_error
-    )
+    reading = DataConfig(**_reading(options), on_error=options.on_error)
     columns: dict[str, PreparedCorpus] = {}
     for name in options.names:
         if name in corpus_names() or Path(name).is_dir():
@@ -110,7 +119,7 @@ def _prepare(options: Arguments) -> int:
     corpus = prepare(
         list(options.names),
         Path(options.out),
-        options=ReadOptions(format=options.format, tags=options.tags, dependency_labels=options.dependency_labels),
+        options=ReadOptions(**_reading(options)),
         on_error=options.on_error,
         workers=options.workers,
     )

@@ -12,6 +12,7 @@ import tyro
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_output, report_skipped
 from treelm.cli.options import FileFormat, ModelOptions, RunFolder, SpanProtocol, WorkerOptions, given_widths
+from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Arguments(ModelOptions, WorkerOptions):
     """Treebank files instead of the run's own corpus."""
     tree_builder: Literal["unbiased", "biased"] | None = None
     """Way of building trees from distances; without it, as in the recipe."""
-    preprocess: Literal["none", "prpn"] | None = None
+    preprocess: Preprocessing | None = None
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None
     """Only so many sentences of each split, the first ones."""

@@ -102,10 +102,13 @@ def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tupl
     yield from lines
 
 
-def cut(lines: Iterable[tuple[int, bytes]], format: Format) -> Iterator[Stretch]:
-    """Cut a file into stretches of one sentence each; blank lines between sentences are left out."""
+def cut(lines: Iterable[tuple[int, bytes]], format: Format, *, blank_lines: bool = False) -> Iterator[Stretch]:
+    """Cut a file into stretches of one sentence each; blank lines between sentences are left out.
+
+    With ``blank_lines``, each between trees is a stretch.
+    """
     cutters: dict[Format, Callable[[Iterable[tuple[int, bytes]]], Iterator[Stretch]]] = {
-        "brackets": _cut_brackets,
+        "brackets": partial(_cut_brackets, blank_lines=blank_lines),
         "conllu": _cut_conllu,
         "text": partial(starmap, Stretch),  # blank lines too: only the reader knows whether they count
     }
@@ -127,21 +130,22 @@ def _cut_conllu(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
         yield Stretch(first, b"\n".join(held))
 
 
-def _cut_brackets(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
+def _cut_brackets(lines: Iterable[tuple[int, bytes]], *, blank_lines: bool) -> Iterator[Stretch]:
     """Give the lines up to the one that closes all brackets a stretch: the rule of ``treelm.trees.brackets``.
 
     A line that starts with ``(``, no further right than the file's first tree, begins a new tree, unless the first tree
     has such lines inside. So one missing bracket costs one tree.
     """
-    cutter = _BracketCutter()
+    cutter = _BracketCutter(blank_lines=blank_lines)
     for number, line in lines:
         yield from cutter.feed(number, line)
     yield from cutter.finish()
 
 
 class _BracketCutter:
-    def __init__(self) -> None:
+    def __init__(self, *, blank_lines: bool) -> None:
         """Begin before the first line; the layout is learnt from the first tree."""
+        self.blank_lines = blank_lines
         self.held: list[tuple[int, bytes]] = []
         self.depth = 0
         self.margin: int | None = None  # column of the first tree
@@ -149,8 +153,10 @@ class _BracketCutter:
 
     def feed(self, number: int, line: bytes) -> Iterator[Stretch]:
         """Take one line; gives the stretches that it ends."""
-        if not self.held and not line.strip():
-            return  # but a blank line inside a tree counts, so that lines keep their numbers
+        if not self.held and not line.strip():  # a blank line inside a tree counts, so that lines keep their numbers
+            if self.blank_lines:
+                yield Stretch(number, line)
+            return
         if self.margin is None and line.lstrip().startswith(b"("):
             self.margin = len(line) - len(line.lstrip())
         if self.held and self.free_layout is False and self._at_margin(line):

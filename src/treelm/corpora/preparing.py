@@ -185,7 +185,7 @@ def _read_source(
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=damage if on_error == "skip" else None)
-        stretches = cut(lines, format)
+        stretches = cut(lines, format, blank_lines=options.empty_lines)
         tasks = (ReadTask(name, format, options, held) for held in _in_blocks(stretches))
         for block in computed(read_block, tasks):
             most = len(block) + 1 if max_sentences is None else max_sentences - builder.num_sentences

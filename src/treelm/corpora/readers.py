@@ -10,7 +10,7 @@ from typing import IO, Literal, get_args
 
 from treelm.corpora.inputs import decoded, name_of, open_bytes
 from treelm.corpora.lines import Format, Stretch, cut, format_of, numbered_lines, only_text
-from treelm.corpora.sentence import Preprocessing, Sentence, preprocess_for_parsing
+from treelm.corpora.sentence import Preprocessing, Sentence, preprocess
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError, OnError, check_choice, check_on_error, without_errors
 from treelm.trees.bracket_reader import BracketedTree, BracketReader, Normalisation
@@ -34,10 +34,12 @@ class ReadOptions:
     dependency_labels: DependencyLabels = "plain"
     """Labels of constituents from CoNLL-U: X, or the part of speech of the head and P, such as NOUNP."""
     empty_lines: bool = False
-    """Take blank lines of plain text for sentences without words, as WikiText's counts do; else they are left out."""
+    """Take blank lines of text for sentences without words, as WikiText's counts do, and those between trees; else they
+    are left out."""
     preprocess: Preprocessing = "none"
     """``prpn``: words as in experiments on unsupervised parsing: lower case, digits as N, no punctuation or currency
-    signs (by their tags). Its vocabulary has min_count = 3."""
+    signs (by their tags). Its vocabulary has min_count = 3. ``mikolov``: words as in Mikolov's Penn Treebank: lower
+    case, numbers as N, no punctuation, no sentence of 100 tokens or more. Its vocabulary has max_size = 9998."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
@@ -93,7 +95,8 @@ def _sentences(
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=None if skipped is None else damage)
-        stretches = cut(only_text(lines, name=name) if is_guess and format == "text" else lines, format)
+        lines = only_text(lines, name=name) if is_guess and format == "text" else lines
+        stretches = cut(lines, format, blank_lines=options.empty_lines)
         for sentence in without_errors(chain.from_iterable(map(parser.parse, stretches)), skipped):
             found_any = True
             yield sentence
@@ -138,7 +141,8 @@ class StretchParser:
             yield error
         else:
             found = self._parse(stretch, text)
-            yield from found if self._options.preprocess == "none" else _preprocessed(found)
+            how = self._options.preprocess
+            yield from found if how == "none" else _preprocessed(found, how)
 
     def _text(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
         words = words_of(text)
@@ -147,6 +151,9 @@ class StretchParser:
             yield Sentence(words=words, text=line, identifier=str(stretch.line), source=self._name, line=stretch.line)
 
     def _brackets(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
+        if self._options.empty_lines and not text.strip():
+            yield Sentence(words=(), identifier=str(stretch.line), source=self._name, line=stretch.line)
+            return
         for item in self._reader.read(text.split("\n"), first_line=stretch.line):
             if isinstance(item, BracketedTree):
                 words = tuple(item.tree.words())
@@ -177,11 +184,11 @@ class StretchParser:
             )
 
 
-def _preprocessed(items: Iterator[Sentence | InputError]) -> Iterator[Sentence | InputError]:
-    """Sentences that keep a word, as preprocessing leaves them."""
+def _preprocessed(items: Iterator[Sentence | InputError], how: Preprocessing) -> Iterator[Sentence | InputError]:
+    """Sentences that keep a word, as preprocessing leaves them, and those that had none."""
     for item in items:
         try:
-            kept = preprocess_for_parsing(item) if isinstance(item, Sentence) else item
+            kept = preprocess(item, how) if isinstance(item, Sentence) and item.words else item
         except InputError as error:
             kept = error
         if kept is not None:

@@ -1,8 +1,9 @@
-"""One sentence as it was read, and as unsupervised parsers are given it: fewer words, in fewer forms."""
+"""One sentence as it was read, and as experiments preprocess it: fewer words, in fewer forms."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,10 +11,15 @@ from treelm.errors import InputError
 from treelm.trees.transforms import keep_words
 from treelm.trees.tree import Tree
 
-Preprocessing = Literal["none", "prpn"]
+Preprocessing = Literal["none", "prpn", "mikolov"]
 
-REMOVED_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "-NONE-", "$", "#", "HYPH", "NFP", "PUNCT"})
-"""Tags of punctuation, currency signs and empty elements; ``HYPH``, ``NFP`` of OntoNotes, ``PUNCT`` of UD."""
+PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "-NONE-", "HYPH", "NFP", "PUNCT"})
+"""Tags of punctuation and empty elements; ``HYPH``, ``NFP`` of OntoNotes, ``PUNCT`` of UD."""
+REMOVED_TAGS = PUNCTUATION_TAGS | {"$", "#"}
+"""Tags of punctuation, empty elements and currency signs."""
+MIKOLOV_NUMBER = re.compile(r"%|[-.,:/\\]*[0-9][-.,:/\\0-9]*")
+"""Words that Mikolov's text writes ``N``: the sign of percent, numbers, fractions, ranges, times of day."""
+_MIKOLOV_MOST_TOKENS = 99
 _DIGITS = re.compile("[0-9]+")
 
 
@@ -35,24 +41,46 @@ class Sentence:
         return f"{self.source}:{self.line}"
 
 
-def preprocess_for_parsing(sentence: Sentence) -> Sentence | None:
-    """The sentence as PRPN's experiments on parsing read it (Shen et al. 2018); None when no word is left.
+def preprocess(sentence: Sentence, how: Preprocessing) -> Sentence | None:
+    """The sentence with fewer words, in fewer forms; None when no word is left. The tree loses what this empties.
 
-    Punctuation and currency signs are left out, with what this empties of the tree; words are in lower case, each
-    stretch of digits is ``N``. Rare words are the vocabulary's business (``min_count = 3`` there). Raises
-    ``InputError`` for a sentence without part-of-speech tags.
+    ``prpn`` is how PRPN's experiments on parsing read it (Shen et al. 2018): punctuation and currency signs are left
+    out, words are in lower case, each stretch of digits is ``N``. Rare words are the vocabulary's business
+    (``min_count = 3`` there).
+
+    ``mikolov`` is Mikolov's text of the Penn Treebank (Mikolov et al. 2010): punctuation is left out, words are in
+    lower case, a number and ``%`` are ``N``; ``$``, ``#`` and ``10-year`` stay. Rare words are the vocabulary's
+    business here too (``max_size = 9998`` there). The text lacks a few sentences, which have 100 tokens or more,
+    punctuation counted, as far as can be seen: such are left out.
+
+    Raises ``InputError`` for a sentence without part-of-speech tags.
     """
+    if how == "none":
+        return sentence
     if sentence.tags is None:
         remedy = "give data with tags, or preprocess = none"
-        found = 'words without part-of-speech tags, which preprocess = "prpn" needs'
+        found = f'words without part-of-speech tags, which preprocess = "{how}" needs'
         raise InputError(found, where=sentence.where, remedy=remedy)
-    keep = [tag not in REMOVED_TAGS for tag in sentence.tags]
-    words = [_DIGITS.sub("N", word.lower()) for word, kept in zip(sentence.words, keep, strict=True) if kept]
+    if how == "prpn":
+        return _kept(sentence, sentence.tags, REMOVED_TAGS, lambda word: _DIGITS.sub("N", word))
+    if len(sentence.words) > _MIKOLOV_MOST_TOKENS:
+        return None
+    return _kept(
+        sentence, sentence.tags, PUNCTUATION_TAGS, lambda word: "N" if MIKOLOV_NUMBER.fullmatch(word) else word
+    )
+
+
+def _kept(
+    sentence: Sentence, tags: Sequence[str], removed: frozenset[str], written: Callable[[str], str]
+) -> Sentence | None:
+    """The sentence without words that have one of these tags, the others in lower case and then as ``written``."""
+    keep = [tag not in removed for tag in tags]
+    words = [written(word.lower()) for word, kept in zip(sentence.words, keep, strict=True) if kept]
     if not words:
         return None
     return replace(
         sentence,
         words=tuple(words),
         tree=None if sentence.tree is None else keep_words(sentence.tree, keep, words),
-        tags=tuple(tag for tag, kept in zip(sentence.tags, keep, strict=True) if kept),
+        tags=tuple(tag for tag, kept in zip(tags, keep, strict=True) if kept),
     )

@@ -238,7 +238,7 @@ def non_trivial_spans(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDA
         where = batch.names[0] if batch.names else None
         raise InputError("a sentence without a tree", where=where, remedy="give brackets or CoNLL-U")
     opens = np.flatnonzero(batch.actions >= FIRST_NT)
-    closes = partners(batch.actions, batch.action_offsets)[opens]
+    closes = partners(batch.actions, np.unique(batch.action_offsets))[opens]  # blank lines have no actions
     shifts = np.concatenate(([0], np.cumsum(batch.actions == SHIFT)))
     sentences = np.searchsorted(batch.action_offsets, opens, side="right") - 1
     start, stop = shifts[opens], shifts[closes]

@@ -22,11 +22,10 @@ from treelm.inference.processes import compute_each, path_everywhere
 from treelm.inference.tree_parsers import ParserSettings, Words, open_parser, parser_version
 from treelm.models.persistence.files import hold_folder
 from treelm.trees.brackets import format_tree
+from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
 OnError = Literal["raise", "skip", "blank", "flat"]
-UNPARSED = "UNPARSED"
-"""Label of the flat trees that stand for sentences which the parser could not parse."""
 BLOCK = 64
 """Sentences that are parsed by one process in one go, and promised to the journal together."""
 _WORKER = {

@@ -59,6 +59,10 @@ class BoundedConfig(ABC):
         if not corpus.has_trees:
             remedy = "train this system on brackets or CoNLL-U"
             raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
+        blank = np.flatnonzero(np.diff(corpus.action_offsets) == 0)
+        if len(blank):
+            found = "a blank line, and this system reads trees of one word or more"
+            raise InputError(found, where=corpus.where(int(blank[0])), remedy="set data.empty_lines = false")
         for name, values in self.needed_bounds(corpus).items():
             bound = getattr(self, name)
             if (values > bound).any():

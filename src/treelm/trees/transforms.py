@@ -16,6 +16,8 @@ from treelm.trees.tree import Tree, fold, from_flat
 
 UNKNOWN_TAG: Final = "X"
 """Part-of-speech tag that is written when none is known."""
+UNPARSED: Final = "UNPARSED"
+"""Label of the flat tree that is written where there is none."""
 BINARY_MARK: Final = "|<>"
 """Ends the label of a constituent that binarising made: ``NP|<>`` is a part of an ``NP``."""
 
@@ -38,28 +40,45 @@ def drop_empties(tree: Tree) -> Tree:
     return top
 
 
+def replace_words(tree: Tree, pieces: Sequence[Sequence[str]]) -> Tree | None:
+    """Put words in the place of each word: one, several, or none; None when no word is left at all.
+
+    ``pieces[i]`` takes the place of word i, as children of the same constituent; constituents that are left empty go.
+    Raises ``ValueError`` unless there is one item for each word.
+
+    >>> str(replace_words(Tree.parse("(S (NP the mid-1980s) (X ,) go)"), [["the"], ["mid", "-", "1980s"], [], ["go"]]))
+    '(S (NP the mid - 1980s) go)'
+    """
+    flat = tree.flat()
+    left = list(pieces)
+    if len(left) != sum(isinstance(item, str) for item in flat):
+        raise ValueError(f"{len(left)} items for the words of {tree}")
+    done: list[list[Tree | str]] = []  # what each item to the right becomes, the next item last
+    for item in reversed(flat):
+        if isinstance(item, str):
+            done.append(list(left.pop()))
+        else:
+            label, count = item
+            children = [child for become in reversed(done[-count:]) for child in become]
+            del done[-count:]
+            done.append([Tree(label, children)] if children else [])
+    (top,) = done
+    if not top:
+        return None
+    assert isinstance(top[0], Tree)
+    return top[0]
+
+
 def keep_words(tree: Tree, keep: Sequence[bool], words: Sequence[str] | None = None) -> Tree | None:
     """Leave out the words that ``keep`` does not name, and constituents that this empties; None when no word is left.
 
     ``words`` are what the kept ones become; without them they stay. Raises ``ValueError`` for wrong numbers.
     """
-    flat = tree.flat()
-    marks, names = list(keep), None if words is None else list(words)
-    if len(marks) != sum(isinstance(item, str) for item in flat) or (names and len(names) != sum(marks)):
-        raise ValueError(f"{len(marks)} marks and {len(names or marks)} words for {tree}")
-    done: list[Tree | str | None] = []
-    for item in reversed(flat):
-        if isinstance(item, str):
-            kept = marks.pop()
-            done.append((names.pop() if names is not None else item) if kept else None)
-        else:
-            label, count = item
-            children = [child for child in reversed(done[-count:]) if child is not None]
-            del done[-count:]
-            done.append(Tree(label, children) if children else None)
-    (top,) = done
-    assert not isinstance(top, str)
-    return top
+    old = tree.words()
+    if len(keep) != len(old) or (words is not None and len(words) != sum(keep)):
+        raise ValueError(f"{len(keep)} marks and {len(keep if words is None else words)} words for {tree}")
+    names = iter([word for word, kept in zip(old, keep, strict=True) if kept] if words is None else words)
+    return replace_words(tree, [(next(names),) if kept else () for kept in keep])
 
 
 def drop_tags(tree: Tree) -> Tree:

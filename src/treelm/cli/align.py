@@ -1,0 +1,61 @@
+"""``treelm data align``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from treelm.cli.arguments import note, parse
+from treelm.cli.files import check_not_input, open_output, write_metadata
+from treelm.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """Trees put on a text that was made from the same sentences, such as Mikolov's Penn Treebank or WikiText.
+
+    One tree a line of the text, word for word its words: perplexities are those of the text. Words of trees are left
+    out or replaced as the text has it; order and gaps do not matter. A line of several trees has them under ROOT, one
+    that no tree belongs to is (UNPARSED word word ...), a blank one stays blank (data.empty_lines = true counts it).
+    OUT.json counts them.
+
+    Example: treelm data align ptb/train.ptb --text ptb-lm/ptb.train.txt --out ptb-lm-trees/train.ptb
+    Example: treelm data align wiki-parsed.ptb --text wiki.train.tokens --out wikitext-2-trees/train.ptb
+    """
+
+    trees: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TREES")]
+    """Files of trees (brackets or CoNLL-U; .gz too) that hold the sentences of the text, and may hold more."""
+    text: str
+    """The text: a sentence or a paragraph a line, words apart by blanks."""
+    out: str
+    """Bracket file to make."""
+    format: Literal["auto", "brackets", "conllu"] = "auto"
+    """Format of the trees. auto: by their names."""
+    tags: Literal["present", "absent"] = "present"
+    """Presence of a part-of-speech tag over each word in brackets."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand."""
+    options = parse(Arguments, "data align", arguments)
+    from treelm.corpora.alignment import align
+    from treelm.corpora.readers import read_sentences
+    from treelm.trees.brackets import format_tree
+
+    if not options.trees:
+        raise InputError("no files of trees", remedy="name one or more before --text")
+    check_not_input([options.out, f"{options.out}.json"], [*options.trees, options.text])
+    trees = [one for file in options.trees for one in read_sentences(file, format=options.format, tags=options.tags)]
+    lines = list(read_sentences(options.text, format="text", empty_lines=True))
+    aligned, report = align(trees, lines)
+    with open_output(options.out) as out:
+        for line in aligned:
+            out.write("\n" if line.tree is None else f"{format_tree(line.tree, line.tags)}\n")
+    write_metadata(options.out, {"text": options.text, "trees": list(options.trees), "counts": report.to_json()})
+    note(f"{report.trees_used:,} of {report.trees:,} trees, {report.trees_spelled_otherwise:,} spelled otherwise")
+    having = f"{report.lines_of_one_tree:,} of one tree, {report.lines_of_several_trees:,} of several"
+    lacking = f"{report.lines_in_part:,} in part, {report.lines_without_tree:,} without"
+    note(f"{report.lines:,} lines: {having}, {lacking}; {report.blank_lines:,} blank lines")
+    return 0

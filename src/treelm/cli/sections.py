@@ -1,0 +1,52 @@
+"""``treelm data sections``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from treelm.cli.arguments import note, parse
+
+Splits = Literal[
+    "ptb-parsing", "ptb-parsing-24", "ptb-lm", "ptb-sample", "bllip-xs", "bllip-sm", "bllip-md", "bllip-lg"
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """Splits of a treebank by its sections, as papers use them: train.ptb, dev.ptb and test.ptb in a folder.
+
+    Trees are copied one a line as they are annotated; name the folder as data.corpus of a recipe. sections.json says
+    what was made of which sections. ptb-parsing: sections 2-21, 22, 23 of the Penn Treebank; ptb-parsing-24: 24 to
+    develop on; ptb-lm: 0-20, 21-22, 23-24, as Mikolov's text; ptb-sample: NLTK's sample by files, no published split.
+    bllip-xs to bllip-lg: the sections of Hu et al. (2020).
+
+    Example: treelm data sections treebank_3/parsed/mrg/wsj --splits ptb-parsing --out ptb
+    Example: treelm data sections nltk_data/corpora/treebank --splits ptb-sample --out sample
+    """
+
+    folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FOLDER")]
+    """Folder that has the treebank's files, however deep: wsj_0001.mrg and so on, or w7_001 and so on of BLLIP."""
+    splits: Splits
+    """Sections to take."""
+    out: str
+    """Folder of the splits."""
+    partial: bool = False
+    """Make splits of the sections that are there: no published split, and sections.json says so."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand."""
+    options = parse(Arguments, "data sections", arguments)
+    from treelm.corpora.sections import named_splits, write_splits
+
+    out = Path(options.out)
+    reports = write_splits(Path(options.folder), named_splits()[options.splits], out, partial=options.partial)
+    for split, report in reports.items():
+        lacking = f", PARTIAL: sections {report.missing} are missing" if report.missing else ""
+        lacking = lacking or ("" if report.is_complete else f", PARTIAL: {report.expected_trees:,} are known")
+        note(f"{split}: {report.num_trees:,} trees of sections {report.sections} in {out / report.file}{lacking}")
+    return 0

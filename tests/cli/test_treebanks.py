@@ -1,0 +1,131 @@
+"""``treelm data sections`` and ``treelm data align``, from a treebank's files to training on a text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.stream_batches import TokenStream
+from treelm.corpora.word_vocabulary import WordVocabulary
+
+from .conftest import Treelm
+
+TREES = (
+    "( (S (NP-SBJ (DT The) (NN dog) ) (VP (VBD slept) (NP (CD 12) (NNS hours) )) (. .) ))",
+    "( (S (NP-SBJ (DT A) (JJ peculiar) (NN cat) ) (VP (VBD slept) (NP (CD 1,000) (NNS hours) )) (. .) ))",
+    "( (S (NP-SBJ (NN cat) ) (, ,) (VP (VBD slept) (S (-NONE- *) )) (. .) ))",
+)
+TEXT = "the dog slept N hours\n\na <unk> cat slept N hours\nthe <unk> of it\ncat slept\n"
+RECIPE = """
+[data]
+train = "aligned.ptb"
+dev = "aligned.ptb"
+empty_lines = true
+[vocabulary]
+min_count = 1
+[model]
+{model}
+[training]
+{training}
+max_steps = 2
+"""
+PALM = """
+system = "palm"
+embedding_size = 8
+hidden_size = 8
+rational_size = 4
+scorer_size = 4
+residual_size = 8
+max_span = 4
+span_weight = 0.01
+"""
+SOM = 'system = "som"\nsize = 8\nnum_slots = 6\n'
+STREAM = 'batches = "stream"\nbatch_size = 2\nbptt = 5\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for section in range(25):
+        path = tmp_path / f"wsj/{section:02}/wsj_{section:02}01.mrg"
+        path.parent.mkdir(parents=True)
+        path.write_text("\n".join(TREES) if section == 3 else f"( (S (NNP S{section}) (. .) ))\n")
+    (tmp_path / "text.txt").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def align(treelm: Treelm) -> str:
+    assert treelm("data", "sections", "wsj", "--splits", "ptb-lm", "--out", "ptb").code == 0
+    outcome = treelm("data", "align", "ptb/train.ptb", "--text", "text.txt", "--out", "aligned.ptb")
+    assert outcome.code == 0
+    return outcome.err
+
+
+def test_a_treebank_gives_its_trees_to_a_text(folder: Path, treelm: Treelm) -> None:
+    said = align(treelm)
+    assert "4 lines: 3 of one tree, 0 of several, 0 in part, 1 without; 1 blank lines" in said
+    assert (folder / "aligned.ptb").read_text().splitlines() == [
+        "(S (NP (DT the) (NN dog)) (VP (VBD slept) (NP (CD N) (NNS hours))))",
+        "",
+        "(S (NP (DT a) (JJ <unk>) (NN cat)) (VP (VBD slept) (NP (CD N) (NNS hours))))",
+        "(UNPARSED (X the) (X <unk>) (X of) (X it))",
+        "(S (NP (NN cat)) (VP (VBD slept)))",
+    ]
+    assert json.loads((folder / "aligned.ptb.json").read_text())["counts"]["trees_used"] == 3
+
+
+def test_the_stream_of_tokens_is_that_of_the_text(folder: Path, treelm: Treelm) -> None:
+    align(treelm)
+    corpora = [
+        PreparedCorpus.from_sentences(read_sentences(name, empty_lines=True)) for name in ("aligned.ptb", "text.txt")
+    ]
+    vocabulary = WordVocabulary.build(corpora[1].form_counts())
+    with_trees, plain = (EncodedCorpus(corpus, vocabulary, corpus.labels) for corpus in corpora)
+    stream = TokenStream.of(with_trees, constituents=True)
+    assert stream.tokens.tolist() == TokenStream.of(plain).tokens.tolist()
+    assert stream.constituents is not None
+
+
+def test_a_system_that_reads_trees_alone_refuses_blank_lines(folder: Path, treelm: Treelm) -> None:
+    align(treelm)
+    rnng = 'system = "rnng"\nembedding_size = 8\nhidden_size = 8'
+    (folder / "recipe.toml").write_text(RECIPE.format(model=rnng, training=""))
+    outcome = treelm("train", "recipe.toml", "--out", "run", "--quiet")
+    assert outcome.code == 2
+    assert "aligned.ptb:2: a blank line" in outcome.err
+
+
+@pytest.mark.parametrize(("model", "training"), [(PALM, STREAM), (SOM, "batch_size = 4\n")], ids=["palm-s", "som"])
+def test_systems_train_on_it(model: str, training: str, folder: Path, treelm: Treelm) -> None:
+    align(treelm)
+    (folder / "recipe.toml").write_text(RECIPE.format(model=model, training=training))
+    assert treelm("train", "recipe.toml", "--out", "run", "--quiet").code == 0
+    last = json.loads((folder / "run/metrics.jsonl").read_text().splitlines()[-1])
+    structure = [name for name in last if name.startswith(("spans_nats", "parse_nats"))]
+    assert structure
+    assert all(last[name] > 0 for name in structure)
+
+
+def test_bad_input_is_one_line_and_nothing_is_written(folder: Path, treelm: Treelm) -> None:
+    before = sorted(folder.rglob("*"))
+    (folder / "other.txt").write_text("".join(f"something else number {number}\n" for number in range(30)))
+    for line, expected in (
+        ("sections wsj --splits ptb-parsing --out ptb", "where 39,832 are known"),
+        ("sections nowhere --splits ptb-lm --out ptb", "no such folder"),
+        ("sections wsj --splits mine --out ptb", "invalid choice"),
+        ("align wsj/03/wsj_0301.mrg --text other.txt --out out.ptb", "0 of 3 trees are found, on 0 of 30 lines"),
+        ("align other.txt --text text.txt --out out.ptb", "other.txt:1: a sentence without a tree"),
+        ("align wsj/03/wsj_0301.mrg --text text.txt --out text.txt", "the output is the input"),
+        ("align --text text.txt --out out.ptb", "no files of trees"),
+    ):
+        outcome = treelm("data", *line.split())
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
+        assert expected in outcome.err.replace("\n", " ")
+    (folder / "other.txt").unlink()
+    assert [path for path in sorted(folder.rglob("*")) if path.name != "ptb"] == before

@@ -1,0 +1,260 @@
+"""Trees on texts. The sentences are made up, in the manner of the texts that the field uses."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treelm.corpora.alignment import align
+from treelm.corpora.sentence import Sentence, preprocess
+from treelm.corpora.spelling import UNKNOWNS, Spelling, fit_words, is_sign
+from treelm.errors import InputError
+from treelm.trees.transforms import replace_words
+from treelm.trees.tree import Tree
+
+LEAVES = (
+    *(("The", "DT"), ("cat", "NN"), ("Cat", "NNP"), ("rare", "JJ"), ("odd", "JJ"), ("&", "CC"), ("'", "POS")),
+    *(("12", "CD"), ("1\\/2", "CD"), ("%", "NN"), ("$", "$"), ("10-day", "JJ")),
+    *((",", ","), (".", "."), ("'", "''"), ("--", ":"), ("(", "-LRB-")),
+)
+
+
+def treebank(*trees: str | Tree, tags: Sequence[tuple[str, ...]] = ()) -> list[Sentence]:
+    parsed = [tree if isinstance(tree, Tree) else Tree.parse(tree) for tree in trees]
+    return [
+        Sentence(
+            words=tuple(tree.words()),
+            tree=tree,
+            tags=tags[number] if tags else None,
+            identifier="",
+            source="t.ptb",
+            line=number + 1,
+        )
+        for number, tree in enumerate(parsed)
+    ]
+
+
+def text(*lines: str) -> list[Sentence]:
+    return [
+        Sentence(words=tuple(line.split()), identifier="", source="t.txt", line=number)
+        for number, line in enumerate(lines, 1)
+    ]
+
+
+def aligned(trees: Sequence[Sentence], lines: Sequence[Sentence]) -> list[str]:
+    found, report = align(trees, lines)
+    for line, one in zip(lines, found, strict=True):
+        assert one.words == line.words
+        assert one.tree is None or (tuple(one.tree.words()) == line.words and len(one.tags or ()) == len(line.words))
+    assert report.lines_of_one_tree + report.lines_of_several_trees + report.lines_in_part == report.lines_with_trees
+    assert report.lines + report.blank_lines == len(lines)
+    return ["" if one.tree is None else str(one.tree) for one in found]
+
+
+def random_tree(leaves: Sequence[str], source: random.Random) -> Tree:
+    """A tree of any shape over words: unaries, words beside constituents, many children."""
+    nodes: list[Tree | str] = list(leaves)
+    while len(nodes) > 1 or not isinstance(nodes[0], Tree) or source.random() < 0.2:
+        start = source.randrange(len(nodes))
+        end = source.randint(start + 1, min(start + 4, len(nodes)))
+        nodes[start:end] = [Tree(source.choice("SNV"), nodes[start:end])]
+    return nodes[0]
+
+
+def random_treebank(source: random.Random) -> list[Sentence]:
+    """Sentences with tags of all kinds of words, short enough for some to be the same in Mikolov's manner."""
+    leaves = [source.choices(LEAVES, k=source.randint(1, 7)) for _ in range(source.randint(1, 12))]
+    trees = [random_tree([word for word, _ in chosen], source) for chosen in leaves]
+    return treebank(*trees, tags=[tuple(tag for _, tag in chosen) for chosen in leaves])
+
+
+def mikolov(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """What the text should give back: the plain form of preprocessing, with rare words unknown."""
+    kept = filter(None, (preprocess(sentence, "mikolov") for sentence in sentences))
+    lines = []
+    for one in kept:
+        words = ["<unk>" if word in ("rare", "odd") else word for word in one.words]
+        assert one.tree is not None
+        lines += treebank(replace_words(one.tree, [[word] for word in words]) or "")
+    return lines
+
+
+SEEDS = range(500)
+
+
+def test_preprocessing_and_alignment_give_back_the_structure() -> None:
+    for seed in SEEDS:
+        sentences = random_treebank(random.Random(seed))
+        expected = mikolov(sentences)
+        if expected:
+            lines = text(*(" ".join(one.words) for one in expected))
+            assert aligned(sentences, lines) == [str(one.tree) for one in expected], seed
+
+
+def test_neither_order_nor_gaps_matter_where_sentences_differ() -> None:
+    num_checked = 0
+    for seed in SEEDS:
+        source = random.Random(seed)
+        sentences = random_treebank(source)
+        expected = mikolov(sentences)
+        usual = Counter(one.words for one in expected)
+        given = source.sample(sentences, source.randint(1, len(sentences)))
+        there = {one.words for one in mikolov(given)}
+        if there:
+            found = aligned(given, text(*(" ".join(one.words) for one in expected)))
+            for line, one in zip(found, expected, strict=True):
+                if usual[one.words] == 1 and one.words in there:
+                    num_checked += 1
+                    assert line == str(one.tree), seed
+    assert num_checked > len(SEEDS)
+
+
+def test_paragraphs_of_wikitext_have_the_trees_of_their_sentences() -> None:
+    trees = treebank(
+        "(NP = Cats =)",
+        "(S (NP The `` cat '') (VP weighs (NP 1.5 kg)) .)",
+        "(S (NP (NP A mid-1980s) rally) (VP drew (NP 1,000 cats)) .)",
+        "(S (NP A Zorilla) (VP purred) .)",
+        "(S (VP (MD cannot) stop) .)",
+    )
+    lines = text(
+        "",
+        "= Cats =",
+        "",
+        'The " cat " weighs 1 @.@ 5 kg . A mid @-@ 1980s rally drew 1 @,@ 000 cats . '
+        "Not in any tree . A <unk> purred .",
+        "can not stop .",
+        "Nor is this",
+    )
+    assert aligned(trees, lines) == [
+        "",
+        "(NP = Cats =)",
+        "",
+        '(ROOT (S (NP The " cat ") (VP weighs (NP 1 @.@ 5 kg)) .) '
+        "(S (NP (NP A mid @-@ 1980s) rally) (VP drew (NP 1 @,@ 000 cats)) .) Not in any tree . "
+        "(S (NP A <unk>) (VP purred) .))",
+        "(S (VP (MD can not) stop) .)",
+        "(UNPARSED Nor is this)",
+    ]
+    _, report = align(trees, lines)
+    assert report.to_json() == {
+        "trees": 5,
+        "trees_used": 5,
+        "trees_spelled_otherwise": 1,
+        "lines": 4,
+        "lines_of_one_tree": 2,
+        "lines_of_several_trees": 0,
+        "lines_in_part": 1,
+        "lines_without_tree": 1,
+        "blank_lines": 2,
+        "words": 40,
+        "words_in_trees": 32,
+    }
+
+
+def test_sentences_of_the_same_words_keep_the_neighbourhood_of_their_trees() -> None:
+    trees = treebank("(A one two)", "(B no comment)", "(C three four)", "(D five six)", "(E (F no) comment)")
+    lines = text("no comment", "one two", "no comment", "three four", "no comment", "five six", "no comment")
+    assert aligned(trees, lines) == [
+        "(UNPARSED no comment)",
+        *("(A one two)", "(B no comment)", "(C three four)"),
+        *("(UNPARSED no comment)", "(D five six)", "(E (F no) comment)"),
+    ]
+    assert aligned(trees, text("one two", "three four", "five six", "no comment"))[-1] == "(E (F no) comment)"
+
+
+def test_a_sentence_that_could_not_be_parsed_is_one_without_a_tree() -> None:
+    trees = treebank("(S we wait .)", "(UNPARSED they come .)")
+    lines = text("we wait . they come .", "they come .")
+    assert aligned(trees, lines) == ["(ROOT (S we wait .) they come .)", "(UNPARSED they come .)"]
+    assert align(trees, lines)[1].lines_without_tree == 1
+
+
+def test_tags_of_treebanks_stay_with_their_words() -> None:
+    trees = treebank("(S (NP mid-1980s cats) .)", tags=[("JJ", "NNS", ".")])
+    found, _ = align(trees, text("mid @-@ 1980s cats . more of it ."))
+    assert found[0].tags == ("JJ", "JJ", "JJ", "NNS", ".", "X", "X", "X", "X")
+
+
+def test_trees_of_another_text_are_refused() -> None:
+    lines = text("no comment", *(f"line {number} of it" for number in range(30)))
+    trees = treebank("(B no comment)", *(f"(S tree {number} here)" for number in range(30)))
+    with pytest.raises(InputError, match=r"t.txt: 1 of 31 trees are found, on 1 of 31 lines; give the trees of this"):
+        align(trees, lines)
+    with pytest.raises(InputError, match=r"0 of 1 trees are found"):
+        align(treebank("(S elsewhere)"), text("here"))
+
+
+def test_a_sentence_without_a_tree_and_a_word_that_brackets_cannot_hold_are_refused() -> None:
+    with pytest.raises(InputError, match=r"t.txt:1: a sentence without a tree"):
+        align(text("here"), text("here"))
+    with pytest.raises(InputError, match=r"t.txt:2: '-LRB-', which brackets cannot hold"):
+        align(treebank("(S here)"), text("here", "-LRB- here"))
+
+
+@pytest.mark.parametrize(
+    ("forms", "word", "tag", "expected"),
+    [
+        ("n't <unk> cat N '", "Cat", None, "cat"),
+        ("n't <unk> cat N '", "3\\/4", None, "n"),
+        ("n't <unk> cat N '", "%", None, "n"),
+        ("n't <unk> cat N '", "'", "''", ""),
+        ("n't <unk> cat N '", "'", "POS", "'"),
+        ("n't <unk> cat N '", "...", None, ""),
+        ("n't <unk> cat N '", "3-day", None, "<unk>"),
+        ('The <unk> cat , . " @-@ mid', "Cat", None, "<unk>"),
+        ('The <unk> cat , . " @-@ mid', "``", "``", '"'),
+        ('The <unk> cat , . " @-@ mid', "-", None, "-"),
+        ('The <unk> cat , . " @-@ mid', "mid-June", None, "mid - <unk>"),
+        ("the cat", "dog", None, "dog"),
+    ],
+)
+def test_what_a_text_is_expected_to_write_for_a_word(forms: str, word: str, tag: str | None, expected: str) -> None:
+    assert Spelling(forms.split()).expected(word, tag) == tuple(expected.split())
+
+
+WORDS = ("a", "b", "ab", "-", "ba")
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=7), st.data())
+def test_the_cheapest_fit_is_that_of_all_fits_listed(old: list[str], data: st.DataObject) -> None:
+    usual = {"-": (), "a": ("a",), "b": ("<unk>",), "ab": ("a", "b"), "ba": ("ba",)}
+    expected = [usual[word] for word in old]
+    words = tuple(data.draw(st.lists(st.sampled_from((*WORDS, "<unk>")), max_size=8)))
+    found = fit_words(old, expected, words)
+    cost = plain_cost(tuple(old), tuple(expected), words)
+    assert (None if found is None else found.cost) == (cost if cost is not None and cost <= len(old) // 3 else None)
+    if found is not None:
+        assert len(found.counts) == len(old)
+        assert sum(found.counts) <= len(words)
+
+
+def plain_cost(old: tuple[str, ...], expected: tuple[tuple[str, ...], ...], words: tuple[str, ...]) -> int | None:
+    """The least cost of giving each word of a tree its words at the front of the text; None if it cannot be."""
+
+    @cache
+    def cost(index: int, place: int) -> float:
+        if index == len(old):
+            return 0
+        rest = words[place:]
+        ways = [1 + cost(index + 1, place)] if is_sign(old[index]) else []
+        if rest[: len(expected[index])] == expected[index]:
+            ways.append(cost(index + 1, place + len(expected[index])))
+        if rest and rest[0] in UNKNOWNS and not is_sign(old[index]):
+            ways.append(1 + cost(index + 1, place + 1))
+        for number in (1, 2, 3, 4):
+            if number <= len(rest) and "".join(rest[:number]) == old[index]:
+                ways.append(1 + cost(index + 1, place + number))
+            joined = old[index : index + number]
+            if rest and len(joined) == number > 1 and "".join(joined) == rest[0]:
+                ways.append(1 + cost(index + number, place + 1))
+        return min(ways, default=float("inf"))
+
+    least = cost(0, 0)
+    return None if least == float("inf") else int(least)
