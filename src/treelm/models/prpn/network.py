@@ -182,9 +182,22 @@ class PRPN(StreamLM):
         with torch.autocast(inputs.device.type, enabled=False):
             return self._read(inputs, carried, mask)
 
-    def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None) -> Reading:
+    def read_structure(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Mapping[str, Tensor]:
+        """The distances alone, which the parser finds from the embeddings: no state is computed."""
+        if self.parser is None:
+            return {}
+        with torch.autocast(inputs.device.type, enabled=False):
+            _, seen = self._embed(inputs, carried)
+            return {"distances": self.parser(seen, None if mask is None else mask.flatten())[0]}
+
+    def _embed(self, inputs: Tensor, carried: Carried) -> tuple[Tensor, Tensor]:
+        """Embeddings (T, B, E), and the same after those that were carried (L + T, B, E)."""
         embedded = functional.embedding(inputs, self.embedding)
         seen = torch.cat([carried["embeddings"].transpose(0, 1), embedded]) if self.config.look_back else embedded
+        return embedded, seen
+
+    def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None) -> Reading:
+        embedded, seen = self._embed(inputs, carried)
         kept = None if mask is None else mask.flatten()
         distances, next_distances = torch.zeros_like(embedded[..., 0]), None
         if self.parser is not None:
