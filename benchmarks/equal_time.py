@@ -193,7 +193,7 @@ def print_table(options: Arguments) -> None:
         runs = [run for run in runs if (run / FINISHED).exists()]
         if runs:
             last = [json.loads((run / FINISHED).read_text()) for run in runs]
-            best = [min(json.loads(line)["dev_perplexity"] for line in (run / CURVE).open()) for run in runs]
+            best = [min(json.loads(line)["dev_perplexity"] for line in _lines(run / CURVE)) for run in runs]
             trees = [json.loads((run / TREES).read_text()) for run in runs if (run / TREES).exists()]
             f1 = [_spread([one[name] for one in trees]) for name in F1] if options.trees else []
             epochs = f"{mean(one['epoch'] for one in last):.1f}"

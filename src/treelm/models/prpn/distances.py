@@ -14,7 +14,7 @@ TIE = 0.01
 """Distances that differ by less than this over tau are equal: no closeness differs by more than 0.01 from that of a tie
 ("soft": by 0.001)."""
 MOST_EQUAL = 0.5
-MOST_SATURATED = 0.99
+MOST_SATURATED = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class DistanceShares:
             zero = f", {self.zero:.1%} are 0" if self.zero else ""
             return f"{self.equal:.1%} of the distances equal the one before{zero}: trees and gates say nothing"
         if self.saturated > MOST_SATURATED:
-            return f"{self.saturated:.1%} of the gates are saturated: the parser learns nothing more"
+            return f"{self.saturated:.1%} of the gates are saturated: the parser learns from the rest alone"
         return ""
 
 
