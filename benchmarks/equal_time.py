@@ -8,6 +8,8 @@ vocabulary is that of the whole training file, so that perplexities do not depen
 Without, data and vocabulary are the recipe's. Dev is read after every epoch, in ten rows, each from the zero state;
 every token and every end is a target once. A run that was cut off is resumed, a finished one kept; curve.jsonl in its
 folder is its learning curve. The table at the end (or at any time, with --max-runs 0) has means and deviations.
+With --trees it has unlabelled F1 too (protocols wsj10 and wsj40, mean of sentences), by both builders of trees from
+distances; the words of those files are changed to those of the Penn Treebank for language models.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import gzip
 import json
 import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from pathlib import Path
@@ -26,15 +29,23 @@ import one_line
 import tyro
 
 from treelm.corpora.data_config import DataConfig, prepared_split
-from treelm.corpora.vocabularies import save_vocabulary
-from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.vocabularies import build_vocabulary, save_vocabulary
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of
+from treelm.evaluation.span_protocols import WSJ10, WSJ40, score_spans
+from treelm.inference.loading import load
 from treelm.models.persistence.storage import VOCABULARY
+from treelm.models.streams import StreamLM
 from treelm.training.loop import Step, fit
 from treelm.training.metrics import perplexity
 from treelm.training.recipe import FILE_NAME, Recipe, load_recipe, save_recipe
 from treelm.training.run import set_up
 
-CURVE, FINISHED = "curve.jsonl", "finished.json"
+CURVE, FINISHED, TREES = "curve.jsonl", "finished.json", "trees.json"
+F1 = tuple(f"{protocol.name} {builder}" for protocol in (WSJ10, WSJ40) for builder in ("unbiased", "biased"))
 SWEEP = Path(__file__).with_name("streams_small.toml")
 
 
@@ -52,12 +63,16 @@ class Arguments:
     """Seeds of every row."""
     out: Path = Path("runs/equal-time")
     """Folder of all runs."""
+    trees: tuple[Path, ...] = ()
+    """Bracket files: the trees of every run that finds some are compared with these."""
     num_symbols: int = 300_000
     """With --text: train on the first sentences that have together at most so many words and ends."""
     cpu_seconds: float = 800.0
     """Processor time in updates of the weights, of a run."""
     precision: str = "fp32-fast"
     """As in [training]."""
+    set: tuple[str, ...] = ()
+    """SECTION.FIELD=VALUE in every row, after what the sweep file says, such as where the data are."""
     max_runs: int | None = None
     """Stop after so many runs; call again to go on."""
 
@@ -70,6 +85,8 @@ def main(options: Arguments) -> None:
     todo = [one for one in todo if not (_folder(options, *one) / FINISHED).exists()]
     for row, seed in todo[: options.max_runs]:
         _run(options, sweep, row, seed)
+    for row, seed in ((row, seed) for seed in options.seeds for row in options.rows):
+        judge_trees(_folder(options, row, seed), options.trees)
     print_table(options)
 
 
@@ -81,7 +98,7 @@ def _run(options: Arguments, sweep: dict[str, Any], row: str, seed: int) -> None
     run = _folder(options, row, seed)
     recipe = _recipe(options, sweep, row, seed)
     resume = (run / FILE_NAME).exists()
-    setup = set_up(recipe, vocabulary=None if options.text is None else _vocabulary(options.text))
+    setup = set_up(recipe, vocabulary=None if options.text is None else _vocabulary(recipe, options.text))
     if not resume:
         run.mkdir(parents=True, exist_ok=True)
         save_vocabulary(setup.model.vocabulary, run / VOCABULARY)
@@ -98,7 +115,7 @@ def _run(options: Arguments, sweep: dict[str, Any], row: str, seed: int) -> None
 
 
 def _recipe(options: Arguments, sweep: dict[str, Any], row: str, seed: int) -> Recipe:
-    settings = [*sweep["all"]["settings"], *sweep["rows"][row].get("settings", [])]
+    settings = [*sweep["all"]["settings"], *sweep["rows"][row].get("settings", []), *options.set]
     settings += [f"training.precision={options.precision}", f"training.seed={seed}", "training.threads=1"]
     settings += [f"training.max_cpu_minutes={options.cpu_seconds / 60}", "training.checkpoint_every_minutes=3"]
     recipe = load_recipe(sweep["rows"][row]["recipe"], settings)
@@ -131,9 +148,9 @@ def _beginning(text: Path, num_symbols: int, out: Path) -> Path:
     return path
 
 
-def _vocabulary(text: Path) -> WordVocabulary:
+def _vocabulary(recipe: Recipe, text: Path) -> Vocabulary:
     whole = DataConfig(train=str(_file(text, "train")), format="text")
-    return WordVocabulary.build(prepared_split(whole, "train").form_counts())
+    return build_vocabulary(recipe.vocabulary, prepared_split(whole, "train").form_counts())
 
 
 def _figures(step: Step) -> dict[str, Any]:
@@ -144,19 +161,50 @@ def _figures(step: Step) -> dict[str, Any]:
     return figures | {f"dev_{name}_nats": value for name, value in nats.items()}
 
 
+def judge_trees(run: Path, files: Sequence[Path]) -> None:
+    """Unlabelled F1 of a finished run's trees by both protocols and builders, into its folder; kept if it is there."""
+    if not files or not (run / FINISHED).exists() or (run / TREES).exists():
+        return
+    model = load(run)
+    if not isinstance(model, StreamLM) or not model.parses or model.tree_builder is None:
+        return
+    sentences = [one for file in files for one in read_sentences(file, preprocess="prpn") if one.words]
+    words, gold = [one.words for one in sentences], [_gold(one) for one in sentences]
+    scores = {}
+    for builder in ("unbiased", "biased"):
+        model.tree_builder = builder
+        found = [bracketing_of(tree) for tree in model.parse(words)]
+        for protocol in (WSJ10, WSJ40):
+            scores[f"{protocol.name} {builder}"] = score_spans(gold, found, protocol).sentence_f1
+    (run / TREES).write_text(json.dumps(scores))
+
+
+def _gold(sentence: Sentence) -> Bracketing:
+    if sentence.tree is None:
+        raise InputError("a sentence without a tree", where=sentence.where, remedy="give files of trees")
+    return bracketing_of(sentence.tree, tags=sentence.tags, where=sentence.where)
+
+
 def print_table(options: Arguments) -> None:
-    """Best dev perplexity within the time, mean and deviation over seeds, and the epochs that it took."""
-    print("row", "parameters", "best dev perplexity", "epochs", "runs", sep="\t")
+    """Best dev perplexity within the time, the epochs that it took and F1: means and deviations over seeds."""
+    print("row", "parameters", "best dev perplexity", *(F1 if options.trees else ()), "epochs", "runs", sep="\t")
     for row in options.rows:
         runs = [_folder(options, row, seed) for seed in options.seeds]
         runs = [run for run in runs if (run / FINISHED).exists()]
         if runs:
             last = [json.loads((run / FINISHED).read_text()) for run in runs]
-            best = [min(json.loads(line)["dev_perplexity"] for line in (run / CURVE).open()) for run in runs]
-            spread = f"{mean(best):.1f} ± {stdev(best):.1f}" if len(best) > 1 else f"{best[0]:.1f}"
-            print(
-                row, last[0]["num_parameters"], spread, f"{mean(one['epoch'] for one in last):.1f}", len(runs), sep="\t"
-            )
+            best = [min(json.loads(line)["dev_perplexity"] for line in _lines(run / CURVE)) for run in runs]
+            trees = [json.loads((run / TREES).read_text()) for run in runs if (run / TREES).exists()]
+            f1 = [_spread([one[name] for one in trees]) for name in F1] if options.trees else []
+            epochs = f"{mean(one['epoch'] for one in last):.1f}"
+            print(row, last[0]["num_parameters"], _spread(best), *f1, epochs, len(runs), sep="\t")
+
+
+def _spread(values: Sequence[float]) -> str:
+    """Mean and deviation; a value alone has none."""
+    if not values:
+        return "-"
+    return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
 
 
 if __name__ == "__main__":

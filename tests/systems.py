@@ -53,8 +53,10 @@ SMALL: dict[str, Small] = {
     "palm-s": Small(system="palm", model={**_PALM, "span_weight": 0.5}, training=_STREAM),
     "prpn": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}, training=_STREAM),
     "prpn sentences": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}),
-    "prpn batch": Small(
-        system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "norm": "batch", "variant": "released"}
+    "prpn paper": Small(
+        system="prpn",
+        model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2, "variant": "paper"},
+        training=_STREAM,
     ),
     "rnng": Small(system="rnng", model=_RNNG, learns_from_trees=True),
     "rnng in-order": Small(

@@ -61,3 +61,12 @@ def test_the_command_line_splits_it(tmp_path: Path) -> None:
     assert run(["data", "text8", str(tmp_path / "text8"), "--out", str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"train.txt", "dev.txt", "test.txt"}
     assert run(["data", "text8", str(tmp_path / "text8")]) == 2
+
+
+def test_the_split_of_language_models_of_words_has_no_test_part(tmp_path: Path) -> None:
+    text, out = write(tmp_path), tmp_path / "out"
+    assert run(["data", "text8", str(tmp_path / "text8"), "--out", str(out), "--parts", "99-1"]) == 0
+    assert {path.name for path in out.iterdir()} == {"train.txt", "dev.txt"}
+    train, dev = (" ".join((out / f"{name}.txt").read_text().split()) for name in ("train", "dev"))
+    border = len(text) * 99 // 100
+    assert (train, dev) == (text[:border].strip(), text[border:].strip())

@@ -15,7 +15,7 @@ from treelm.training.config import Precision
 from treelm.training.numerics import numerics
 from treelm.training.updates import make_update
 
-WAITS = ("prpn batch",)  # takes statistics of what a mask keeps, and only the device knows how much that is
+WAITS = ("prpn sentences",)  # takes statistics of what a mask keeps, and only the device knows how much that is
 DECIDES = ("som", "shift-reduce")  # step by step on the CPU, from what the device computes
 
 

@@ -29,7 +29,7 @@ class Arguments:
 
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
     actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
-    text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (90, 5 and 5 million).
+    text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (--parts says how many).
     Three have options of their own (treelm data annotate --help):
     treelm data annotate TEXT --parser RUN --out FILE: trees for raw text.
     treelm data sections FOLDER --splits NAME --out FOLDER: train, dev and test of the Penn Treebank or BLLIP.
@@ -56,6 +56,8 @@ class Arguments:
     """skip: leave bad sentences out and report them."""
     out: str = ""
     """Folder of the prepared corpus, or of text8's parts."""
+    parts: Literal["90-5-5", "99-1"] = "90-5-5"
+    """Millions of characters of text8's parts. 99-1 has no test part: figures of words are of its dev part."""
     workers: int | None = None
     """Processes that read in parallel; without it, as many as pay."""
 
@@ -132,7 +134,8 @@ def _text8(options: Arguments) -> int:
 
     if not options.out or len(options.names) != 1:
         raise InputError("no folder for the parts", remedy="give treelm data text8 FILE --out FOLDER")
-    check_not_input([Path(options.out) / f"{part}.txt" for part in TEXT8_PARTS], options.names)
-    for name, number in split_text8(Path(options.names[0]), Path(options.out)).items():
+    outputs = [Path(options.out) / f"{part}.txt" for part in TEXT8_PARTS[options.parts]]
+    check_not_input(outputs, options.names)
+    for name, number in split_text8(Path(options.names[0]), Path(options.out), options.parts).items():
         note(f"{number:,} characters in {Path(options.out) / f'{name}.txt'}")
     return 0

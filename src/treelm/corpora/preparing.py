@@ -7,11 +7,11 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from treelm.corpora.arrays import FileSink
 from treelm.corpora.building import CorpusBuilder, SentenceBlock
@@ -24,8 +24,13 @@ from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, OnError, check_choice, check_positive
 
-TEXT8_PARTS = {"train": (0, 90), "dev": (90, 95), "test": (95, 100)}
-"""Begin and end of the parts of text8 in percent: of 10^8 characters 90M, 5M and 5M."""
+Text8Parts = Literal["90-5-5", "99-1"]
+TEXT8_PARTS: Mapping[Text8Parts, Mapping[str, tuple[int, int]]] = {
+    "90-5-5": {"train": (0, 90), "dev": (90, 95), "test": (95, 100)},
+    "99-1": {"train": (0, 99), "dev": (99, 100)},
+}
+"""Begin and end of the parts of text8 in percent: of 10^8 characters 90M, 5M and 5M, as language models of characters
+have them, or 99M and 1M, as language models of words do (Mikolov et al. 2014, Shen et al. 2018)."""
 _WORDS_A_LINE = 1000
 _BLOCK_BYTES = 1 << 20  # work that is worth sending to another process
 _ALONE_BYTES = 1 << 22  # files up to this size are read here: starting processes would take longer
@@ -237,8 +242,8 @@ def _in_blocks(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:
         yield held
 
 
-def split_text8(file: Path, folder: Path) -> dict[str, int]:
-    """Write ``train.txt``, ``dev.txt`` and ``test.txt`` with 90, 5 and 5 percent of the characters; returns how many.
+def split_text8(file: Path, folder: Path, parts: Text8Parts = "90-5-5") -> dict[str, int]:
+    """Write ``train.txt``, ``dev.txt`` and so on with so many percent of the characters each; returns how many.
 
     text8 is 100 million characters of Wikipedia on one line, of the letters a to z and blanks (Mahoney 2006).
     Lines are cut at blanks and mean nothing: train with ``sentence_ends = false``. A word on the border of two parts is
@@ -256,7 +261,7 @@ def split_text8(file: Path, folder: Path) -> dict[str, int]:
         raise InputError("empty", where=str(file), remedy="give the unpacked file text8")
     folder.mkdir(parents=True, exist_ok=True)
     counts = {}
-    for name, (first, last) in TEXT8_PARTS.items():
+    for name, (first, last) in TEXT8_PARTS[parts].items():
         part = text[len(text) * first // 100 : len(text) * last // 100]
         with replacing(folder / f"{name}.txt") as out:
             out.writelines(line + b"\n" for line in _lines(part))

@@ -14,6 +14,7 @@ from torch import Tensor
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.deprecation import adopt_old_names, renamed
@@ -234,6 +235,14 @@ class SyntacticLM(Pretrained, ABC):
 
         Asked before training, so that it does not stop in the middle. Here: nothing is wrong.
         """
+
+    def structure_fault(self, batch: SentenceBatch | StreamBatch) -> str:
+        """What makes the structure that it finds in a batch useless, in one line; "" if nothing does.
+
+        For systems that learn structure from words alone, whose loss would not tell. Training asks before the first
+        update and at every evaluation, and warns. Changes nothing.
+        """
+        return ""
 
     def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int, threshold: float | None = None) -> None:
         """Widths of the search from now on; with a threshold (nats) they are the most that an adaptive beam may hold.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -217,18 +217,30 @@ class StreamLM(SyntacticLM):
         self, sentences: Sequence[Sequence[str]]
     ) -> list[tuple[list[int], SentenceBatch, Reading, Tensor]]:
         """Groups of sentences of similar length: their numbers, tokens, reading by ``exact``, and targets (T, B)."""
-        exact, groups = self.exact(), []
+        exact = self.exact()
+        return [
+            (numbers, batch, exact.read(inputs, exact.begin(len(batch)), mask=mask), targets)
+            for numbers, batch, inputs, targets, mask in self._padded(sentences)
+        ]
+
+    def _padded(
+        self, sentences: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[list[int], SentenceBatch, Tensor, Tensor, Tensor]]:
+        """Groups of sentences of similar length: their numbers, tokens, and inputs, targets and mask (T, B)."""
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         for start in range(0, len(order), _ROWS):
             numbers = order[start : start + _ROWS]
             batch = encode_words([sentences[number] for number in numbers], self.vocabulary)
-            inputs, targets, mask = exact.pad(batch)
-            groups.append((numbers, batch, exact.read(inputs, exact.begin(len(numbers)), mask=mask), targets))
-        return groups
+            yield numbers, batch, *self.pad(batch)
 
     # Trees.
 
+    def read_structure(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Mapping[str, Tensor]:
+        """``Reading.structure`` alone; a system whose structure does not need all of its network computes less."""
+        return self.read(inputs, carried, mask=mask).structure
+
     @takes_texts
+    @torch.no_grad()
     def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
         """The syntactic distance before every token of every sentence, from ``Reading.structure["distances"]``.
 
@@ -236,8 +248,10 @@ class StreamLM(SyntacticLM):
         """
         self.require_trees()
         found: list[NDArray[np.float64]] = [np.zeros(0)] * len(sentences)
-        for numbers, batch, reading, _ in self._read_sentences(sentences):
-            values = reading.structure["distances"].double().cpu().numpy()
+        exact = self.exact()
+        for numbers, batch, inputs, _, mask in self._padded(sentences):
+            structure = exact.read_structure(inputs, exact.begin(len(batch)), mask=mask)
+            values = structure["distances"].double().cpu().numpy()
             for row, number in enumerate(numbers):
                 found[number] = values[1 : len(batch.tokens_of(row)) + 1, row].round(DECIMALS)
         return found

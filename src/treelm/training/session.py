@@ -68,6 +68,7 @@ class Session:
         self._stepping = Stepping(model, config, self.state)
         self._fabric.setup(model, self._stepping.optimizer)
         self._carried: ShardStates = {}  # hidden states of a stream
+        self._batch: Batch | None = None  # of the last update
         self._signal: str | None = None  # that some process has got
         self._clock = perf_counter()
         self._saved_after = 0.0  # seconds of training at the last checkpoint
@@ -148,6 +149,9 @@ class Session:
         """One step: returns its loss and the norm of the gradient. A signal to this process becomes known to all."""
         state, config = self.state, self.config
         begin, cpu_begin = perf_counter(), process_time()
+        self._batch = reading.batch
+        if not state.step:
+            self._warn_of_structure()
         self._stepping.before(reading.batch)
         optimizer, number = self._stepping.optimizer, state.step + 1
         loss, norm, self._carried = make_update(
@@ -190,7 +194,17 @@ class Session:
         scored and saved has their means.
         """
         with self._stepping.averages.in_place(self.model):
+            self._warn_of_structure()
             return self._evaluate(dev, by_plan=by_plan)
+
+    def _warn_of_structure(self) -> None:
+        """Say so if the structure that the model finds in the last batch is of no use: perplexity does not."""
+        if self._batch is None or not self._ranks.is_main:
+            return
+        fault = self.model.structure_fault(self._batch)
+        if fault:
+            when = f"after step {self.state.step}" if self.state.step else "before training"
+            _logger.warning("%s, %s", when, fault)
 
     def _evaluate(self, dev: Iterable[Batch] | None, *, by_plan: bool) -> tuple[LossSum | None, bool]:
         if dev is None:

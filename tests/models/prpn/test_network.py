@@ -98,6 +98,20 @@ def test_two_segments_equal_one_pass_also_in_gradients(config: dict[str, Any]) -
     assert_same(cut, expected)
 
 
+@pytest.mark.parametrize("config", [{}, {"variant": "released"}, {"look_back": 0}], ids=str)
+def test_distances_alone_are_those_of_the_whole_network(config: dict[str, Any]) -> None:
+    network = prpn(**config).eval()
+    inputs, mask = tokens(9), torch.ones(9, 3, dtype=torch.bool)
+    mask[5:, 1] = False
+    before = network.read(inputs[:4], network.begin(3)).carried
+    for rest in (None, mask[4:]):
+        whole = network.read(inputs[4:], before, mask=rest).structure
+        alone = network.read_structure(inputs[4:], before, mask=rest)
+        assert alone.keys() == whole.keys()
+        assert torch.equal(alone["distances"], whole["distances"])
+    assert prpn(parsing_network=False).read_structure(inputs, before) == {}
+
+
 def test_the_plain_form_reads_segments_too() -> None:
     network = prpn().eval()
     inputs, rows = tokens(11), [Row() for _ in range(3)]

@@ -12,7 +12,8 @@ from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 
 VOCABULARY_SIZE = 8
-TINY = {
+TINY: dict[str, Any] = {
+    "variant": "paper",
     "embedding_size": 5,
     "hidden_size": 6,
     "look_back": 2,

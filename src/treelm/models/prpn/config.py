@@ -39,8 +39,8 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 class PRPNConfig(CheckedConfig):
     """Sizes, variant and ablations of a PRPN. Raises ``InputError`` for values that make no network.
 
-    The defaults are the paper's for words of the Penn Treebank. ``variant`` decides every field that is None, and such
-    fields hold what it decided afterwards. The rows of Table 3 are the three switches at the end.
+    The default sizes are the paper's for words of the Penn Treebank. ``variant`` decides every field that is None, and
+    such fields hold what it decided afterwards. The rows of Table 3 are the three switches at the end.
     """
 
     embedding_size: int = 800
@@ -76,8 +76,9 @@ class PRPNConfig(CheckedConfig):
     recurrent_dropout: float = 0.5
     """The same for units of the attended hidden state: one mask a layer for all steps and rows of a batch."""
 
-    variant: Literal["paper", "released"] = "paper"
-    """The equations as printed (with attention normalised), or as in the code that was released with the paper."""
+    variant: Literal["paper", "released"] = "released"
+    """The equations as printed (with attention normalised), or as in the code that was released with the paper, from
+    which the published figures come."""
 
     distances: Activation | None = None
     """Activation of the distances (Eq. 8)."""

@@ -5,6 +5,7 @@ The predict network has no recurrence of its own, so all steps are computed at o
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -12,12 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.layers.dropout import dropout
+from treelm.models.layers.devices import to_device
+from treelm.models.layers.dropout import dropout, dropout_off
 from treelm.models.layers.precision import linear
 from treelm.models.prpn import parsing
 from treelm.models.prpn.cell import slot_probabilities
 from treelm.models.prpn.config import PRPNConfig
+from treelm.models.prpn.distances import DistanceShares, distance_shares
 from treelm.models.prpn.parsing import Norm, OpenSlots, ParsingNetwork
 from treelm.models.prpn.reading import ReadingLayer
 from treelm.models.readings import Carried, Reading
@@ -151,6 +156,33 @@ class PRPN(StreamLM):
         """Batch normalisation does; layer normalisation does not."""
         return self.config.norm == "batch"
 
+    @torch.no_grad()
+    def distance_shares(self, batch: SentenceBatch | StreamBatch) -> DistanceShares:
+        """Shares of useless distances in a batch, each row from the zero state, as training computes them but without
+        dropout: where the parser normalises by batch, by the statistics of this one. Changes nothing."""
+        if self.parser is None:
+            raise ValueError("without a parsing network there are no distances")
+        inputs, mask = self._inputs(batch)
+        config = self.config
+        parser = copy.deepcopy(self.parser).train()  # training changes running statistics
+        _, seen = self._embed(inputs, self.begin(inputs.shape[1]))
+        with dropout_off(parser), torch.autocast(inputs.device.type, enabled=False):
+            distances, _ = parser(seen, None if mask is None else mask.flatten())
+        kind = config.closeness or "released"
+        return distance_shares(distances, mask, num_slots=config.num_slots, kind=kind, temperature=config.temperature)
+
+    def structure_fault(self, batch: SentenceBatch | StreamBatch) -> str:
+        """What is wrong with the distances that the parser finds in a batch, if anything is."""
+        return "" if self.parser is None else self.distance_shares(batch).fault
+
+    def _inputs(self, batch: SentenceBatch | StreamBatch) -> tuple[Tensor, Tensor | None]:
+        """Tokens (T, B), and a mask where some belong to nobody."""
+        if isinstance(batch, SentenceBatch):
+            inputs, _, mask = self.pad(batch)
+            return inputs, mask
+        inputs = self._tensor(batch.inputs)
+        return inputs, None if batch.mask is None else to_device(batch.mask, inputs.device)
+
     @property
     def decoder_weight(self) -> Tensor:
         """(V + 1, E)."""
@@ -182,9 +214,22 @@ class PRPN(StreamLM):
         with torch.autocast(inputs.device.type, enabled=False):
             return self._read(inputs, carried, mask)
 
-    def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None) -> Reading:
+    def read_structure(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Mapping[str, Tensor]:
+        """The distances alone, which the parser finds from the embeddings: no state is computed."""
+        if self.parser is None:
+            return {}
+        with torch.autocast(inputs.device.type, enabled=False):
+            _, seen = self._embed(inputs, carried)
+            return {"distances": self.parser(seen, None if mask is None else mask.flatten())[0]}
+
+    def _embed(self, inputs: Tensor, carried: Carried) -> tuple[Tensor, Tensor]:
+        """Embeddings (T, B, E), and the same after those that were carried (L + T, B, E)."""
         embedded = functional.embedding(inputs, self.embedding)
         seen = torch.cat([carried["embeddings"].transpose(0, 1), embedded]) if self.config.look_back else embedded
+        return embedded, seen
+
+    def _read(self, inputs: Tensor, carried: Carried, mask: Tensor | None) -> Reading:
+        embedded, seen = self._embed(inputs, carried)
         kept = None if mask is None else mask.flatten()
         distances, next_distances = torch.zeros_like(embedded[..., 0]), None
         if self.parser is not None:

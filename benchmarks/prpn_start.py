@@ -1,0 +1,71 @@
+"""Distances of PRPNs before training, by form and size: in how many of so many seeds they say nothing.
+
+python benchmarks/prpn_start.py
+python benchmarks/prpn_start.py --recipes prpn-ptb --seeds 5
+
+Rows are the variants, and each with the other one's norm. "zeros": seeds with more than half of the distances exactly
+0; "equal": with more than half equal to the one before as far as gates can tell, of which training warns
+(docs/models/prpn.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+
+import one_line
+import torch
+import tyro
+
+from treelm.models.prpn.config import VARIANTS, PRPNConfig
+from treelm.models.prpn.distances import MOST_EQUAL, DistanceShares, distance_shares
+from treelm.models.prpn.parsing import ParsingNetwork
+from treelm.training.recipe import load_recipe
+
+FORMS = {
+    "released": {**VARIANTS["released"]},
+    "released, layer norm": {**VARIANTS["released"], "norm": "layer"},
+    "paper, layer norm": {**VARIANTS["paper"]},
+    "paper, batch norm": {**VARIANTS["paper"], "norm": "batch"},
+}
+NUM_STEPS, NUM_ROWS, NUM_WORDS = 40, 4, 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """What to draw."""
+
+    recipes: tuple[str, ...] = ("prpn-ptb", "prpn-ptb-char", "prpn-parsing", "prpn-demo", "prpn-small")
+    """Recipes whose sizes are taken."""
+    seeds: int = 20
+    """Networks of each size and form."""
+
+
+def main(options: Arguments) -> None:
+    """Print the table."""
+    print("recipe", "form", "zeros", "equal", "seeds", sep="\t")
+    for name in options.recipes:
+        config = load_recipe(name).model.config
+        for form, fields in FORMS.items():
+            changed = replace(config, layer_dropout=0.0, **fields)
+            drawn = [draw(changed, seed) for seed in range(options.seeds)]
+            zeros, equal = sum(one.zero > 0.5 for one in drawn), sum(one.equal > MOST_EQUAL for one in drawn)
+            print(name, form, zeros, equal, options.seeds, sep="\t", flush=True)
+
+
+@torch.no_grad()
+def draw(config: PRPNConfig, seed: int) -> DistanceShares:
+    """Of a parser and embeddings as they are drawn, on random tokens."""
+    torch.manual_seed(seed)
+    parser = ParsingNetwork(config)
+    embedding = torch.empty(NUM_WORDS, config.embedding_size).uniform_(-0.01, 0.01)
+    seen = embedding[torch.randint(NUM_WORDS, (config.look_back + NUM_STEPS, NUM_ROWS))]
+    seen[: config.look_back] = 0
+    distances, _ = parser(seen, None)
+    kind = config.closeness
+    assert kind is not None
+    return distance_shares(distances, None, num_slots=config.num_slots, kind=kind, temperature=config.temperature)
+
+
+if __name__ == "__main__":
+    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))

@@ -1,0 +1,121 @@
+"""The recipes of the paper against its text (Shen, Lin, Huang & Courville 2018, section 5 and appendix)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.models.configs import from_plain
+from treelm.models.prpn.config import VARIANTS, PRPNConfig
+from treelm.models.prpn.network import PRPN
+from treelm.training.recipe import load_recipe
+
+LEGACY = Path(__file__).parents[2] / "legacy" / "prpn" / "config.json"
+SIZES = ("embedding_size", "hidden_size", "num_layers", "num_blocks", "tied", "look_back", "num_slots", "temperature")
+DROPOUTS = ("dropout", "layer_dropout", "recurrent_dropout")
+TRAINING = ("batches", "batch_size", "learning_rate", "betas", "weight_decay", "gradient_clip", "epochs")
+PLATEAU = ("plateau_factor", "plateau_patience")
+PAPER: dict[str, dict[str, Any]] = {
+    "prpn-ptb": {
+        "sizes": (800, 1200, 2, 0, True, 5, 15, 10.0),
+        "dropouts": (0.7, 0.5, 0.5),
+        "training": ("stream", 64, 3e-3, (0.0, 0.999), 1e-6, 1.0, 100),
+        "plateau": (0.1, 1),  # a tenth after two evaluations without a better one
+        "bptt": 35,
+        "vocabulary": ("word", 1),  # as Mikolov's text has it
+    },
+    "prpn-ptb-char": {
+        "sizes": (128, 1024, 2, 1, False, 10, 20, 10.0),
+        "dropouts": (0.0, 0.25, 0.1),
+        "training": ("stream", 64, 3e-3, (0.9, 0.999), 1e-6, 1.0, 100),
+        "plateau": (0.1, 1),
+        "bptt": 100,
+        "vocabulary": ("character", 1),
+    },
+    "prpn-text8": {
+        "sizes": (128, 1024, 2, 1, False, 10, 20, 10.0),
+        "dropouts": (0.4, 0.2, 0.2),
+        "training": ("stream", 128, 3e-3, (0.9, 0.999), 1e-6, 1.0, 100),
+        "plateau": (0.1, 1),
+        "bptt": 100,
+        "vocabulary": ("word", 10),
+    },
+    "prpn-parsing": {
+        "sizes": (200, 400, 2, 0, True, 5, 15, 10.0),
+        "dropouts": (0.2, 0.2, 0.0),
+        "training": ("sentences", 64, 1e-3, (0.0, 0.999), 1e-6, 1.0, 100),
+        "plateau": (0.5, 0),
+        "bptt": 35,
+        "vocabulary": ("word", 3),
+    },
+}
+
+
+def count_by_hand(config: PRPNConfig, num_targets: int) -> int:
+    """Parameters of the released form, part by part, for so many words and the end."""
+    e, h = config.embedding_size, config.hidden_size
+    parser = (config.look_back + 1) * e * h + h + 2 * h + 2 * (h // 2 + 1)  # weight and bias, norm, two outputs
+    inputs = [e] + [h] * (config.num_layers - 1)
+    cells = sum(4 * h * (i + 1) + 4 * h * (h + 1) + 2 * 8 * h + 2 * h for i in inputs)  # and three norms
+    keys = sum(h * i + h * h + h for i in inputs)
+    block = 2 * (2 * h * (2 * h + 1) + 2 * 2 * h)
+    predictor = h * (h + 1) + config.num_blocks * block + e * (2 * h + 1) + 2 * e
+    return parser + cells + keys + predictor + num_targets * (e * (1 if config.tied else 2) + 1)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_recipe_has_the_papers_numbers(name: str) -> None:
+    recipe, paper = load_recipe(name), PAPER[name]
+    for section, fields in (("sizes", SIZES), ("dropouts", DROPOUTS)):
+        assert tuple(getattr(recipe.model.config, field) for field in fields) == paper[section]
+    for section, fields in (("training", TRAINING), ("plateau", PLATEAU)):
+        assert tuple(getattr(recipe.training, field) for field in fields) == paper[section]
+    assert (recipe.training.optimizer, recipe.training.schedule) == ("adam", "plateau")
+    assert recipe.training.coupled_weight_decay  # as Adam had it then
+    assert recipe.training.bptt == paper["bptt"]
+    assert (recipe.vocabulary.kind, recipe.vocabulary.min_count) == paper["vocabulary"]
+    assert recipe.vocabulary.unknown == "single"
+
+
+@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("num_targets", [51, 10_000])
+def test_parameters_are_those_of_the_released_form(name: str, num_targets: int) -> None:
+    config = load_recipe(name).model.config
+    with torch.device("meta"):
+        network = PRPN(config, vocabulary=WordVocabulary([str(number) for number in range(num_targets - 2)]))
+    assert sum(parameter.numel() for parameter in network.parameters()) == count_by_hand(config, num_targets)
+    if (name, num_targets) == ("prpn-ptb", 10_000):
+        assert count_by_hand(config, num_targets) == 43_603_202  # of the released code
+
+
+def test_figures_of_text8_are_of_dev() -> None:
+    assert load_recipe("prpn-text8").evaluation.splits == ("dev",)
+    assert not load_recipe("prpn-text8").training.sentence_ends
+
+
+def test_parsing_reads_words_as_the_paper_does() -> None:
+    recipe = load_recipe("prpn-parsing")
+    assert (recipe.data.preprocess, recipe.training.select_by) == ("prpn", "loss")
+
+
+@pytest.mark.parametrize("name", [*PAPER, "prpn-demo", "prpn-small", "prpn-gum-open"])
+def test_every_recipe_has_the_released_form(name: str) -> None:
+    config = load_recipe(name).model.config
+    assert {field: getattr(config, field) for field in VARIANTS["released"]} == VARIANTS["released"]
+
+
+def test_the_default_is_the_released_form() -> None:
+    assert PRPNConfig() == PRPNConfig(variant="released")
+
+
+@pytest.mark.parametrize("dropped", [(), ("variant",)])
+def test_an_old_run_stays_what_it_was(dropped: tuple[str, ...]) -> None:
+    """Runs hold every option by name, so another default, or no variant at all, changes none of them."""
+    values = json.loads(LEGACY.read_text())["config"]
+    config = from_plain(PRPNConfig, {name: value for name, value in values.items() if name not in dropped}, where="")
+    assert {field: getattr(config, field) for field in VARIANTS["paper"]} == VARIANTS["paper"]
