@@ -56,8 +56,8 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "structure", arguments)
     from rich.console import Console
 
-    from treelm.evaluation.learned_trees import analyse_structure
     from treelm.evaluation.span_protocols import find_protocol
+    from treelm.evaluation.structure import analyse_structure
     from treelm.figures.tables import structure_tables
 
     for name in ("draws", "max_sentences"):

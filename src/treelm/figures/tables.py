@@ -19,8 +19,8 @@ from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, overall_score
 
 if TYPE_CHECKING:
-    from treelm.evaluation.learned_trees import StructureResult, TreeAnalysis
     from treelm.evaluation.minimal_pairs import MinimalPairResult, PairCounts
+    from treelm.evaluation.structure import StructureResult, TreeAnalysis
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
 
 MISSING = "-"
@@ -118,7 +118,7 @@ def _pair_cells(counts: PairCounts) -> tuple[str, ...]:
 
 def structure_tables(result: StructureResult) -> RenderableType:
     """What trees have learned, overall, by label, length and height; a row for each system or kind of trivial trees."""
-    from treelm.evaluation.learned_trees import HEIGHTS, SENTENCE_LENGTHS, SPAN_LENGTHS, class_names
+    from treelm.evaluation.structure import HEIGHTS, SENTENCE_LENGTHS, SPAN_LENGTHS, class_names
 
     overall: Mapping[str, Callable[[TreeAnalysis], object]] = {
         "sentence F1": lambda row: row.sentence_f1,
