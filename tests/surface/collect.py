@@ -33,6 +33,11 @@ BY_NAME = (
     "references",
     "tensors",
     "optimizer",
+    "labels",
+    "recall_by_label",
+    "f1_by_span_length",
+    "f1_by_sentence_length",
+    "distance_by_height",
 )
 """Objects whose keys are names of the data, not of the format."""
 MODULES = (
@@ -197,6 +202,7 @@ def keys(folder: Path) -> Iterator[str]:
     for run in ("lstm", "rnng", "som"):
         yield from _paths(f"evaluate {run}", _call(folder, "evaluate", run, "--data", "in.ptb", "--json"))
     yield from _paths("pairs", _call(folder, "pairs", "lstm", "pairs.jsonl", "--json"))
+    yield from _paths("structure", _call(folder, "structure", "prpn", "--data", "in.ptb", "--json"))
     yield from _paths("syntaxgym", _call(folder, "syntaxgym", "lstm", "--suites", "suite.json", "--json"))
     yield from _paths("audit", _call(folder, "audit", "ngram", "in.ptb", "--json"))
     _call(folder, "surprisal", "rnng", "in.ptb", "--output", "out.tsv")

@@ -21,6 +21,7 @@ SUBCOMMANDS = {
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
     "compare": "several runs in one table: size, perplexity, F1, tests of syntax, speed",
+    "structure": "what trees runs have learned: by label and length, agreement of seeds, what the builder does",
     "parse": "the best tree of every sentence of a file",
     "surprisal": "surprisal in bits of every word of a file, as TSV",
     "syntaxgym": "accuracy on test suites of syntactic generalisation, beside published models",

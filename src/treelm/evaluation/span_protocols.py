@@ -6,7 +6,7 @@ Published unlabelled F1 scores differ by more than systems do because protocols 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
@@ -14,7 +14,7 @@ from typing import Literal
 from treelm.corpora.sentence import REMOVED_TAGS
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing
-from treelm.trees.span_counts import SpanCounts
+from treelm.trees.span_counts import SpanCounts, add_up
 
 REMOVED_WORDS = frozenset(
     {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "--", "...", "``", "''", *"()[]{}.,:;?!-/'\"`$#…–—“”‘’"}
@@ -103,11 +103,7 @@ class SpanResult:
     @property
     def corpus(self) -> SpanCounts:
         """All spans together."""
-        return SpanCounts(
-            matched=sum(one.matched for one in self.sentences),
-            gold=sum(one.gold for one in self.sentences),
-            predicted=sum(one.predicted for one in self.sentences),
-        )
+        return add_up(self.sentences)
 
     @property
     def corpus_f1(self) -> float:
@@ -141,10 +137,48 @@ def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:
     return [tag != "-NONE-" for tag in gold.tags]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComparedSpans:
+    """The spans of one sentence that count, as positions among the words that its protocol keeps."""
+
+    num_words: int
+    gold: Counter[tuple[int, int]]
+    predicted: Counter[tuple[int, int]]
+
+    @property
+    def counts(self) -> SpanCounts:
+        """Matched, gold and predicted spans."""
+        return count_matches(self.gold, self.predicted)
+
+
+def count_matches(gold: Counter[tuple[int, int]], predicted: Counter[tuple[int, int]]) -> SpanCounts:
+    """Count equal spans as often as both sides have them."""
+    return SpanCounts(matched=(gold & predicted).total(), gold=gold.total(), predicted=predicted.total())
+
+
 def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], protocol: SpanProtocol) -> SpanResult:
     """Compute unlabelled F1 of predicted trees, over all words of the gold trees or over the kept ones only.
 
     Raises ``InputError`` when the numbers of sentences differ. A sentence whose words differ is an error, and counted.
+    """
+    compared = compare_spans(gold, predicted, protocol)
+    scored = tuple(one.counts for one in compared if isinstance(one, ComparedSpans))
+    errors = tuple(f"sentence {number}: {one}" for number, one in enumerate(compared, start=1) if isinstance(one, str))
+    return SpanResult(
+        protocol=protocol,
+        removal=choose_removal(gold, protocol),
+        sentences=scored,
+        num_left_out=len(gold) - len(scored) - len(errors),
+        errors=errors,
+    )
+
+
+def compare_spans(
+    gold: Sequence[Bracketing], predicted: Sequence[Bracketing], protocol: SpanProtocol
+) -> list[ComparedSpans | str | None]:
+    """The spans of each sentence, what is wrong with it, or None when the protocol leaves it out.
+
+    Raises ``InputError`` when the numbers of sentences differ.
     """
     if len(gold) != len(predicted):
         raise InputError(
@@ -152,27 +186,12 @@ def score_spans(gold: Sequence[Bracketing], predicted: Sequence[Bracketing], pro
             remedy="give one predicted tree for each gold tree",
         )
     removal = choose_removal(gold, protocol)
-    scored: list[SpanCounts] = []
-    errors: list[str] = []
-    for number, (one_gold, one_predicted) in enumerate(zip(gold, predicted, strict=True), start=1):
-        counts = _score_sentence(one_gold, one_predicted, protocol, removal)
-        if isinstance(counts, str):
-            errors.append(f"sentence {number}: {counts}")
-        elif counts is not None:
-            scored.append(counts)
-    return SpanResult(
-        protocol=protocol,
-        removal=removal,
-        sentences=tuple(scored),
-        num_left_out=len(gold) - len(scored) - len(errors),
-        errors=tuple(errors),
-    )
+    return [_compare(one, other, protocol, removal) for one, other in zip(gold, predicted, strict=True)]
 
 
-def _score_sentence(
+def _compare(
     gold: Bracketing, predicted: Bracketing, protocol: SpanProtocol, removal: Removal
-) -> SpanCounts | str | None:
-    """The counts of a sentence, what is wrong with it, or None when the protocol leaves it out."""
+) -> ComparedSpans | str | None:
     if gold.problem or predicted.problem:
         return str(gold.problem or predicted.problem)
     keep = kept_words(gold, removal)
@@ -186,11 +205,7 @@ def _score_sentence(
         gold_spans = Counter(left_binarised(gold_spans))
     if not gold_spans and protocol.without_spans == "left_out":
         return None
-    return SpanCounts(
-        matched=(gold_spans & predicted_spans).total(),
-        gold=gold_spans.total(),
-        predicted=predicted_spans.total(),
-    )
+    return ComparedSpans(num_words=sum(keep), gold=gold_spans, predicted=predicted_spans)
 
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:
@@ -205,16 +220,23 @@ def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> lis
 
 def spans_of(sentence: Bracketing, keep: Sequence[bool], protocol: SpanProtocol) -> Counter[tuple[int, int]]:
     """The spans that count, as positions among kept words."""
+    spans = Counter(span for span, _ in labelled_spans(sentence, keep, protocol))
+    return Counter(spans.keys()) if protocol.duplicates == "set" else spans
+
+
+def labelled_spans(
+    sentence: Bracketing, keep: Sequence[bool], protocol: SpanProtocol
+) -> Iterator[tuple[tuple[int, int], str]]:
+    """The constituents whose spans count, each with its label; those of unary chains all, whatever the protocol."""
     position = [0, *accumulate(keep)]
     num_words = position[-1]
-    spans = Counter(
-        (start, end)
-        for start, end in ((position[span.start], position[span.end]) for span in sentence.spans)
-        if start < end
-        and not (protocol.drop_single_words and end - start == 1)
-        and not (protocol.drop_whole_sentence and end - start == num_words)
-    )
-    return Counter(spans.keys()) if protocol.duplicates == "set" else spans
+    for label, first, last in sentence.spans:
+        start, end = position[first], position[last]
+        if start < end and not (
+            (protocol.drop_single_words and end - start == 1)
+            or (protocol.drop_whole_sentence and end - start == num_words)
+        ):
+            yield (start, end), label
 
 
 def left_binarised(spans: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:

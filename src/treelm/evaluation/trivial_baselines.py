@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -38,7 +38,7 @@ class Baseline:
 
 
 TreeBuilder = Literal["biased", "unbiased"]
-_BUILDERS: tuple[TreeBuilder, ...] = get_args(TreeBuilder)
+BUILDERS: tuple[TreeBuilder, ...] = get_args(TreeBuilder)
 
 _RULES: dict[str, Callable[[Sequence[str]], Tree]] = {
     "left-branching": left_branching,
@@ -68,22 +68,37 @@ def trivial_baselines(
     The upper bound is the gold tree itself made binary, as the protocol makes it or else from the right: what it
     misses, no binary tree can find.
     """
+    drawn = trivial_trees(gold, protocol, num_seeds=num_seeds, seed=seed, random_distances=random_distances)
+    return [_row(name, [score_spans(gold, trees, protocol) for trees in seeds]) for name, seeds in drawn]
+
+
+def trivial_trees(
+    gold: Sequence[Bracketing],
+    protocol: SpanProtocol,
+    *,
+    num_seeds: int = 5,
+    seed: int = 1,
+    random_distances: bool = False,
+) -> Iterator[tuple[str, list[list[Bracketing]]]]:
+    """The name of each row of ``trivial_baselines``, and for each of its seeds the trees over the words that are kept.
+
+    A sentence of which no word is kept has an empty bracketing.
+    """
     removal = choose_removal(gold, protocol)
-    trees = [_kept_tree(sentence, kept_words(sentence, removal)) for sentence in gold]
+    kept = [_kept_tree(sentence, kept_words(sentence, removal)) for sentence in gold]
 
-    def score(build: Callable[[Tree], Tree]) -> SpanResult:
-        predicted = (Bracketing() if tree is None else bracketing_of(build(tree)) for tree in trees)
-        return score_spans(gold, list(predicted), protocol)
+    def built(build: Callable[[Tree], Tree]) -> list[Bracketing]:
+        return [Bracketing() if tree is None else bracketing_of(build(tree)) for tree in kept]
 
-    rows = [_row(name, [score(lambda tree, rule=rule: rule(tree.words()))]) for name, rule in _RULES.items()]  # type: ignore[misc]
+    for name, rule in _RULES.items():
+        yield name, [built(lambda tree, rule=rule: rule(tree.words()))]  # type: ignore[misc]
     for name, draw in _RANDOM.items():
-        rows.append(_row(name, [score(_random(draw, seed + offset)) for offset in range(num_seeds)]))
-    for builder in _BUILDERS if random_distances else ():
-        results = [score(_random_distances(seed + offset, builder)) for offset in range(num_seeds)]
-        rows.append(_row(f"random distances, {builder} builder", results))
-    bound = score(lambda tree: binary_upper_bound(tree, "left" if protocol.binarises_gold else "right"))
-    rows.append(_row("binary upper bound", [bound]))
-    return rows
+        yield name, [built(_random(draw, seed + offset)) for offset in range(num_seeds)]
+    for builder in BUILDERS if random_distances else ():
+        draws = [built(_random_distances(seed + offset, builder)) for offset in range(num_seeds)]
+        yield f"random distances, {builder} builder", draws
+    branching: Literal["left", "right"] = "left" if protocol.binarises_gold else "right"
+    yield "binary upper bound", [built(lambda tree: binary_upper_bound(tree, branching))]
 
 
 def _random(draw: Callable[[Sequence[str], np.random.Generator], Tree], seed: int) -> Callable[[Tree], Tree]:

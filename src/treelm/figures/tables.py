@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +20,7 @@ from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, o
 
 if TYPE_CHECKING:
     from treelm.evaluation.minimal_pairs import MinimalPairResult, PairCounts
+    from treelm.evaluation.structure import StructureResult, TreeAnalysis
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
 
 MISSING = "-"
@@ -113,6 +114,65 @@ def pair_table(result: MinimalPairResult, *, title: str = "") -> Table:
 
 def _pair_cells(counts: PairCounts) -> tuple[str, ...]:
     return str(counts.total), str(counts.ties), _percent(counts.accuracy if counts.total else None)
+
+
+def structure_tables(result: StructureResult) -> RenderableType:
+    """What trees have learned, overall, by label, length and height; a row for each system or kind of trivial trees."""
+    from treelm.evaluation.structure import HEIGHTS, SENTENCE_LENGTHS, SPAN_LENGTHS, class_names
+
+    overall: Mapping[str, Callable[[TreeAnalysis], object]] = {
+        "sentence F1": lambda row: row.sentence_f1,
+        "corpus F1": lambda row: row.corpus_f1,
+        "seeds agree": lambda row: row.agreement,
+        "left": lambda row: row.left_branching,
+        "right": lambda row: row.right_branching,
+        "Spearman": lambda row: row.height_correlation and f"{row.height_correlation.mean:.2f}",
+    }
+    labels = list(result.labels)[:_MOST_LABELS]
+    return Group(
+        _structure_table(result, f"{result.protocol.name}, {result.num_sentences} sentences", overall),
+        _structure_table(result, "recall by label", _means("recall_by_label", labels)),
+        _structure_table(result, "F1 by words of a span", _means("f1_by_span_length", class_names(SPAN_LENGTHS))),
+        _structure_table(
+            result, "F1 by words of a sentence", _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS))
+        ),
+        _structure_table(result, "distance by height", _means("distance_by_height", class_names(HEIGHTS))),
+        Text(STRUCTURE_LEGEND),
+        Text(f"note: {result.protocol.description}"),
+    )
+
+
+_MOST_LABELS = 8
+STRUCTURE_LEGEND = (
+    "Means over seeds; the first table has deviations, too. F1 is unlabelled; by length it is of all spans together. "
+    "seeds agree: corpus F1 of each pair. left, right: against left- and right-branching trees. Spearman: of distances "
+    "and heights of the gold tree, mean of sentences. distance by height: in standard deviations above its sentence's "
+    "mean, where the gold tree is so high."
+)
+
+
+def _structure_table(
+    result: StructureResult, title: str, columns: Mapping[str, Callable[[TreeAnalysis], object]]
+) -> RenderableType:
+    """Rows and columns that have a value; nothing if there are none."""
+    cells = [(row, {name: value(row) for name, value in columns.items()}) for row in result.rows]
+    cells = [(row, values) for row, values in cells if any(value is not None for value in values.values())]
+    shown = [name for name in columns if any(values[name] is not None for _, values in cells)]
+    if not shown:
+        return Text()
+    table = _table("trees", shown, title=title)
+    for row, values in cells:
+        seeds = f" ({row.num_seeds})" if row.num_seeds > 1 else ""
+        kept = (MISSING if values[name] is None else str(values[name]) for name in shown)
+        table.add_row(f"{row.name.removesuffix(' builder')}{seeds}", *kept)
+    return table
+
+
+def _means(field: str, classes: Iterable[str]) -> dict[str, Callable[[TreeAnalysis], object]]:
+    def mean_of(name: str) -> Callable[[TreeAnalysis], object]:
+        return lambda row: f"{getattr(row, field)[name].mean:.1f}" if name in getattr(row, field) else None
+
+    return {name: mean_of(name) for name in classes}
 
 
 def statistics_table(corpora: Mapping[str, PreparedCorpus]) -> Table:

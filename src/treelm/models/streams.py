@@ -263,13 +263,24 @@ class StreamLM(SyntacticLM):
         words and for a system without structure.
         """
         assert self.tree_builder is not None, "a system with other trees has a parser of its own"
-        trees = []
+        return [
+            tree_from_distances(words, values, builder=self.tree_builder)
+            for words, values in zip(sentences, self.word_distances(sentences), strict=True)
+        ]
+
+    @takes_texts
+    def word_distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """The syntactic distance before every word of every sentence: that before its first token.
+
+        Raises ``InputError`` for a sentence without words and for a system without structure.
+        """
+        found = []
         for words, values in zip(sentences, self.distances(sentences), strict=True):
             if not words:
                 raise InputError("a sentence without words", remedy="leave it out")
             _, begins_word = tokens_of_words(words, self.vocabulary)
-            trees.append(tree_from_distances(words, values[begins_word], builder=self.tree_builder))
-        return trees
+            found.append(values[begins_word])
+        return found
 
     def structure(self, words: Sequence[str]) -> Structure | None:
         """The distances before a sentence's tokens, if its trees come from distances."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -32,3 +33,13 @@ class SpanCounts:
     def f1(self) -> float:
         """Harmonic mean of precision and recall, 0..100."""
         return harmonic_mean(self.precision, self.recall)
+
+
+def add_up(counts: Iterable[SpanCounts]) -> SpanCounts:
+    """All spans together."""
+    kept = list(counts)
+    return SpanCounts(
+        matched=sum(one.matched for one in kept),
+        gold=sum(one.gold for one in kept),
+        predicted=sum(one.predicted for one in kept),
+    )

@@ -1,0 +1,110 @@
+"""``treelm structure``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from treelm.cli.arguments import note, parse
+from treelm.cli.options import FileFormat, ModelOptions, SpanProtocol, load_with_beam
+from treelm.corpora.sentence import Preprocessing, Sentence
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.evaluation.learned_trees import LearnedTrees
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(ModelOptions):
+    """What trees runs have learned: F1 by label and length, agreement of seeds, distances against heights.
+
+    Runs of one system with one config are seeds of it: their mean is shown, and how far their trees agree. Trees from
+    distances are built by both builders, and stand beside trees that both make of random distances.
+
+    Example: treelm structure runs/prpn-1 runs/prpn-2 runs/prpn-3 --split dev
+    Example: treelm structure runs/on-lstm-* --data treebank.ptb --preprocess prpn --protocol wsj10 wsj40
+    """
+
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")]
+    """Folders of trained models, or names of models that come with the package."""
+    split: Literal["train", "dev", "test"] = "dev"
+    """Split of the first run's own corpus."""
+    data: str = ""
+    """A treebank file instead."""
+    format: FileFormat = "auto"
+    """Format of the file of --data. auto: by its name."""
+    preprocess: Preprocessing | None = None
+    """Change the words of the data before they are read, as data.preprocess does; without it, as in the first run's
+    recipe."""
+    max_sentences: int | None = None
+    """Only so many sentences, the first ones."""
+    protocol: tuple[SpanProtocol, ...] = ("wsj10", "wsj40")
+    """Protocols of unlabelled F1."""
+    draws: int = 5
+    """Random trees of each kind to compare with."""
+    json: bool = False
+    """Write the figures as JSON, unrounded."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand."""
+    options = parse(Arguments, "structure", arguments)
+    from rich.console import Console
+
+    from treelm.evaluation.span_protocols import find_protocol
+    from treelm.evaluation.structure import analyse_structure
+    from treelm.figures.tables import structure_tables
+
+    for name in ("draws", "max_sentences"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise InputError(f"{name} = {value}", remedy="give 1 or more")
+    sentences = _read(options)
+    systems = _systems(options, sentences)
+    results = [
+        analyse_structure(sentences, systems, find_protocol(name), num_draws=options.draws) for name in options.protocol
+    ]
+    if options.json:
+        print(json.dumps([result.to_json() for result in results], indent=2))
+    else:
+        for result in results:
+            Console().print(structure_tables(result))
+    return 0
+
+
+def _read(options: Arguments) -> list[Sentence]:
+    from treelm.corpora.data_config import locate_split
+    from treelm.corpora.readers import read_sentences
+    from treelm.training.run import load_run_recipe
+
+    if options.format != "auto" and not options.data:
+        raise InputError("--format without --data", remedy="add --data FILE, or leave it out")
+    data = load_run_recipe(options.runs[0]).data
+    if options.preprocess:
+        data = replace(data, preprocess=options.preprocess)
+    path, format = (Path(options.data), options.format) if options.data else locate_split(data, options.split)
+    return list(islice(read_sentences(path, **vars(data.read_options(format))), options.max_sentences))
+
+
+def _systems(options: Arguments, sentences: list[Sentence]) -> list[LearnedTrees]:
+    """The trees of all runs, those of one system and config together."""
+    from treelm.evaluation.learned_trees import learned_trees, together
+
+    words = [sentence.words for sentence in sentences]
+    found: dict[str, list[LearnedTrees]] = {}
+    configs: dict[str, list[object]] = {}
+    for run in options.runs:
+        lm, _ = load_with_beam(run, options)
+        known = configs.setdefault(lm.system, [])
+        if lm.config not in known:
+            known.append(lm.config)
+        number = known.index(lm.config)
+        for trees in learned_trees(lm, words):
+            name = trees.name if number == 0 else f"{trees.name}, config {number + 1}"
+            found.setdefault(name, []).append(trees)
+        note(f"{run}: {lm.system}" + (f", config {number + 1}" if number else ""))
+    return [together(name, parts) for name, parts in found.items()]

@@ -1,0 +1,52 @@
+"""Trees that systems have found for the same sentences, by several seeds and by both builders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of
+from treelm.evaluation.trivial_baselines import BUILDERS
+from treelm.inference.batching import batched
+from treelm.models.base import SyntacticLM
+from treelm.models.streams import StreamLM
+from treelm.trees.distances import tree_from_distances
+
+Distances = NDArray[np.float64]
+_BATCH = 256  # sentences that are parsed at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedTrees:
+    """Trees of the same sentences by several seeds of one system, or several draws of random ones."""
+
+    name: str
+    seeds: Sequence[Sequence[Bracketing]]
+    distances: Sequence[Sequence[Distances]] = ()
+    """For each seed and sentence, the distances before all words; empty if the trees do not come from any."""
+
+
+def learned_trees(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> Iterator[LearnedTrees]:
+    """The trees of one model, named by its system; if they come from distances, by both builders.
+
+    Raises ``InputError`` for a system without trees.
+    """
+    lm.require_trees()
+    if not (isinstance(lm, StreamLM) and lm.tree_builder is not None):
+        parsed = [bracketing_of(tree) for group in batched(sentences, _BATCH) for tree in lm.parse(group)]
+        yield LearnedTrees(name=lm.system, seeds=(parsed,))
+        return
+    distances = [values for group in batched(sentences, _BATCH) for values in lm.word_distances(group)]
+    for builder in BUILDERS:
+        trees = (tree_from_distances(*pair, builder=builder) for pair in zip(sentences, distances, strict=True))
+        found = [bracketing_of(tree) for tree in trees]
+        yield LearnedTrees(name=f"{lm.system}, {builder} builder", seeds=(found,), distances=(distances,))
+
+
+def together(name: str, parts: Sequence[LearnedTrees]) -> LearnedTrees:
+    """The seeds of all parts as those of one system."""
+    seeds = [seed for part in parts for seed in part.seeds]
+    return LearnedTrees(name=name, seeds=seeds, distances=[seed for part in parts for seed in part.distances])

@@ -1,0 +1,301 @@
+"""The trees that systems have learned without seeing any: what of gold trees they find, how much alike several seeds of
+one system are (Williams, Drozdov & Bowman 2018), and what the builder of trees from distances does by itself
+(Dyer et al. 2019).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from itertools import combinations
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of
+from treelm.evaluation.learned_trees import Distances, LearnedTrees
+from treelm.evaluation.span_protocols import (
+    ComparedSpans,
+    SpanProtocol,
+    choose_removal,
+    compare_spans,
+    count_matches,
+    kept_words,
+    labelled_spans,
+    spans_of,
+)
+from treelm.evaluation.trivial_baselines import trivial_trees
+from treelm.trees.bracket_reader import strip_function
+from treelm.trees.distances import distances_from_tree
+from treelm.trees.span_counts import SpanCounts, add_up
+from treelm.trees.transforms import collapse_unaries
+from treelm.trees.tree import Tree
+from treelm.trees.trivial import left_branching, right_branching
+
+SPAN_LENGTHS = (2, 3, 4, 5, 6, 11, 21)
+SENTENCE_LENGTHS = (1, 11, 21, 31, 41)
+HEIGHTS = (1, 2, 3, 4, 5, 6)
+"""Where each class of lengths, in words, and of heights begins; the last one has no end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Mean and sample deviation over seeds, or over pairs of seeds."""
+
+    mean: float
+    deviation: float | None  # None of a single one
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread | None:
+        """The spread of the values; None if there are none."""
+        kept = list(values)
+        return cls(mean=fmean(kept), deviation=_deviation(kept), count=len(kept)) if kept else None
+
+    def __str__(self) -> str:
+        """Write ``54.5 ± 3.7``, or ``54.5`` of a single one."""
+        return f"{self.mean:.1f}" if self.deviation is None else f"{self.mean:.1f} ± {self.deviation:.1f}"
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    return stdev(values) if len(values) > 1 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeAnalysis:
+    """What the trees of a system have in common with gold trees and with each other, all percentages 0..100.
+
+    F1 is unlabelled. All but ``sentence_f1`` add up spans over the corpus. A class or label without spans is absent.
+    """
+
+    name: str
+    num_seeds: int
+    sentence_f1: Spread
+    corpus_f1: Spread
+    recall_by_label: Mapping[str, Spread]
+    """Share of gold constituents of a label whose span is found; one of a unary chain counts for its own label."""
+    f1_by_span_length: Mapping[str, Spread]
+    f1_by_sentence_length: Mapping[str, Spread]
+    left_branching: Spread
+    """F1 against left-branching trees of the same words."""
+    right_branching: Spread
+    agreement: Spread | None
+    """F1 of each pair of seeds; None for one seed."""
+    height_correlation: Spread | None
+    """Mean over sentences of Spearman's correlation between distances and heights of gold trees, -1..1."""
+    distance_by_height: Mapping[str, Spread] = field(default_factory=dict)
+    """Mean distance, in standard deviations above the mean of its sentence, where the gold tree is so high."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The analysis as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StructureResult:
+    """The analysis of every system and of trivial trees under one protocol, and how often each label occurs."""
+
+    protocol: SpanProtocol
+    num_sentences: int
+    labels: Mapping[str, int]  # gold constituents that count, the most frequent first
+    rows: tuple[TreeAnalysis, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {
+            "protocol": self.protocol.name,
+            "description": self.protocol.description,
+            "num_sentences": self.num_sentences,
+            "labels": dict(self.labels),
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+
+def analyse_structure(
+    sentences: Sequence[Sentence], systems: Sequence[LearnedTrees], protocol: SpanProtocol, *, num_draws: int = 5
+) -> StructureResult:
+    """Analyse the trees of each system beside trivial ones, ``num_draws`` of each kind that is random.
+
+    Raises ``InputError`` for sentences without gold trees, and for trees over other words than theirs.
+    """
+    gold = [bracketing_of(_gold(one), tags=one.tags, where=one.where) for one in sentences]
+    trivial = trivial_trees(gold, protocol, num_seeds=num_draws, random_distances=True)
+    beside = (LearnedTrees(name=name, seeds=seeds) for name, seeds in trivial)
+    analyser = _Analyser(sentences, gold, protocol)
+    if not any(spans is not None for spans in analyser.labels):
+        raise InputError(f"no sentence that protocol {protocol.name} keeps", remedy="give others, or another protocol")
+    rows = tuple(analyser.analyse(one) for group in (systems, beside) for one in group)
+    labels = Counter(label for spans in analyser.labels if spans for _, label in spans)
+    return StructureResult(
+        protocol=protocol,
+        num_sentences=sum(spans is not None for spans in analyser.labels),
+        labels=dict(labels.most_common()),
+        rows=rows,
+    )
+
+
+def _gold(sentence: Sentence) -> Tree:
+    if sentence.tree is None:
+        raise InputError("a sentence without a tree", where=sentence.where, remedy="give brackets or CoNLL-U")
+    return sentence.tree
+
+
+Span = tuple[int, int]
+
+
+class _Analyser:
+    """The gold side: heights between words, and labelled spans, None of sentences that the protocol leaves out."""
+
+    def __init__(self, sentences: Sequence[Sentence], gold: Sequence[Bracketing], protocol: SpanProtocol) -> None:
+        self._gold, self._protocol = gold, protocol
+        removal = choose_removal(gold, protocol)
+        counted = compare_spans(gold, gold, protocol)
+        self.labels: list[set[tuple[Span, str]] | None] = [
+            {(span, strip_function(label)) for span, label in labelled_spans(one, kept_words(one, removal), protocol)}
+            if isinstance(compared, ComparedSpans)
+            else None
+            for one, compared in zip(gold, counted, strict=True)
+        ]
+        self._heights = [distances_from_tree(collapse_unaries(_gold(one)))[1:].astype(float) for one in sentences]
+
+    def analyse(self, trees: LearnedTrees) -> TreeAnalysis:
+        seeds = [self._compare(seed) for seed in trees.seeds]
+        by_sentence = [[one.counts for one in seed if one] for seed in seeds]
+        pairs = [[_against(one, other) for one, other in zip(*pair, strict=True)] for pair in combinations(seeds, 2)]
+        heights = [self._against_heights(seed) for seed in trees.distances]
+        return TreeAnalysis(
+            name=trees.name,
+            num_seeds=len(seeds),
+            sentence_f1=_spread(fmean(one.f1 for one in counts) for counts in by_sentence),
+            corpus_f1=_spread(add_up(counts).f1 for counts in by_sentence),
+            recall_by_label=_by_class(self._label_recalls(seed) for seed in seeds),
+            f1_by_span_length=_by_class(_span_length_f1(seed) for seed in seeds),
+            f1_by_sentence_length=_by_class(_sentence_length_f1(seed) for seed in seeds),
+            left_branching=_spread(self._against_rule(seed, left_branching) for seed in seeds),
+            right_branching=_spread(self._against_rule(seed, right_branching) for seed in seeds),
+            agreement=Spread.of(add_up(one for one in pair if one).f1 for pair in pairs),
+            height_correlation=Spread.of(fmean(correlations) for correlations, _ in heights if correlations),
+            distance_by_height=_by_class(by_height for _, by_height in heights),
+        )
+
+    def _compare(self, trees: Sequence[Bracketing]) -> list[ComparedSpans | None]:
+        """Spans of each sentence, None where the protocol leaves it out."""
+        found: list[ComparedSpans | None] = []
+        for gold, one in zip(self._gold, compare_spans(self._gold, trees, self._protocol), strict=True):
+            if isinstance(one, str):
+                raise InputError(one, where=gold.where, remedy="give trees over the words of the gold trees")
+            found.append(one)
+        return found
+
+    def _label_recalls(self, seed: Sequence[ComparedSpans | None]) -> dict[str, float]:
+        gold, matched = Counter[str](), Counter[str]()
+        for labels, one in zip(self.labels, seed, strict=True):
+            if labels is not None and one is not None:
+                gold.update(label for _, label in labels)
+                matched.update(label for span, label in labels if span in one.predicted)
+        return {label: 100 * matched[label] / count for label, count in gold.most_common()}
+
+    def _against_rule(self, seed: Sequence[ComparedSpans | None], rule: Callable[[Sequence[str]], Tree]) -> float:
+        """Corpus F1 against the trees that a rule makes of the kept words."""
+        counts = []
+        for one in filter(None, seed):
+            tree = bracketing_of(rule(["x"] * one.num_words))
+            counts.append(count_matches(spans_of(tree, [True] * one.num_words, self._protocol), one.predicted))
+        return add_up(counts).f1
+
+    def _against_heights(self, seed: Sequence[Distances]) -> tuple[list[float], dict[str, float]]:
+        """Each sentence's correlation of distances with heights, and the mean distance by height.
+
+        Sentences whose gold tree has one height only say nothing and are left out; constant distances correlate by 0.
+        """
+        correlations = []
+        by_height: dict[str, list[float]] = {}
+        for labels, distances, heights in zip(self.labels, seed, self._heights, strict=True):
+            if labels is None or len(set(heights)) < 2:
+                continue
+            values = np.asarray(distances[1:], dtype=np.float64)
+            correlations.append(spearman(values, heights))
+            deviation = float(values.std())
+            scaled = (values - values.mean()) / deviation if deviation else np.zeros_like(values)
+            for height, value in zip(heights, scaled, strict=True):
+                by_height.setdefault(_class_of(int(height), HEIGHTS), []).append(float(value))
+        return correlations, _in_order({name: fmean(values) for name, values in by_height.items()}, HEIGHTS)
+
+
+def spearman(left: Distances, right: Distances) -> float:
+    """Spearman's rank correlation, equals sharing the mean of their ranks; 0 if one side is constant."""
+    ranks = [_ranks(values) - (len(values) + 1) / 2 for values in (left, right)]
+    norm = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
+    return float((ranks[0] * ranks[1]).sum()) / norm if norm else 0.0
+
+
+def _ranks(values: Distances) -> Distances:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last: Distances = np.cumsum(counts).astype(np.float64)
+    return (last - (counts - 1) / 2)[place]
+
+
+def _against(one: ComparedSpans | None, other: ComparedSpans | None) -> SpanCounts | None:
+    return count_matches(one.predicted, other.predicted) if one and other else None
+
+
+def _span_length_f1(seed: Sequence[ComparedSpans | None]) -> dict[str, float]:
+    """Corpus F1 of the spans of each class of lengths."""
+    gold, predicted, matched = Counter[str](), Counter[str](), Counter[str]()
+    for one in filter(None, seed):
+        for counter, spans in ((gold, one.gold), (predicted, one.predicted), (matched, one.gold & one.predicted)):
+            for (start, end), count in spans.items():
+                counter[_class_of(end - start, SPAN_LENGTHS)] += count
+    counts = {
+        name: SpanCounts(matched=matched[name], gold=gold[name], predicted=predicted[name])
+        for name in gold | predicted
+        if name  # spans of single words, where they count, belong to no class
+    }
+    return _in_order({name: one.f1 for name, one in counts.items()}, SPAN_LENGTHS)
+
+
+def _sentence_length_f1(seed: Sequence[ComparedSpans | None]) -> dict[str, float]:
+    """Corpus F1 of the sentences of each class of lengths."""
+    by_length: dict[str, list[SpanCounts]] = {}
+    for one in filter(None, seed):
+        by_length.setdefault(_class_of(one.num_words, SENTENCE_LENGTHS), []).append(one.counts)
+    return _in_order({name: add_up(counts).f1 for name, counts in by_length.items()}, SENTENCE_LENGTHS)
+
+
+@cache
+def class_names(begins: tuple[int, ...]) -> tuple[str, ...]:
+    """Names of classes by where they begin: ``2``, ``3-5``, ``6+``."""
+    ends = [following - 1 for following in begins[1:]]
+    closed = (str(begin) if begin == end else f"{begin}-{end}" for begin, end in zip(begins, ends, strict=False))
+    return (*closed, f"{begins[-1]}+")
+
+
+def _class_of(value: int, begins: tuple[int, ...]) -> str:
+    """The name of a value's class; nothing if it is below all."""
+    place = bisect_right(begins, value)
+    return class_names(begins)[place - 1] if place else ""
+
+
+def _in_order(values: Mapping[str, float], begins: tuple[int, ...]) -> dict[str, float]:
+    return {name: values[name] for name in class_names(begins) if name in values}
+
+
+def _spread(values: Iterable[float]) -> Spread:
+    found = Spread.of(values)
+    assert found is not None, "a system has a seed"
+    return found
+
+
+def _by_class(seeds: Iterable[Mapping[str, float]]) -> dict[str, Spread]:
+    """The spread of every class over the seeds that have it."""
+    values: dict[str, list[float]] = {}
+    for seed in seeds:
+        for name, value in seed.items():
+            values.setdefault(name, []).append(value)
+    return {name: _spread(kept) for name, kept in values.items()}

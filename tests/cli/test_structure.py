@@ -1,0 +1,76 @@
+"""``treelm structure`` on tiny runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+from tests.legacy.make import HERE
+
+TREES = """\
+(S (NP (D The) (N city)) (VP (V was) (ADJP (J old) (CC and) (J big))) (. .))
+(S (NP (PRP I)) (VP (V think)) (. .))
+"""
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    path = tmp_path / "in.ptb"
+    path.write_text(TREES)
+    return path
+
+
+def test_runs_of_one_system_are_seeds_of_it(treelm: Treelm, treebank: Path) -> None:
+    runs = (HERE / "prpn", HERE / "palm", HERE / "prpn")
+    outcome = treelm("structure", *runs, "--data", treebank, "--protocol", "wsj10", "--draws", 2, "--json")
+    assert outcome.code == 0, outcome.err
+    (result,) = json.loads(outcome.out)
+    assert (result["protocol"], result["num_sentences"], result["labels"]) == (
+        "wsj10",
+        2,
+        {"VP": 1, "NP": 1, "ADJP": 1},
+    )
+    rows = {row["name"]: row for row in result["rows"]}
+    several = {name for name, row in rows.items() if row["num_seeds"] == 2}
+    assert {name for name in several if not name.startswith("random")} == {
+        "prpn, biased builder",
+        "prpn, unbiased builder",
+    }
+    assert {"random", "random distances, biased builder"} <= several
+    assert rows["prpn, biased builder"]["agreement"]["mean"] == 100.0  # with itself
+    assert rows["palm"]["height_correlation"] is None
+
+
+def test_tables_show_every_kind_of_figure(treelm: Treelm, treebank: Path) -> None:
+    outcome = treelm("structure", HERE / "on-lstm", "--data", treebank, "--preprocess", "prpn")
+    assert outcome.code == 0, outcome.err
+    for title in ("wsj10, 2 sentences", "wsj40", "recall by label", "F1 by words of a span", "distance by height"):
+        assert title in outcome.out
+    assert "on-lstm, biased" in outcome.out
+    assert "sentences over 10 words" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("run", "options", "message"),
+    [
+        ("lstm", (), "without trees"),
+        ("prpn", ("--draws", "0"), "draws = 0; give 1 or more"),
+        ("prpn", ("--max-sentences", "0"), "max_sentences = 0; give 1 or more"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    treelm: Treelm, treebank: Path, run: str, options: tuple[str, ...], message: str
+) -> None:
+    outcome = treelm("structure", HERE / run, "--data", treebank, *options)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_format_needs_a_file(treelm: Treelm) -> None:
+    outcome = treelm("structure", HERE / "prpn", "--format", "brackets")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "treelm structure: --format without --data; add --data FILE, or leave it out\n",
+    )
