@@ -33,7 +33,8 @@ class VocabularyConfig:
     max_size: int | None = None
     """Keep at most this many words or characters, the most frequent ones; for subwords the exact number of pieces."""
     unknown: Unknown = "single"
-    """One token for all unknown words, or Berkeley-style classes by their surface; for kind = "word"."""
+    """One token for all unknown words, Berkeley-style classes by their surface ("berkeley", with English suffixes), or
+    the same with suffixes that are learned from the unknown words of the training data; for kind = "word"."""
     subword_model: SubwordModel = "unigram"
     """Way in which SentencePiece chooses pieces; for kind = "subword"."""
 
@@ -50,9 +51,9 @@ class VocabularyConfig:
                 f"vocabulary.max_size = {self.max_size} with kind = 'subword'",
                 remedy=f"give the number of pieces, at least {_LEAST_SUBWORDS}",
             )
-        if self.unknown == "berkeley" and self.kind != "word":
+        if self.unknown != "single" and self.kind != "word":
             raise InputError(
-                f"vocabulary.unknown = 'berkeley' with kind = {self.kind!r}",
+                f"vocabulary.unknown = {self.unknown!r} with kind = {self.kind!r}",
                 remedy="leave unknown out: classes of unknown words are for kind = 'word'",
             )
 
