@@ -9,6 +9,8 @@ from functools import wraps
 from itertools import zip_longest
 from typing import Any, ClassVar, Self, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
@@ -101,9 +103,9 @@ class TextState(IncrementalState):
         for row, token in enumerate(read):
             if token is not None:
                 goes_on = bool(tokens[row]) and not vocabulary.ends_word[tokens[row][-1]]
-                *before, word = words[row] if goes_on else (*words[row], "")
-                words[row] = (*before, word + vocabulary.token(token))
                 tokens[row] = (*tokens[row], token)
+                before = words[row][:-1] if goes_on else words[row]
+                words[row] = (*before, vocabulary.spell(last_word(tokens[row], vocabulary.ends_word)))
         return replace(self, words=tuple(words), tokens=tuple(tokens), **changed)
 
     def called(self, words: Sequence[str]) -> Self:
@@ -115,6 +117,12 @@ class TextState(IncrementalState):
         """Raise ``InputError`` if a sentence has no word yet."""
         if not all(self.words):
             raise InputError("no words have been read", remedy="extend the state first")
+
+
+def last_word(tokens: Sequence[int], ends_word: NDArray[np.bool_]) -> Sequence[int]:
+    """The tokens of the last word, complete or not, of those of a sentence."""
+    start = next((place for place in range(len(tokens) - 1, 0, -1) if ends_word[tokens[place - 1]]), 0)
+    return tokens[start:]
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -145,7 +145,9 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
     data = from_plain(DataConfig, values.get("data", {}), where=f"{where} [data]")
     return Recipe(
         data=_resolve_files(data, folder),
-        vocabulary=from_plain(VocabularyConfig, values.get("vocabulary", {}), where=f"{where} [vocabulary]"),
+        vocabulary=_resolve_tokenizer(
+            from_plain(VocabularyConfig, values.get("vocabulary", {}), where=f"{where} [vocabulary]"), folder
+        ),
         batches=from_plain(BatchesConfig, values.get("batches", {}), where=f"{where} [batches]"),
         model=_build_model(values.get("model", {}), where=f"{where} [model]"),
         training=_resolve_start(
@@ -217,7 +219,10 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     )
 
 
-_PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {("training", "start_from")}
+_PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {
+    ("vocabulary", "file"),
+    ("training", "start_from"),
+}
 
 
 def _from_here(value: Any) -> Any:
@@ -236,6 +241,11 @@ def _resolve_files(data: DataConfig, folder: Path) -> DataConfig:
     is_name = data.corpus is None or data.corpus in corpus_names()
     corpus = data.corpus if is_name else resolve(data.corpus)
     return replace(data, corpus=corpus, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
+
+
+def _resolve_tokenizer(vocabulary: VocabularyConfig, folder: Path) -> VocabularyConfig:
+    """The tokenizer's file by its absolute path, if there is one."""
+    return replace(vocabulary, file=os.path.realpath(folder / vocabulary.file)) if vocabulary.file else vocabulary
 
 
 def _resolve_start(training: TrainingConfig, folder: Path) -> TrainingConfig:
