@@ -22,6 +22,7 @@ def test_a_beam_is_named_where_there_is_a_search() -> None:
     assert in_words(build_model(Tokens(4)), BEAM) == "rnng, beam 20/10/1"
     assert in_words(prpn(), BEAM) == "prpn"
     assert in_words(build_model(Tokens(4)), {**BEAM, "search": "released"}) == "rnng, released beam 20/10/1"
+    assert in_words(build_model(Tokens(4)), {**BEAM, "search": "particles"}) == "rnng, 1000 particles"
     particles = {**BEAM, "search": "particles", "num_particles": 30, "search_precision": "fp16"}
     assert in_words(build_model(Tokens(4)), particles) == "rnng, 30 particles, fp16"
 

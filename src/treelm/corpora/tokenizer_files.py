@@ -34,10 +34,10 @@ def _byte_level(vocabulary: Path, merges: Path) -> dict[str, Any]:
     if not ids or not all(isinstance(index, int) for index in ids.values()):
         raise InputError("not a table of tokens and their ids", where=str(vocabulary), remedy=_REMEDY)
     pairs, made = [], {token for token in ids if len(token) == 1}
-    for number, line in enumerate(read_text(merges).splitlines(), start=1):
-        if number == 1 and line.startswith("#version"):
+    for number, line in enumerate(read_text(merges).split("\n"), start=1):  # other ends of lines may be tokens
+        parts = line.rstrip("\r").split(" ")
+        if parts == [""] or (number == 1 and line.startswith("#version")):
             continue
-        parts = line.split(" ")
         if len(parts) != 2 or not {*parts, "".join(parts)} <= ids.keys():
             found = f"{line!r} is no merge of two tokens into a third"
             raise InputError(found, where=f"{merges}:{number}", remedy=f"give the {MERGES} that {vocabulary} is of")

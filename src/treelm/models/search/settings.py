@@ -99,5 +99,5 @@ def search_in_words(settings: Mapping[str, Any]) -> str:
     widths = f"{settings['action_beam']}/{settings['word_beam']}/{settings['fast_track']}"
     search, precision = settings.get("search", "beam"), settings.get("search_precision", "full")
     names = {"beam": f"beam {widths}", "released": f"released beam {widths}"}
-    name = names.get(search) or f"{settings['num_particles']} particles"
+    name = names.get(search) or f"{settings.get('num_particles', Search.num_particles)} particles"
     return name if precision == "full" else f"{name}, {precision}"
