@@ -1,7 +1,8 @@
-"""Bits of words, of sentences and perplexity agree, for every system, in words, subwords and characters."""
+"""Bits of words, of sentences and perplexity agree, for every system and every kind of vocabulary."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict
 from functools import cache
@@ -14,6 +15,7 @@ from tests.systems import SMALL
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.evaluation.perplexity import perplexity, sum_scores
@@ -21,7 +23,7 @@ from treelm.inference.stimuli import stimulus
 from treelm.inference.stimulus_scores import score_stimuli
 from treelm.inference.surprisal import Totals
 from treelm.models import SYSTEMS, config_class, system_class
-from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.base import EstimatedLM, SyntacticLM, TextState
 
 TEXT = """\
 the dog that the cats chased barks at the unbelievable moon
@@ -48,6 +50,10 @@ def corpus() -> PreparedCorpus:
 
 @cache
 def vocabulary(kind: str) -> Vocabulary:
+    if kind == "tokenizer":
+        from tests.corpora.tokenizers_of_others import byte_level  # skips the test without the library
+
+        return TokenizerVocabulary(json.loads(byte_level(TEXT.splitlines()).to_str()))
     return build_vocabulary(KINDS[kind], corpus().form_counts())
 
 
@@ -67,7 +73,7 @@ def build(system: str, kind: str) -> SyntacticLM:
     return lm.eval()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "tokenizer"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(system: str, kind: str) -> None:
     lm = build(system, kind)
@@ -92,7 +98,7 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
         assert math.log2(figure.value) * count == pytest.approx(total, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["word", "subword"])
+@pytest.mark.parametrize("kind", ["word", "subword", "tokenizer"])
 @pytest.mark.parametrize("system", [system for system in SYSTEMS if not SMALL[system].learns_from_trees])
 def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, kind: str) -> None:
     lm = build(system, kind)
@@ -105,3 +111,16 @@ def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, ki
         nats = float(lm.losses(batch).terms["word"].sum)
     found = asdict(totals)
     assert found["word_surprisal_bits"] + found["end_surprisal_bits"] == pytest.approx(nats / math.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["subword", "tokenizer"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_words_read_token_by_token_are_spelled_as_words(system: str, kind: str) -> None:
+    lm, words = build(system, kind), ["the", "unbelievable", "zyx"]
+    state = lm.start()
+    for token in lm.vocabulary.encode(words).ids.tolist():
+        state = lm.extend_tokens(state, [token])
+    if isinstance(state, TextState):
+        assert state.words == (tuple(words),)
+    if lm.parses:
+        assert lm.partial_trees(state)[0].words() == words

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
+
+SearchName = Literal["beam", "particles", "released"]
+SearchPrecision = Literal["full", "fp16", "bf16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,9 @@ class Search:
     """Sentences searched side by side; speed and memory only."""
     compatibility: Literal["released"] | None = None
     """``"released"`` reproduces masks, scores and stopping rule of the public code of Noji & Oseki (2021)."""
+    precision: SearchPrecision = "full"
+    """Type of the network's weights, states and products while searching: that of the weights, or half precision (the
+    paper infers in fp16). Sums over analyses stay float64. Scores in half precision are approximations, no bounds."""
     heavy_words: int = 512
     """Words whose logits bound the normaliser of p(word) from below; speed only."""
     share: bool = True
@@ -47,6 +54,7 @@ class Search:
 
     def __post_init__(self) -> None:
         """Check ranges; raises ``InputError`` naming the field."""
+        check_choice("search.precision", self.precision, get_args(SearchPrecision))
         for name in ("action_beam", "word_beam", "num_particles", "batch_size", "heavy_words", "max_rows"):
             if getattr(self, name) < 1:
                 raise InputError(f"search.{name} is {getattr(self, name)}", remedy="give at least 1")
@@ -61,6 +69,11 @@ class Search:
             )
         if math.isfinite(self.threshold) and (self.compatibility is not None or self.method != "beam"):
             raise InputError("a threshold is of beam search by the model's own rule", remedy="leave threshold out")
+
+    @property
+    def gives_bounds(self) -> bool:
+        """Tell whether what is found are lower bounds of probabilities: not by sampling, nor with rounded weights."""
+        return self.method == "beam" and self.precision == "full"
 
     @property
     def narrow(self) -> float:
@@ -79,3 +92,12 @@ class Search:
     def shares_prefixes(self) -> bool:
         """Tell whether prefixes are searched once: not where a sentence's length or its random draws count."""
         return self.share_prefixes and self.method == "beam" and self.compatibility is None
+
+
+def search_in_words(settings: Mapping[str, Any]) -> str:
+    """Describe arguments of ``set_beam``: "beam 100/10/1", "1000 particles, fp16"."""
+    widths = f"{settings['action_beam']}/{settings['word_beam']}/{settings['fast_track']}"
+    search, precision = settings.get("search", "beam"), settings.get("search_precision", "full")
+    names = {"beam": f"beam {widths}", "released": f"released beam {widths}"}
+    name = names.get(search) or f"{settings.get('num_particles', Search.num_particles)} particles"
+    return name if precision == "full" else f"{name}, {precision}"
