@@ -1,0 +1,219 @@
+"""The decoder-only Transformer: a language model of sentences and of streams (Radford et al. 2019; Dai et al. 2019).
+
+Shapes: T steps, B rows, n tokens of a batch without padding, D units, N layers, M tokens of memory, V tokens of the
+vocabulary (the end token is V).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models.base import IncrementalState
+from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
+from treelm.models.layers.devices import to_device
+from treelm.models.layers.dropout import dropout
+from treelm.models.layers.key_values import KeyValueCache
+from treelm.models.layers.packing import Packing
+from treelm.models.layers.softmax import summed_cross_entropy, tied
+from treelm.models.readings import Carried, Reading
+from treelm.models.scores import Loss, Losses
+from treelm.models.streams import StreamLM
+from treelm.models.transformer.config import TransformerConfig
+from treelm.models.transformer.reading import TransformerState, causal_sight, sight_between
+
+
+class Transformer(StreamLM):
+    """Embedding, blocks, a last layer norm, softmax over the tied embedding.
+
+    What is carried from segment to segment is a window of the last M tokens, and how many of them there are: in
+    training the inputs of each layer, whose keys and values then come from the present weights, else keys and values.
+    """
+
+    system: ClassVar[str] = "transformer"
+    benchmark_recipe: ClassVar[str] = "transformer-gum-open"
+    parses = False
+
+    def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
+        """Draw the parameters from torch's global generator, as GPT-2 starts."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        self._config = config
+        self.embedding = nn.Parameter(torch.empty(len(vocabulary) + 1, config.size))
+        self.output_bias = nn.Parameter(torch.zeros(len(vocabulary) + 1))
+        start_normal(self.embedding)
+        self.places: nn.Parameter | None = None
+        if config.positions == "learned":
+            self.places = nn.Parameter(torch.empty(config.max_length, config.size))
+            start_normal(self.places)
+        kinds = (config.max_distance + 1,) if config.positions == "relative" else ()
+        self.blocks = nn.ModuleList(
+            AttentionBlock(
+                config.size, config.num_heads, num_layers=config.num_layers, kinds=kinds, dropout=config.dropout
+            )
+            for _ in range(config.num_layers)
+        )
+        self.norm = nn.LayerNorm(config.size)
+
+    @property
+    def config(self) -> TransformerConfig:
+        """The sizes and the kind of positions that this network was built from."""
+        return self._config
+
+    @property
+    def decoder_weight(self) -> Tensor:
+        """(V + 1, D): the embeddings."""
+        return self.embedding
+
+    @property
+    def decoder_bias(self) -> Tensor:
+        """(V + 1,)."""
+        return self.output_bias
+
+    # Sentences and segments.
+
+    def begin(self, num_rows: int) -> Carried:
+        """An empty memory: ``length`` (B,); of each layer ``inputs.l``, or ``keys.l`` and ``values.l``, (B, M, D)."""
+        config, like = self.config, self.embedding
+        if not config.memory_length:
+            return {}
+        names = ("inputs",) if self.training else ("keys", "values")
+        length = torch.zeros(num_rows, dtype=torch.int64, device=like.device)
+        shape = (num_rows, config.memory_length, config.size)
+        windows = {f"{name}.{layer}": like.new_zeros(shape) for layer in range(config.num_layers) for name in names}
+        return {"length": length, **windows}
+
+    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+        """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0."""
+        self._check_length(len(inputs))
+        units = self._embedded(self.embedding[inputs.T], torch.arange(len(inputs), device=inputs.device))
+        if not carried:
+            return Reading(outputs=self._through(units).transpose(0, 1), carried={})
+        window, steps = self.config.memory_length, len(inputs)
+        places = torch.arange(window + steps, device=inputs.device)[None]
+        first = window - carried["length"]
+        sight = sight_between(places[:, window:], places, self.config, first=first)
+        following: Carried = {"length": (carried["length"] + steps).clamp(max=window)}
+        for layer, block in enumerate(self._layers):
+            units = self._with_memory(block, units, sight, carried, following, layer)
+        return Reading(outputs=self._finished(units).transpose(0, 1), carried=following)
+
+    def _with_memory(
+        self, block: AttentionBlock, units: Tensor, sight: Sight, carried: Carried, following: Carried, layer: int
+    ) -> Tensor:
+        """The outputs of a layer over a segment (B, T, D); ``following`` gets the window that the next one sees."""
+        kept = f"inputs.{layer}"
+        if kept in carried:
+            seen = torch.cat([carried[kept], units], 1)
+            following[kept] = seen[:, -self.config.memory_length :].detach()
+            query, key, value = block.heads(seen)
+            query = query[:, self.config.memory_length :]
+        else:
+            query, key, value = block.heads(units)
+            key = torch.cat([carried[f"keys.{layer}"], key], 1)
+            value = torch.cat([carried[f"values.{layer}"], value], 1)
+            following[f"keys.{layer}"] = key[:, -self.config.memory_length :].detach()
+            following[f"values.{layer}"] = value[:, -self.config.memory_length :].detach()
+        return block.finish(units, block.attend(query, key, value, sight))
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        """Losses of every token and end, as of every stream model; computed without padding but in attention."""
+        lengths = np.diff(batch.token_offsets) + 1
+        inputs = np.insert(batch.tokens, batch.token_offsets[:-1], self.end)
+        targets = np.insert(batch.tokens, batch.token_offsets[1:], self.end)
+        rows = to_device(np.stack([inputs, targets, Packing.places_of(lengths)]), self.embedding.device)
+        num_steps = int(lengths.max(initial=0))
+        self._check_length(num_steps)
+        vectors, weight = tied(self.embedding, rows[0])
+        units = self._embedded(vectors, rows[2] % max(num_steps, 1))
+        hidden = self._through(units, Packing(rows[2], (len(batch), num_steps)))
+        word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.output_bias, rows[1])
+        return Losses(
+            terms={"word": Loss(sum=word, count=len(targets))},
+            total=word,
+            num_words=int(batch.num_words.sum()),
+            num_sentences=len(batch),
+        )
+
+    @property
+    def _layers(self) -> list[AttentionBlock]:
+        return [block for block in self.blocks if isinstance(block, AttentionBlock)]
+
+    def _embedded(self, vectors: Tensor, places: Tensor) -> Tensor:
+        """Inputs of the first layer: embeddings (..., D) of tokens at these places of their sentences."""
+        if self.places is not None:
+            vectors = vectors + self.places[places]
+        return dropout(vectors, self.config.dropout, training=self.training)
+
+    def _through(self, units: Tensor, packing: Packing | None = None) -> Tensor:
+        """All layers over sentences from their starts: units (B, T, D), or packed (n, D)."""
+        sight = causal_sight(packing.shape[1] if packing else units.shape[1], self.config, units.device)
+        for block in self._layers:
+            units = block(units, sight, packing)
+        return self._finished(units)
+
+    def _finished(self, units: Tensor) -> Tensor:
+        return dropout(self.norm(units), self.config.dropout, training=self.training)
+
+    # Word by word.
+
+    @torch.no_grad()
+    def start(self, num_sentences: int = 1) -> TransformerState:
+        """The state before the first word, after the end token that stands before a sentence."""
+        exact = self.exact()
+        cache = KeyValueCache(self.config.num_layers, num_sentences, self.config.size, exact.embedding)
+        hidden = exact._append(cache, [0] * num_sentences, [self.end] * num_sentences, list(range(num_sentences)))
+        empty: tuple[tuple[()], ...] = ((),) * num_sentences
+        return TransformerState(words=empty, tokens=empty, carried={}, hidden=hidden, cache=cache)
+
+    @torch.no_grad()
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> TransformerState:
+        """The state after one more token in each sentence; None for a sentence that waits."""
+        before = TransformerState.own(state)
+        before.check_tokens(tokens)
+        rows = [row for row, token in enumerate(tokens) if token is not None]
+        if not rows:
+            return before
+        cache = before.cache.for_lengths(before.lengths, rows)
+        read = [token for token in tokens if token is not None]
+        found = self.exact()._append(cache, before.lengths, read, rows)
+        hidden = before.hidden.index_copy(0, torch.tensor(rows, device=found.device), found)
+        return before.after(tokens, self.vocabulary, hidden=hidden, cache=cache)
+
+    def _append(self, cache: KeyValueCache, lengths: Sequence[int], tokens: Sequence[int], rows: list[int]) -> Tensor:
+        """Read one token in each of the rows (m,), behind what the cache holds of them: hidden states (m, D)."""
+        device, num_seen = self.embedding.device, max(lengths[row] for row in rows) + 1
+        self._check_length(num_seen)
+        row, token = torch.tensor([rows, tokens], device=device)
+        place = torch.tensor([lengths[number] for number in rows], device=device)
+        sight = sight_between(place[:, None], torch.arange(num_seen, device=device)[None], self.config)
+        cache.claim(lengths, rows)
+        units = self._embedded(self.embedding[token], place)
+        for layer, block in enumerate(self._layers):
+            query, key, value = block.heads(units)
+            keys, values = cache.append(layer, row, place, key, value, num_seen=num_seen)
+            units = block.finish(units, block.attend(query[:, None], keys, values, sight)[:, 0])
+        return self._finished(units)
+
+    # Limits.
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Refuse sentences that are longer than the learned positions."""
+        if self.places is not None:
+            too_long = np.flatnonzero(corpus.num_tokens >= self.config.max_length)
+            if len(too_long):
+                index = int(too_long[0])
+                self._check_length(int(corpus.num_tokens[index]) + 1, where=corpus.name(index))
+
+    def _check_length(self, num_steps: int, *, where: str | None = None) -> None:
+        """Raise ``InputError`` if the places of so many tokens, the start included, have no vectors."""
+        if self.places is not None and num_steps > len(self.places):
+            found = f"{num_steps - 1} tokens in a row, of which learned positions take {len(self.places) - 1}"
+            raise InputError(found, where=where, remedy="raise max_length, or train with positions = 'relative'")
