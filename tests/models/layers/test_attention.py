@@ -80,7 +80,8 @@ def test_outputs_and_gradients_are_those_of_the_plain_form(form: str) -> None:
 @every_form
 def test_packed_rows_are_the_rows_of_their_sequences(form: str) -> None:
     made, lengths = make(form), np.array([4, 7, 1])
-    packing = Packing(torch.from_numpy(Packing.places_of(lengths)), (3, STEPS))
+    places, sources = map(torch.from_numpy, Packing.indices(lengths))
+    packing = Packing(places, sources, (3, STEPS))
     rows = torch.randn(12, SIZE, dtype=torch.float64)
     found = made(rows, sight_of(form), packing)
     for one, units in zip(found.split(lengths.tolist()), rows.split(lengths.tolist()), strict=True):

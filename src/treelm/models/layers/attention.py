@@ -42,6 +42,7 @@ class Sight(NamedTuple):
     hidden: Tensor | None  # bool (B or 1, H or 1, T, S), what is not seen; None: all that comes later, T = S
     relative: tuple[Tensor, ...] = ()  # of each kind, integers 0 to R - 1 (B or 1, T, S)
     rotary: Rotary | None = None
+    num_relative: tuple[int, ...] | None = None  # of each kind, how many integers from 0 on are met; None: all R
 
 
 def start_normal(parameter: Tensor, *, residual_layers: int | None = None) -> None:
@@ -51,9 +52,9 @@ def start_normal(parameter: Tensor, *, residual_layers: int | None = None) -> No
 
 
 def rotated(vectors: Tensor, places: Tensor) -> Tensor:
-    """Vectors (B, H, T, d) with units 2i and 2i + 1 turned by places (B or 1, T) times 10000^(-2i/d)."""
+    """Vectors (H, B, T, d) with units 2i and 2i + 1 turned by places (B or 1, T) times 10000^(-2i/d)."""
     frequencies = 10000.0 ** (-torch.arange(0, vectors.shape[-1], 2, device=places.device).double() / vectors.shape[-1])
-    angles = places[:, None, :, None] * frequencies  # (B or 1, 1, T, d / 2)
+    angles = places[..., None] * frequencies  # (B or 1, T, d / 2)
     cosine, sine = angles.cos().to(vectors.dtype), angles.sin().to(vectors.dtype)
     even, odd = vectors[..., 0::2], vectors[..., 1::2]
     return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1).flatten(-2)
@@ -70,11 +71,13 @@ class RelativeKeys(nn.Module):
         start_normal(self.keys)
         start_normal(self.bias)
 
-    def logits(self, queries: Tensor, relative: Tensor) -> Tensor:
-        """Queries (B, H, T, d) times the keys of relative positions (B or 1, T, S): (B, H, T, S), not scaled."""
-        table = (queries + self.bias) @ self.keys.transpose(1, 2)  # (B, H, T, R), never (B, T, S, d)
-        batch, heads, steps, _ = table.shape
-        return table.gather(3, relative[:, None].expand(batch, heads, steps, relative.shape[-1]))
+    def logits(self, queries: Tensor, relative: Tensor, num_met: int, scale: float) -> Tensor:
+        """Queries (H, B, T, d) times scale and the keys of relative positions (B or 1, T, S): (H, B, T, S)."""
+        turned = ((queries + self.bias[:, None]) * scale).flatten(1, 2)
+        table = torch.bmm(turned, self.keys[:, :num_met].transpose(1, 2))  # (H, B T, R), never (B, T, S, d)
+        heads, batch, steps, _ = queries.shape
+        index = relative.expand(heads, batch, steps, -1)
+        return table.view(heads, batch, steps, -1).gather(3, index)
 
 
 class AttentionBlock(nn.Module):
@@ -105,20 +108,11 @@ class AttentionBlock(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
         """Mix values: queries (B, T, D), keys and values (B, S, D) -> (B, T, D)."""
-        queries, keys, values = self._split(query), self._split(key), self._split(value)
-        if self.content_bias is not None:
-            mixed = self._logits(queries, keys, sight).softmax(-1) @ values
-        else:
-            queries, keys = _turned(queries, keys, sight)
-            seen = None if sight.hidden is None else ~sight.hidden
-            mixed = functional.scaled_dot_product_attention(
-                queries, keys, values, attn_mask=seen, is_causal=seen is None
-            )
-        return mixed.transpose(1, 2).flatten(2)
+        return self._mix(self._split(query), self._split(key), self._split(value), sight)
 
     def log_weights(self, query: Tensor, key: Tensor, sight: Sight, *, head: int) -> Tensor:
         """log softmax of one head's attention (B, T, S); -inf where it does not see."""
-        return self._logits(self._split(query), self._split(key), sight)[:, head].log_softmax(-1)
+        return self._logits(self._split(query), self._split(key), sight)[head].log_softmax(-1)
 
     def finish(self, units: Tensor, mixed: Tensor) -> Tensor:
         """The layer's outputs (..., D) from its inputs and the mixed values, (..., D) both."""
@@ -128,31 +122,46 @@ class AttentionBlock(nn.Module):
 
     def forward(self, units: Tensor, sight: Sight, packing: Packing | None = None) -> Tensor:
         """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own."""
-        query, key, value = self.heads(units)
-        if packing is None:
-            return self.finish(units, self.attend(query, key, value, sight))
-        mixed = self.attend(packing.pad(query), packing.pad(key), packing.pad(value), sight)
-        return self.finish(units, packing.pack(mixed))
+        together = self.query_key_value(self.attention_norm(units))
+        padded = together if packing is None else packing.pad(together)
+        batch, steps, size = padded.shape
+        parts = padded.view(batch, steps, 3, self.num_heads, size // 3 // self.num_heads).permute(2, 3, 0, 1, 4)
+        queries, keys, values = parts.contiguous().unbind()
+        mixed = self._mix(queries, keys, values, sight)
+        return self.finish(units, mixed if packing is None else packing.pack(mixed))
 
     def _split(self, units: Tensor) -> Tensor:
-        """(B, T, D) -> (B, H, T, d)."""
-        return units.view(*units.shape[:-1], self.num_heads, -1).transpose(1, 2)
+        """(B, T, D) -> (H, B, T, d), heads first: products of all rows of a head are then one, without copies."""
+        return units.view(*units.shape[:-1], self.num_heads, -1).permute(2, 0, 1, 3)
+
+    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
+        """(H, B, T, d) and twice (H, B, S, d) -> (B, T, D)."""
+        if self.content_bias is not None:
+            mixed = self._logits(queries, keys, sight).softmax(-1) @ values
+        else:
+            queries, keys = _turned(queries, keys, sight)
+            seen = None if sight.hidden is None else ~sight.hidden.transpose(0, 1)
+            mixed = functional.scaled_dot_product_attention(
+                queries, keys, values, attn_mask=seen, is_causal=seen is None
+            )
+        return mixed.permute(1, 2, 0, 3).flatten(2)
 
     def _logits(self, queries: Tensor, keys: Tensor, sight: Sight) -> Tensor:
-        """(B, H, T, S), -inf where a query does not see."""
+        """(H, B, T, S), -inf where a query does not see."""
         if self.content_bias is None:
             queries, keys = _turned(queries, keys, sight)
-            logits = queries @ keys.transpose(2, 3)
+            logits = (queries * self.scale) @ keys.transpose(2, 3)
         else:
-            logits = (queries + self.content_bias) @ keys.transpose(2, 3)
-            for kind, relative in zip(self.relative, sight.relative, strict=True):
+            logits = ((queries + self.content_bias[:, None]) * self.scale) @ keys.transpose(2, 3)
+            for number, kind in enumerate(self.relative):
                 assert isinstance(kind, RelativeKeys)
-                logits = logits + kind.logits(queries, relative)
+                num_met = kind.keys.shape[1] if sight.num_relative is None else sight.num_relative[number]
+                logits += kind.logits(queries, sight.relative[number], num_met, self.scale)
         hidden = sight.hidden
         if hidden is None:
             steps = torch.arange(logits.shape[-1], device=logits.device)
-            hidden = steps > steps[:, None]
-        seen: Tensor = (logits * self.scale).masked_fill(hidden, -torch.inf)
+            hidden = (steps > steps[:, None])[None, None]
+        seen: Tensor = logits.masked_fill_(hidden.transpose(0, 1), -torch.inf)
         return seen
 
 

@@ -128,13 +128,15 @@ class Transformer(StreamLM):
         lengths = np.diff(batch.token_offsets) + 1
         inputs = np.insert(batch.tokens, batch.token_offsets[:-1], self.end)
         targets = np.insert(batch.tokens, batch.token_offsets[1:], self.end)
-        rows = to_device(np.stack([inputs, targets, Packing.places_of(lengths)]), self.embedding.device)
         num_steps = int(lengths.max(initial=0))
         self._check_length(num_steps)
-        vectors, weight = tied(self.embedding, rows[0])
-        units = self._embedded(vectors, rows[2] % max(num_steps, 1))
-        hidden = self._through(units, Packing(rows[2], (len(batch), num_steps)))
-        word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.output_bias, rows[1])
+        places, sources = Packing.indices(lengths)
+        moved = to_device(np.concatenate([inputs, targets, places, sources]), self.embedding.device)
+        token, target, place, source = torch.split(moved, [*[len(inputs)] * 3, len(sources)])
+        vectors, weight = tied(self.embedding, token)
+        units = self._embedded(vectors, place % num_steps)
+        hidden = self._through(units, Packing(place, source, (len(batch), num_steps)))
+        word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.output_bias, target)
         return Losses(
             terms={"word": Loss(sum=word, count=len(targets))},
             total=word,

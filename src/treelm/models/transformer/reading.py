@@ -38,7 +38,8 @@ def sight_between(queries: Tensor, keys: Tensor, config: TransformerConfig, *, f
         hidden = hidden | (keys < first[:, None])[:, None, :]
     relative = (distance.clamp(0, config.max_distance),) if config.positions == "relative" else ()
     rotary = Rotary(queries, keys) if config.positions == "rotary" else None
-    return Sight(hidden[:, None], relative, rotary)
+    met = (min(config.max_distance + 1, keys.shape[1]),) if relative else None
+    return Sight(hidden[:, None], relative, rotary, met)
 
 
 def causal_sight(num_steps: int, config: TransformerConfig, device: torch.device) -> Sight:
