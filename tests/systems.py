@@ -70,6 +70,10 @@ SMALL: dict[str, Small] = {
     "transformer": Small(system="transformer", model=_TRANSFORMER),
     "transformer learned": Small(system="transformer", model={**_TRANSFORMER, "positions": "learned"}),
     "transformer rotary": Small(system="transformer", model={**_TRANSFORMER, "positions": "rotary"}),
+    "transformer treereg": Small(
+        system="transformer", model={**_TRANSFORMER, "auxiliary": "treereg", "treereg_layer": 1, "treereg_units": 6}
+    ),
+    "transformer planting": Small(system="transformer", model={**_TRANSFORMER, "auxiliary": "tree-planting"}),
     "transformer stream": Small(system="transformer", model={**_TRANSFORMER, "memory_length": 7}, training=_STREAM),
     "som": Small(system="som", model={"size": 8, "num_slots": 5, "oracle": "dynamic"}, learns_from_trees=True),
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from treelm.models.bounds import CheckedConfig
 
+Auxiliary = Literal["none", "treereg", "tree-planting"]
 Positions = Literal["relative", "learned", "rotary"]
 
 
@@ -35,6 +37,18 @@ class TransformerConfig(CheckedConfig):
     """Tokens before itself that a token sees, also those of the segments before (M, Transformer-XL). 0: all of its
     sentence or segment, and nothing of the one before."""
 
+    auxiliary: Auxiliary = "none"
+    """Second loss, in training, from gold trees: ``treereg`` (Nandi et al. 2024), by whose scores it then parses, or
+    ``tree-planting`` (Yoshida et al. 2024)."""
+    auxiliary_weight: float = 1.0
+    """Weight of the second loss."""
+    auxiliary_share: float = 1.0
+    """Share of updates that have the second loss, drawn at random; the papers' "every 10 steps" is 0.1."""
+    treereg_layer: int = 3
+    """Layer, from 1, whose outputs TreeReg looks at."""
+    treereg_units: int = 64
+    """Units of that layer, the first ones, that it looks at."""
+
     def __post_init__(self) -> None:
         """Check values."""
         self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", "max_length")
@@ -48,3 +62,15 @@ class TransformerConfig(CheckedConfig):
         if self.memory_length:
             remedy = "'relative' or 'rotary', or set memory_length = 0: places of segments before have no vectors"
             self.require("positions", self.positions != "learned", remedy)
+        self._check_auxiliary()
+
+    def _check_auxiliary(self) -> None:
+        self.require_one_of("auxiliary", get_args(Auxiliary))
+        self.require("auxiliary_weight", 0 <= self.auxiliary_weight < math.inf, "a finite number, 0 or more")
+        self.require("auxiliary_share", 0 < self.auxiliary_share <= 1, "a share of updates above 0, at most 1")
+        if self.auxiliary != "none":
+            remedy = "0: a second loss is of whole sentences"
+            self.require("memory_length", self.memory_length == 0, remedy)
+        if self.auxiliary == "treereg":
+            self.require("treereg_layer", 1 <= self.treereg_layer <= self.num_layers, f"1 to {self.num_layers}")
+            self.require("treereg_units", 1 <= self.treereg_units <= self.size, f"1 to {self.size}")

@@ -11,24 +11,33 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
 from treelm.models.layers.devices import to_device
-from treelm.models.layers.dropout import dropout
+from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
+from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
 from treelm.models.readings import Carried, Reading
 from treelm.models.scores import Loss, Losses
 from treelm.models.streams import StreamLM
 from treelm.models.transformer.config import TransformerConfig
+from treelm.models.transformer.planting import planting_loss
 from treelm.models.transformer.reading import TransformerState, causal_sight, sight_between
+from treelm.models.transformer.treereg import greedy_tree, scin_chart, treereg_loss
+from treelm.trees.tree import Tree
+
+PLANTED_HEAD = 0
+"""Head of the last layer whose attention tree planting teaches."""
 
 
 class Transformer(StreamLM):
@@ -40,12 +49,13 @@ class Transformer(StreamLM):
 
     system: ClassVar[str] = "transformer"
     benchmark_recipe: ClassVar[str] = "transformer-gum-open"
-    parses = False
+    tree_builder = None
 
     def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator, as GPT-2 starts."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
+        self.parses = config.auxiliary == "treereg"
         self.embedding = nn.Parameter(torch.empty(len(vocabulary) + 1, config.size))
         self.output_bias = nn.Parameter(torch.zeros(len(vocabulary) + 1))
         start_normal(self.embedding)
@@ -95,7 +105,7 @@ class Transformer(StreamLM):
         self._check_length(len(inputs))
         units = self._embedded(self.embedding[inputs.T], torch.arange(len(inputs), device=inputs.device))
         if not carried:
-            return Reading(outputs=self._through(units).transpose(0, 1), carried={})
+            return Reading(outputs=self._finished(self._through(units)[-1]).transpose(0, 1), carried={})
         window, steps = self.config.memory_length, len(inputs)
         places = torch.arange(window + steps, device=inputs.device)[None]
         first = window - carried["length"]
@@ -124,7 +134,11 @@ class Transformer(StreamLM):
         return block.finish(units, block.attend(query, key, value, sight))
 
     def losses(self, batch: SentenceBatch) -> Losses:
-        """Losses of every token and end, as of every stream model; computed without padding but in attention."""
+        """Losses of every token and end, as of every stream model; computed without padding but in attention.
+
+        With trees there is the term of a second loss, if the config wants one. It counts in training alone:
+        evaluation's total is that of words.
+        """
         lengths = np.diff(batch.token_offsets) + 1
         inputs = np.insert(batch.tokens, batch.token_offsets[:-1], self.end)
         targets = np.insert(batch.tokens, batch.token_offsets[1:], self.end)
@@ -134,15 +148,47 @@ class Transformer(StreamLM):
         moved = to_device(np.concatenate([inputs, targets, places, sources]), self.embedding.device)
         token, target, place, source = torch.split(moved, [*[len(inputs)] * 3, len(sources)])
         vectors, weight = tied(self.embedding, token)
-        units = self._embedded(vectors, place % num_steps)
-        hidden = self._through(units, Packing(place, source, (len(batch), num_steps)))
+        packing = Packing(place, source, (len(batch), num_steps))
+        layers = self._through(self._embedded(vectors, place % num_steps), packing)
+        hidden = self._finished(layers[-1])
         word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.output_bias, target)
-        return Losses(
-            terms={"word": Loss(sum=word, count=len(targets))},
-            total=word,
-            num_words=int(batch.num_words.sum()),
-            num_sentences=len(batch),
-        )
+        terms, total = {"word": Loss(sum=word, count=len(targets))}, word
+        if batch.actions is not None and self._is_drawn():
+            found = self._second_loss(batch, layers, packing)
+            if found is not None:
+                terms[self.config.auxiliary.replace("-", "_")] = found
+                total = word + self.config.auxiliary_weight * found.sum if self.training else word
+        num_words, num_sentences = int(batch.num_words.sum()), len(batch)
+        return Losses(terms=terms, total=total, num_words=num_words, num_sentences=num_sentences)
+
+    def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
+        """Losses as of every stream model. Raises ``InputError`` in training if there is a second loss."""
+        if self.training and self.config.auxiliary != "none":
+            found = f"batches = 'stream' with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
+            raise InputError(found, where="[training]", remedy="set batches = 'sentences'")
+        return super().stream_losses(batch, carried)
+
+    def _is_drawn(self) -> bool:
+        """Whether this batch has the second loss; in training, all parts of an update draw the same."""
+        if self.config.auxiliary == "none":
+            return False
+        if not self.training or self.config.auxiliary_share == 1:
+            return True
+        device = self.embedding.device
+        drawn = torch.rand((), device=device, generator=shared_generator())
+        return drawn.item() < self.config.auxiliary_share
+
+    def _second_loss(self, batch: SentenceBatch, layers: list[Tensor], packing: Packing) -> Loss | None:
+        """The auxiliary loss of a batch, from the inputs of the first layer and the outputs of all (n, D)."""
+        config, ends_word = self.config, self.vocabulary.ends_word
+        with torch.autocast(packing.places.device.type, enabled=False):
+            if config.auxiliary == "treereg":
+                states = layers[config.treereg_layer][:, : config.treereg_units]
+                return treereg_loss(packing.pad(states.to(self.embedding.dtype))[:, 1:], batch, ends_word)
+            query, key, _ = self._layers[-1].heads(layers[-2].to(self.embedding.dtype))
+            sight = causal_sight(packing.shape[1], config, query.device)
+            log_weights = self._layers[-1].log_weights(packing.pad(query), packing.pad(key), sight, head=PLANTED_HEAD)
+            return planting_loss(log_weights, batch, ends_word)
 
     @property
     def _layers(self) -> list[AttentionBlock]:
@@ -154,12 +200,13 @@ class Transformer(StreamLM):
             vectors = vectors + self.places[places]
         return dropout(vectors, self.config.dropout, training=self.training)
 
-    def _through(self, units: Tensor, packing: Packing | None = None) -> Tensor:
-        """All layers over sentences from their starts: units (B, T, D), or packed (n, D)."""
+    def _through(self, units: Tensor, packing: Packing | None = None) -> list[Tensor]:
+        """The inputs of the first layer and the outputs of all, of whole sentences: (B, T, D), or packed (n, D)."""
         sight = causal_sight(packing.shape[1] if packing else units.shape[1], self.config, units.device)
+        layers = [units]
         for block in self._layers:
-            units = block(units, sight, packing)
-        return self._finished(units)
+            layers.append(block(layers[-1], sight, packing))
+        return layers
 
     def _finished(self, units: Tensor) -> Tensor:
         return dropout(self.norm(units), self.config.dropout, training=self.training)
@@ -204,10 +251,42 @@ class Transformer(StreamLM):
             units = block.finish(units, block.attend(query[:, None], keys, values, sight)[:, 0])
         return self._finished(units)
 
+    # Trees.
+
+    def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """Raise ``InputError`` always: trees come from scores of splits, if there are any."""
+        self.require_trees()
+        raise InputError("a Transformer has no syntactic distances", remedy="take parse")
+
+    @torch.no_grad()
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """Binary trees, greedily by TreeReg's scores of splits; constituents have the label X.
+
+        Raises ``InputError`` for a sentence without words, and without ``auxiliary = "treereg"``.
+        """
+        self.require_trees()
+        if not all(sentences):
+            raise InputError("a sentence without words", remedy="leave it out")
+        exact, trees = self.exact(), list[Tree]()
+        for words in sentences:
+            tokens = encode_words([words], self.vocabulary).tokens
+            exact._check_length(len(tokens) + 1)
+            inputs = torch.tensor([[self.end, *tokens.tolist()]], device=self.embedding.device)
+            places = torch.arange(inputs.shape[1], device=inputs.device)
+            layers = exact._through(exact._embedded(exact.embedding[inputs], places))
+            states = layers[self.config.treereg_layer][:, 1:, : self.config.treereg_units]
+            chart = scin_chart(states)[0].cpu().numpy().round(DECIMALS)
+            trees.append(greedy_tree(tuple(words), chart, self.vocabulary.ends_word[tokens]))
+        return trees
+
     # Limits.
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Refuse sentences that are longer than the learned positions."""
+        """Refuse sentences longer than the learned positions, and text where trees are to teach."""
+        if trains and self.config.auxiliary != "none" and not corpus.prepared.has_trees:
+            found = f"sentences without trees with auxiliary = {self.config.auxiliary!r}"
+            where = corpus.name(0) if len(corpus) else None
+            raise InputError(found, where=where, remedy="give brackets or CoNLL-U, or set auxiliary = 'none'")
         if self.places is not None:
             too_long = np.flatnonzero(corpus.num_tokens >= self.config.max_length)
             if len(too_long):
