@@ -73,8 +73,8 @@ class RelativeKeys(nn.Module):
 
     def logits(self, queries: Tensor, relative: Tensor, num_met: int, scale: float) -> Tensor:
         """Queries (H, B, T, d) times scale and the keys of relative positions (B or 1, T, S): (H, B, T, S)."""
-        turned = ((queries + self.bias[:, None]) * scale).flatten(1, 2)
-        table = torch.bmm(turned, self.keys[:, :num_met].transpose(1, 2))  # (H, B T, R), never (B, T, S, d)
+        biased = _biased(queries, self.bias, scale).flatten(1, 2)
+        table = torch.bmm(biased, self.keys[:, :num_met].transpose(1, 2))  # (H, B T, R), never (B, T, S, d)
         heads, batch, steps, _ = queries.shape
         index = relative.expand(heads, batch, steps, -1)
         return table.view(heads, batch, steps, -1).gather(3, index)
@@ -108,7 +108,8 @@ class AttentionBlock(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
         """Mix values: queries (B, T, D), keys and values (B, S, D) -> (B, T, D)."""
-        return self._mix(self._split(query), self._split(key), self._split(value), sight)
+        mixed = self._mix(self._split(query), self._split(key), self._split(value), sight)
+        return mixed.permute(1, 2, 0, 3).flatten(2)
 
     def log_weights(self, query: Tensor, key: Tensor, sight: Sight, *, head: int) -> Tensor:
         """log softmax of one head's attention (B, T, S); -inf where it does not see."""
@@ -122,29 +123,23 @@ class AttentionBlock(nn.Module):
 
     def forward(self, units: Tensor, sight: Sight, packing: Packing | None = None) -> Tensor:
         """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own."""
+        if packing is None:
+            return self.finish(units, self.attend(*self.heads(units), sight))
         together = self.query_key_value(self.attention_norm(units))
-        padded = together if packing is None else packing.pad(together)
-        batch, steps, size = padded.shape
-        parts = padded.view(batch, steps, 3, self.num_heads, size // 3 // self.num_heads).permute(2, 3, 0, 1, 4)
-        queries, keys, values = parts.contiguous().unbind()
-        mixed = self._mix(queries, keys, values, sight)
-        return self.finish(units, mixed if packing is None else packing.pack(mixed))
+        queries, keys, values = packing.pad_heads(together, self.num_heads, 3)
+        return self.finish(units, packing.pack_heads(self._mix(queries, keys, values, sight)))
 
     def _split(self, units: Tensor) -> Tensor:
         """(B, T, D) -> (H, B, T, d), heads first: products of all rows of a head are then one, without copies."""
         return units.view(*units.shape[:-1], self.num_heads, -1).permute(2, 0, 1, 3)
 
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
-        """(H, B, T, d) and twice (H, B, S, d) -> (B, T, D)."""
+        """(H, B, T, d) and twice (H, B, S, d) -> (H, B, T, d)."""
         if self.content_bias is not None:
-            mixed = self._logits(queries, keys, sight).softmax(-1) @ values
-        else:
-            queries, keys = _turned(queries, keys, sight)
-            seen = None if sight.hidden is None else ~sight.hidden.transpose(0, 1)
-            mixed = functional.scaled_dot_product_attention(
-                queries, keys, values, attn_mask=seen, is_causal=seen is None
-            )
-        return mixed.permute(1, 2, 0, 3).flatten(2)
+            return self._logits(queries, keys, sight).softmax(-1) @ values
+        queries, keys = _turned(queries, keys, sight)
+        seen = None if sight.hidden is None else ~sight.hidden.transpose(0, 1)
+        return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, is_causal=seen is None)
 
     def _logits(self, queries: Tensor, keys: Tensor, sight: Sight) -> Tensor:
         """(H, B, T, S), -inf where a query does not see."""
@@ -152,7 +147,7 @@ class AttentionBlock(nn.Module):
             queries, keys = _turned(queries, keys, sight)
             logits = (queries * self.scale) @ keys.transpose(2, 3)
         else:
-            logits = ((queries + self.content_bias[:, None]) * self.scale) @ keys.transpose(2, 3)
+            logits = _biased(queries, self.content_bias, self.scale) @ keys.transpose(2, 3)
             for number, kind in enumerate(self.relative):
                 assert isinstance(kind, RelativeKeys)
                 num_met = kind.keys.shape[1] if sight.num_relative is None else sight.num_relative[number]
@@ -163,6 +158,11 @@ class AttentionBlock(nn.Module):
             hidden = (steps > steps[:, None])[None, None]
         seen: Tensor = logits.masked_fill_(hidden.transpose(0, 1), -torch.inf)
         return seen
+
+
+def _biased(queries: Tensor, bias: Tensor, scale: float) -> Tensor:
+    """scale (queries + bias) in one pass: queries (H, B, T, d), bias (H, 1, d)."""
+    return torch.add(bias[:, None] * scale, queries, alpha=scale)
 
 
 def _turned(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
