@@ -16,7 +16,7 @@ Shapes: B rows, T queries, S keys, D units, H heads of size d = D / H, R relativ
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,6 +26,8 @@ from torch.nn import functional
 from treelm.models.layers.dropout import dropout
 from treelm.models.layers.packing import Packing
 
+MOST_WEIGHTS = 2**24
+"""Weights of attention that are computed at once without gradient, so that a long sentence fits into memory."""
 START_DEVIATION = 0.02  # of all matrices, embeddings and tables, as in GPT-2
 
 
@@ -43,6 +45,27 @@ class Sight(NamedTuple):
     relative: tuple[Tensor, ...] = ()  # of each kind, integers 0 to R - 1 (B or 1, T, S)
     rotary: Rotary | None = None
     num_relative: tuple[int, ...] | None = None  # of each kind, how many integers from 0 on are met; None: all R
+
+    def part(self, rows: slice, steps: slice) -> Sight:
+        """The sight of some of the queries, by relative positions."""
+        like = self.relative[0]
+        hidden = later(like.shape[-1], like.device) if self.hidden is None else self.hidden
+        return Sight(
+            _rows(hidden, rows)[:, :, steps],
+            tuple(_rows(one, rows)[:, steps] for one in self.relative),
+            num_relative=self.num_relative,
+        )
+
+
+def later(num_steps: int, device: torch.device) -> Tensor:
+    """(1, 1, T, T): whether a key comes after a query."""
+    steps = torch.arange(num_steps, device=device)
+    return (steps > steps[:, None])[None, None]
+
+
+def _rows(values: Tensor, rows: slice) -> Tensor:
+    """Rows of values that may be the same for all, (B or 1, ...)."""
+    return values if len(values) == 1 else values[rows]
 
 
 def start_normal(parameter: Tensor, *, residual_layers: int | None = None) -> None:
@@ -136,7 +159,14 @@ class AttentionBlock(nn.Module):
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """(H, B, T, d) and twice (H, B, S, d) -> (H, B, T, d)."""
         if self.content_bias is not None:
-            return self._logits(queries, keys, sight).softmax(-1) @ values
+            heads, batch, steps, _ = queries.shape
+            if torch.is_grad_enabled() or heads * batch * steps * keys.shape[2] <= MOST_WEIGHTS:
+                return self._logits(queries, keys, sight).softmax(-1) @ values
+            mixed = torch.empty_like(queries)
+            for b, t in _pieces(batch, steps, MOST_WEIGHTS // (heads * keys.shape[2])):
+                weights = self._logits(queries[:, b, t], keys[:, b], sight.part(b, t)).softmax(-1)
+                mixed[:, b, t] = weights @ values[:, b]
+            return mixed
         queries, keys = _turned(queries, keys, sight)
         seen = None if sight.hidden is None else ~sight.hidden.transpose(0, 1)
         return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, is_causal=seen is None)
@@ -152,12 +182,17 @@ class AttentionBlock(nn.Module):
                 assert isinstance(kind, RelativeKeys)
                 num_met = kind.keys.shape[1] if sight.num_relative is None else sight.num_relative[number]
                 logits += kind.logits(queries, sight.relative[number], num_met, self.scale)
-        hidden = sight.hidden
-        if hidden is None:
-            steps = torch.arange(logits.shape[-1], device=logits.device)
-            hidden = (steps > steps[:, None])[None, None]
+        hidden = later(logits.shape[-1], logits.device) if sight.hidden is None else sight.hidden
         seen: Tensor = logits.masked_fill_(hidden.transpose(0, 1), -torch.inf)
         return seen
+
+
+def _pieces(batch: int, steps: int, num_queries: int) -> Iterator[tuple[slice, slice]]:
+    """Cut the queries (B, T) into pieces of at most so many, but one at least: whole rows, or parts of one."""
+    rows, width = max(1, num_queries // steps), max(1, min(steps, num_queries))
+    for b in range(0, batch, rows):
+        for t in range(0, steps, width):
+            yield slice(b, b + rows), slice(t, t + width)
 
 
 def _biased(queries: Tensor, bias: Tensor, scale: float) -> Tensor:
