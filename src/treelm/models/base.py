@@ -174,6 +174,8 @@ class SyntacticLM(Pretrained, ABC):
     """Field of its config without which it is a bare parser; "": it always predicts words."""
     sentences_at_once: ClassVar[int] = 0
     """Sentences that a parser likes to be given at once, to put those of one length together itself; 0: no wish."""
+    has_confidence: ClassVar[bool] = False
+    """True if ``annotate`` says how sure it is of each tree."""
     parses: bool = True
     """True if it has trees at all; a switch of its config may decide this."""
 

@@ -45,7 +45,7 @@ class ChartParser(SyntacticLM):
 
     system: ClassVar[str] = "chart"
     sentences_at_once: ClassVar[int] = 4096
-    benchmark_recipe: ClassVar[str] = ""
+    has_confidence: ClassVar[bool] = True
 
     def __init__(self, config: ChartConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
@@ -138,7 +138,7 @@ class ChartParser(SyntacticLM):
         for rows, num_words in _lengths(batch):
             states = self._states(batch, rows, num_words)
             gold = _table(found, numbers, rows, num_words)
-            trees = trees + self._tree_loss(self.scores(states) / temperature, gold, num_words)
+            trees = trees + tree_losses(self.scores(states) / temperature, gold, num_words).double().sum()
             if self.tagger is not None and batch.tags is not None:
                 words = gather_indices(word_offsets[rows], np.full(len(rows), num_words))
                 targets = to_device(batch.tags[words], states.device)
@@ -146,17 +146,6 @@ class ChartParser(SyntacticLM):
                 tags = tags + functional.cross_entropy(logits, targets, ignore_index=-1, reduction="sum").double()
                 num_tags += int((batch.tags[words] >= 0).sum())
         return trees, None if self.tagger is None else Loss(sum=tags, count=num_tags)
-
-    def _tree_loss(self, scores: Tensor, gold: IntArray, num_words: int) -> Tensor:
-        """-log p(gold trees) in nats: log Z minus log Z of the derivations of the gold tree; gold (B, n + 1, n + 1)."""
-        labels = flat(to_device(gold, scores.device))
-        allowed = flat(to_device(~crossing(gold >= 0), scores.device))
-        of_gold = scores.gather(2, labels.clamp_min(0)[..., None])[..., 0]
-        restricted = torch.where(labels >= 0, of_gold, 0.0).masked_fill(~allowed, chart.NEG)
-        potentials = square(torch.cat([log_potentials(scores), restricted]), num_words)
-        lengths = torch.full((len(potentials),), num_words, device=scores.device)
-        total, of_trees = chart.log_partition(potentials, lengths).chunk(2)
-        return (total - of_trees).double().sum()
 
     def _states(self, batch: SentenceBatch, rows: IntArray, num_words: int) -> Tensor:
         """The states of sentences of one length."""
@@ -271,6 +260,22 @@ class ChartParser(SyntacticLM):
     def _refuse(self) -> NoReturn:
         self.require_words()
         raise AssertionError("it has no words")
+
+
+def tree_losses(scores: Tensor, gold: IntArray, num_words: int) -> Tensor:
+    """-log p(gold tree) in nats, (B,): log Z minus log Z of the derivations of the gold tree.
+
+    ``scores`` (B, spans, chains) are of sentences of one length; ``gold`` (B, n + 1, n + 1) has the number of the chain
+    of each gold constituent, -1 elsewhere.
+    """
+    labels = flat(to_device(gold, scores.device))
+    allowed = flat(to_device(~crossing(gold >= 0), scores.device))
+    of_gold = scores.gather(2, labels.clamp_min(0)[..., None])[..., 0]
+    restricted = torch.where(labels >= 0, of_gold, 0.0).masked_fill(~allowed, chart.NEG)
+    potentials = square(torch.cat([log_potentials(scores), restricted]), num_words)
+    lengths = torch.full((len(potentials),), num_words, device=scores.device)
+    total, of_trees = chart.log_partition(potentials, lengths).chunk(2)
+    return total - of_trees
 
 
 _STEPS, _GOLDEN = 14, (math.sqrt(5) - 1) / 2
