@@ -48,7 +48,7 @@ _STREAM = {"batches": "stream", "batch_size": 3, "bptt": 5, "dev_rows": 2}
 SMALL: dict[str, Small] = {
     "chart": Small(
         system="chart",
-        model={"embedding_size": 8, "hidden_size": 8, "span_size": 8},
+        model={"embedding_size": 8, "hidden_size": 8, "span_size": 8, "tags": ("X", "other")},
         vocabulary={"kind": "affixes", "affix_rows": 64},
         learns_from_trees=True,
     ),

@@ -94,14 +94,19 @@ def test_chains_and_tags_are_those_of_the_training_data_unless_they_are_given() 
     corpus = PreparedCorpus.from_sentences(
         [
             Sentence(
-                words=tuple(tree.words()), tree=tree, tags=("T",) * len(tree.words()), identifier="", source="t", line=1
+                words=tuple(tree.words()),
+                tree=tree,
+                tags=("T", "U")[: len(tree.words())],
+                identifier="",
+                source="t",
+                line=1,
             )
             for tree in map(Tree.parse, trees)
         ]
     )
     assert ChartConfig(min_chain_count=1).taken_from(corpus).chains == ("NP VP", "S VP")
     assert ChartConfig(min_chain_count=2).taken_from(corpus).chains == ("S VP",)
-    assert ChartConfig().taken_from(corpus).tags == ("T",)
+    assert ChartConfig().taken_from(corpus).tags == ("T", "U")
     assert ChartConfig(tag_weight=0).taken_from(corpus).tags == ()
     assert ChartConfig(chains=("S S",), tags=("U",)).taken_from(corpus) == ChartConfig(chains=("S S",), tags=("U",))
 

@@ -60,6 +60,6 @@ class ChartConfig(CheckedConfig, InventoryConfig):
             found = Counter(chains_of(corpus.actions, corpus.action_offsets))
             frequent = [chain for chain, count in found.items() if count >= self.min_chain_count]
             chains = tuple(sorted(" ".join(corpus.labels[label] for label in chain) for chain in frequent))
-        if not tags and self.tag_weight:
+        if not tags and self.tag_weight and len(corpus.tag_names) > 1:  # one alone tells nothing
             tags = tuple(sorted(corpus.tag_names))
         return replace(self, chains=chains, tags=tags)
