@@ -278,6 +278,7 @@ class SyntacticLM(Pretrained, ABC):
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
 
+    @takes_texts
     def annotate(self, sentences: Sequence[Sequence[str]]) -> list[ParsedSentence]:
         """Trees with what a silver treebank needs besides: tags and confidence, of parsers that have them."""
         return [ParsedSentence(tree) for tree in self.parse(sentences)]
