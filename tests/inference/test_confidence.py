@@ -112,7 +112,7 @@ def test_the_table_survives_a_crash_and_other_processes(run: Path, text: Path, t
         annotate(str(text), out, settings(run), on_progress=crash)
     with (tmp_path / "out.ptb.annotating" / "table").open("a") as stream:
         stream.write("torn")
-    with pytest.raises(InputError, match="begun with min_confidence = None, now it is 0.5"):
+    with pytest.raises(InputError, match=r"begun with min_confidence = None, now it is 0\.5"):
         annotate(str(text), out, settings(run, min_confidence=0.5))
     annotate(str(text), out, settings(run))
     for name in ("", ".tsv"):
@@ -131,9 +131,10 @@ def test_killed_between_trees_and_table_it_finishes(
         return replace(path, target)
 
     out = tmp_path / "out.ptb"
-    with monkeypatch.context() as patch, pytest.raises(Crash):
+    with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", crash)
-        annotate(str(text), out, settings(run))
+        with pytest.raises(Crash):
+            annotate(str(text), out, settings(run))
     assert out.exists()
     assert not table_of(out).exists()
     annotate(str(text), out, settings(run))
@@ -149,9 +150,9 @@ def test_a_table_that_is_there_is_not_replaced(run: Path, text: Path, tmp_path: 
 
 
 def test_a_parser_that_does_not_say_is_refused_before_any_work(text: Path, tmp_path: Path) -> None:
+    asked = AnnotationSettings(parser=ParserSettings(name="ngram-gum-open"), min_confidence=0.5)
     with pytest.raises(InputError, match="ngram-gum-open does not say how sure it is"):
-        settings_of = AnnotationSettings(parser=ParserSettings(name="ngram-gum-open"), min_confidence=0.5)
-        annotate(str(text), tmp_path / "out.ptb", settings_of)
+        annotate(str(text), tmp_path / "out.ptb", asked)
     with pytest.raises(InputError, match=r"min_confidence = 1\.5; give a number from 0 to 1"):
         AnnotationSettings(parser=ParserSettings(name="x"), min_confidence=1.5)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]

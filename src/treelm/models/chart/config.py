@@ -18,15 +18,15 @@ class ChartConfig(CheckedConfig, InventoryConfig):
 
     inventories: ClassVar[tuple[str, ...]] = ("chains", "tags")
 
-    embedding_size: int = 96
+    embedding_size: int = 112
     """Size of the vector of a token; a word's vector is the sum of those of its tokens."""
-    hidden_size: int = 136
+    hidden_size: int = 144
     """Units of the LSTM in one direction."""
     num_layers: int = 2
     """Layers of the LSTM."""
     span_size: int = 192
     """Units of the hidden layer that scores spans."""
-    embedding_dropout: float = 0.2
+    embedding_dropout: float = 0.05
     """Probability that a token of a word is left out of its sum."""
     dropout: float = 0.3
     """Probability that a unit is zeroed: in words, between layers, and in states before spans are scored."""
