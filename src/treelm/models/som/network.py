@@ -44,6 +44,12 @@ class SOM(MemoryNetwork):
     system: ClassVar[str] = "som"
     predicts_labels: ClassVar[bool] = False
     words_switch: ClassVar[str] = "word_loss"  # without it the output layer was never trained
+    own_metric_names: ClassVar[tuple[str, ...]] = (
+        "p_accuracy",
+        "p_accuracy_unforced",
+        "p_prediction_accuracy",
+        "p_prediction_accuracy_unforced",
+    )
 
     @property
     def word_columns(self) -> dict[str, Gathering]:
