@@ -87,6 +87,8 @@ class Table:
     stand_ins: tuple[StandIn, ...] = ()
     name: str = ""
     """Such as table3: that of the file."""
+    folder: str = ""
+    """Folder of the file, in which recipes may lie."""
 
     def measure(self, name: str, row: Row, stand_in: StandIn | None) -> Measure:
         """A measure as a row has it: the table's options, the stand-in's, the row's, later ones first."""
@@ -143,7 +145,7 @@ def load_table(path: Path, sets: Mapping[str, DataSet]) -> Table:
     """Read one declaration; raises ``InputError`` with ``file:line``."""
     values, text = parse_toml(path), read_text(path)
     try:
-        table = replace(_from_values(values), name=path.stem)
+        table = replace(_from_values(values), name=path.stem, folder=str(path.parent))
         _check(table, sets)
     except InputError as error:
         line = _line_of(text, error.where or "", error.found)
@@ -183,6 +185,8 @@ def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
     _check_data(table.data, sets)
     if not table.columns and table.drawing == "dots":
         raise InputError("no columns", remedy="declare at least one")
+    for name in table.measures:
+        table.measure(name, Row(name=""), None)
     for number, column in enumerate(table.columns, start=1):
         if (column.measure or column.name) not in table.measures:
             found = f"measure {column.measure or column.name!r} is not declared"
@@ -233,7 +237,7 @@ def _check_row(table: Table, row: Row, sets: Mapping[str, DataSet]) -> None:
     for stand_in in (None, *table.stand_ins):
         _check_metrics(table, row, stand_in, sets)
     if row.recipe:
-        load_recipe(row.recipe, row.settings)
+        load_recipe(*recipe_of(table, row, None))
 
 
 def _check_metrics(table: Table, row: Row, stand_in: StandIn | None, sets: Mapping[str, DataSet]) -> None:
@@ -256,14 +260,16 @@ def _check_stand_in(table: Table, stand_in: StandIn) -> None:
             raise InputError(f"recipes {name!r} is that of no row", remedy=f"the rows have {', '.join(recipes)}")
     for row in table.rows:
         if row.recipe:
-            load_recipe(*recipe_of(row, stand_in))
+            load_recipe(*recipe_of(table, row, stand_in))
 
 
-def recipe_of(row: Row, stand_in: StandIn | None) -> tuple[str, tuple[str, ...]]:
-    """The recipe of a row and its settings, without data and seed."""
+def recipe_of(table: Table, row: Row, stand_in: StandIn | None) -> tuple[str, tuple[str, ...]]:
+    """The recipe of a row, which may lie beside the declaration, and its settings, without data and seed."""
     change = stand_in.recipes.get(row.recipe, RecipeChange()) if stand_in else RecipeChange()
     common = stand_in.settings if stand_in else ()
-    return change.recipe or row.recipe, (*common, *change.settings, *row.settings)
+    name = change.recipe or row.recipe
+    beside = Path(table.folder) / name
+    return str(beside) if beside.is_file() else name, (*common, *change.settings, *row.settings)
 
 
 def measured(table: Table, row: Row, stand_in: StandIn | None) -> Iterator[tuple[Column, Measure, str]]:

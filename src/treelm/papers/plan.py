@@ -127,7 +127,7 @@ def _plan_row(
     if root.find(data) is None:
         return PlannedRow(row=row, label=label, missing=_needs(data, root))
     number = seeds or row.seeds or (stand_in.seeds if stand_in else table.seeds)
-    runs = tuple(_runs(row, stand_in, data, root, number))
+    runs = tuple(_runs(table, row, stand_in, data, root, number))
     cells = tuple(_cells(table, row, stand_in, data, root, [run.name for run in runs]))
     label += f", {len(runs)} seed{'s' * (len(runs) != 1)}"
     return PlannedRow(row=row, label=label, cells=cells, jobs=tuple(_run_jobs(table, runs, cells)))
@@ -137,8 +137,8 @@ def _needs(data: str, root: DataRoot) -> str:
     return f"needs {root.sets[data].describe()}"
 
 
-def _runs(row: Row, stand_in: StandIn | None, data: str, root: DataRoot, number: int) -> Iterator[Run]:
-    name, settings = recipe_of(row, stand_in)
+def _runs(table: Table, row: Row, stand_in: StandIn | None, data: str, root: DataRoot, number: int) -> Iterator[Run]:
+    name, settings = recipe_of(table, row, stand_in)
     estimated = load_recipe(name, settings).model.is_estimated
     for seed in range(1, 2 if estimated else number + 1):
         given = (*settings, *root.settings(data))

@@ -38,7 +38,7 @@ def do_job(job: Job, out: Path, root: DataRoot, train: Train) -> int:
             found = (
                 measure.of_data(root, job.data) if job.run is None else measure.of_run(Subject(folder, root, job.data))
             )
-            KeptMetrics(folder / KEPT).put("measure", _origin(measure), to_plain(found))
+            KeptMetrics(folder / KEPT).put("measure", origin_of(measure), to_plain(found))
     return 0
 
 
@@ -56,11 +56,12 @@ def is_finished(folder: Path) -> bool:
 
 def kept(folder: Path, measure: Measure) -> Measured | None:
     """What was measured of a run before; None if it was not."""
-    values = KeptMetrics(folder / KEPT).get("measure", _origin(measure))
+    values = KeptMetrics(folder / KEPT).get("measure", origin_of(measure))
     return None if values is None else from_plain(Measured, values, where=str(folder))
 
 
-def _origin(measure: Measure) -> dict[str, Any]:
+def origin_of(measure: Measure) -> dict[str, Any]:
+    """What a value follows from besides the run, whose name says the rest: what is kept of another is not taken."""
     return {"treelm": __version__, **json.loads(json.dumps(describe(measure)))}
 
 
