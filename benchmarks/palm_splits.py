@@ -1,35 +1,38 @@
 """Left and right splits of gold trees, of trained runs, and of PaLM as it is drawn (Table 4, Peng et al. 2019).
 
 python benchmarks/palm_splits.py
-python benchmarks/palm_splits.py TREES --preprocess prpn --runs RUN --seeds 25 --embedding-deviation 1
+python benchmarks/palm_splits.py TREES --preprocess prpn --runs RUN --seeds 25 --set model.initialisation=uniform
 
 TREES is a bracket or CoNLL-U file; by default the dev set of the packaged treebank. Sentences of 3 to 40 words, counted
-as they are read: with punctuation, unless --preprocess prpn leaves it out. Bad input is one line and exit code 2.
+as they are read: with punctuation, unless --preprocess prpn leaves it out. Each row has two countings: shares of all
+splits, and of those of three words or more (note 19 of the paper). Bad input is one line and exit code 2.
 """
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import one_line
-import torch
 import tyro
-from split_shares import random_shares, split_shares
 
 from treelm import load
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Preprocessing
-from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.models.palm.config import PaLMConfig
-from treelm.models.palm.network import PaLM
-from treelm.models.streams import StreamLM
+from treelm.evaluation.split_shares import (
+    Counting,
+    SharesOverSeeds,
+    random_shares,
+    require_binary_trees,
+    split_shares,
+    untrained,
+)
+from treelm.training.recipe import load_recipe
 from treelm.trees.transforms import binarise_left, binarise_right, collapse_unaries
 from treelm.trees.tree import Tree
 
@@ -50,52 +53,53 @@ class Arguments:
     """Of the file, the first so many, for random networks."""
     seeds: int = 25
     """Random networks: 2 or more, or 0 for none."""
-    scale: float = 1.0
-    """Factor of all weights of the random networks' attention."""
-    embedding_deviation: float | None = None
-    """Draw word vectors from N(0, this squared) instead of U(-0.1, 0.1)."""
+    recipe: str = "palm-u-ptb"
+    """The recipe that names the random networks' system, sizes and initial weights."""
+    set: tuple[str, ...] = ()
+    """Settings in place of the recipe's, such as model.initialisation=uniform."""
 
 
 def main(options: Arguments) -> None:
     """Print the table."""
     _check(options)
-    models = {run: _with_binary_trees(run) for run in options.runs}
+    models = {run: require_binary_trees(load(run), where=run) for run in options.runs}
+    model = load_recipe(options.recipe, options.set).model
     trees = _read(options)
     sentences = [tree.words() for tree in trees]
+    build = untrained(model, sentences) if options.seeds else None
     print(f"{len(trees)} sentences of 3 to 40 words of {options.trees.name}, preprocess = {options.preprocess}")
     _print_shares("gold, right-binarised", (binarise_right(collapse_unaries(tree)) for tree in trees))
     _print_shares("gold, left-binarised", (binarise_left(collapse_unaries(tree)) for tree in trees))
-    for run, model in models.items():
-        _print_shares(run, model.parse(sentences))
-    if options.seeds:
+    for run, trained in models.items():
+        _print_shares(run, trained.parse(sentences))
+    if build is not None:
         some = sentences[: options.sentences]
-        print(f"random, {len(some)} sentences:", random_shares(_builder(trees, options), some, num_seeds=options.seeds))
+        shares = list(random_shares(build, some, num_seeds=options.seeds))
+        print(f"random, {len(some)} sentences, {options.seeds} seeds:")
+        for counting, of in _COUNTINGS.items():
+            found = SharesOverSeeds.of(shares, counting)
+            left, right = (f"{middle:.1f} +- {deviation:.1f}" for middle, deviation in (found.left, found.right))
+            print(f"  left {left} / right {right} of {of}", flush=True)
+
+
+_COUNTINGS: dict[Counting, str] = {"all": "all splits", "longer": "splits of three words or more"}
 
 
 def _print_shares(name: str, trees: Iterable[Tree]) -> None:
     shares = split_shares(trees)
-    print(f"{name}: left {shares.left:.1f} / right {shares.right:.1f} of {shares.num_splits} splits", flush=True)
+    print(f"{name}, {shares.num_splits} splits:")
+    for counting, of in _COUNTINGS.items():
+        left, right = shares.percentages(counting)
+        print(f"  left {left:.1f} / right {right:.1f} of {of}", flush=True)
 
 
 def _check(options: Arguments) -> None:
-    deviation = options.embedding_deviation
     for name, value, is_valid, remedy in (
         ("--seeds", options.seeds, options.seeds == 0 or options.seeds >= 2, "2 or more, or 0 for no random networks"),
         ("--sentences", options.sentences, options.sentences >= 1, "1 or more"),
-        ("--scale", options.scale, math.isfinite(options.scale), "a finite number"),
-        ("--embedding-deviation", deviation, deviation is None or 0 <= deviation < math.inf, "0 or more"),
     ):
         if not is_valid:
             raise InputError(f"{name} is {value}", remedy=f"give {remedy}")
-
-
-def _with_binary_trees(run: str) -> StreamLM:
-    """The model of a run. Raises ``InputError`` for one whose trees are none of splits in two."""
-    model = load(run)
-    if not isinstance(model, StreamLM) or not model.parses:
-        remedy = "give a run of palm whose attention is not given, of prpn or of on-lstm"
-        raise InputError(f"this {model.system} has no binary trees of its own", where=run, remedy=remedy)
-    return model
 
 
 def _read(options: Arguments) -> list[Tree]:
@@ -108,22 +112,6 @@ def _read(options: Arguments) -> list[Tree]:
     if not trees:
         raise InputError("no sentence of 3 to 40 words", where=str(options.trees), remedy="give another file")
     return trees
-
-
-def _builder(trees: Sequence[Tree], options: Arguments) -> Callable[[int], PaLM]:
-    vocabulary = WordVocabulary(sorted({word for tree in trees for word in tree.words()}))
-
-    def build(seed: int) -> PaLM:
-        torch.manual_seed(seed)
-        network = PaLM(PaLMConfig(), vocabulary=vocabulary)
-        with torch.no_grad():
-            for parameter in network.attention.parameters():
-                parameter.mul_(options.scale)
-            if options.embedding_deviation is not None:
-                network.embedding.normal_(std=options.embedding_deviation)
-        return network
-
-    return build
 
 
 if __name__ == "__main__":

@@ -28,6 +28,12 @@ def table(folder: Path, **options: Any) -> int:
     return one_line.run(palm_splits.main, palm_splits.Arguments(**({"trees": trees, "seeds": 0} | options)))
 
 
+def rows(text: str, title: str) -> list[tuple[float, float]]:
+    """Left and right shares below a title: of all splits, and of those of three words or more."""
+    lines = text.partition(f"{title}:\n")[2].splitlines()[:2]
+    return [(float(words[1]), float(words[4])) for words in map(str.split, lines)]
+
+
 def save_run(folder: Path, **config: Any) -> str:
     torch.manual_seed(0)
     vocabulary = WordVocabulary(["the", "dog", "saw", "N", "cats"])
@@ -39,25 +45,28 @@ def test_punctuation_stays_unless_it_is_left_out(tmp_path: Path, capsys: pytest.
     assert table(tmp_path) == 0
     text = capsys.readouterr().out
     assert "1 sentences of 3 to 40 words" in text
-    assert "gold, right-binarised: left 16.7 / right 33.3 of 6 splits" in text  # [The Dog] [, [[saw [12 cats]] .]]
+    assert rows(text, "gold, right-binarised, 6 splits") == [
+        (16.7, 33.3),
+        (25.0, 50.0),
+    ]  # [The Dog] [, [[saw [12 cats]] .]]
     assert table(tmp_path, preprocess="prpn") == 0
-    assert "gold, right-binarised: left 0.0 / right 25.0 of 4 splits" in capsys.readouterr().out
+    assert rows(capsys.readouterr().out, "gold, right-binarised, 4 splits") == [(0.0, 25.0), (0.0, 50.0)]
 
 
 def test_a_run_reads_the_words_that_are_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = save_run(tmp_path / "run", attention="right")
     assert table(tmp_path, preprocess="prpn", runs=(run,)) == 0
-    assert f"{run}: left 0.0 / right 75.0 of 4 splits" in capsys.readouterr().out
+    assert rows(capsys.readouterr().out, f"{run}, 4 splits") == [(0.0, 75.0), (0.0, 100.0)]
     assert table(tmp_path, runs=(run,)) == 0
-    assert f"{run}: left 0.0 / right 83.3 of 6 splits" in capsys.readouterr().out
+    assert rows(capsys.readouterr().out, f"{run}, 6 splits") == [(0.0, 83.3), (0.0, 100.0)]
 
 
-def test_random_networks_have_a_row_of_their_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(palm_splits, "PaLMConfig", lambda: PaLMConfig(**TINY))
-    assert table(tmp_path, seeds=2) == 0
-    assert "over 2 seeds" in capsys.readouterr().out
+def test_random_networks_have_rows_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = tuple(f"model.{name}={value}" for name, value in TINY.items())
+    assert table(tmp_path, seeds=2, set=settings) == 0
+    of_all, of_longer = capsys.readouterr().out.partition("random, 1 sentences, 2 seeds:\n")[2].splitlines()
+    assert of_all.endswith("of all splits")
+    assert of_longer.endswith("of splits of three words or more")
 
 
 @pytest.mark.parametrize(
@@ -66,8 +75,9 @@ def test_random_networks_have_a_row_of_their_own(
         ({"seeds": 1}, "--seeds is 1; give 2 or more"),
         ({"seeds": -1}, "--seeds is -1"),
         ({"sentences": 0}, "--sentences is 0"),
-        ({"scale": float("nan")}, "--scale is nan"),
-        ({"embedding_deviation": -1.0}, "--embedding-deviation is -1.0"),
+        ({"recipe": "absent"}, "absent"),
+        ({"set": ("model.max_span=0",)}, "max_span is 0"),
+        ({"recipe": "rnng-gum-open", "seeds": 2}, "this rnng has no binary trees"),
         ({"trees": Path("absent.ptb")}, "absent.ptb"),
         ({"runs": ("absent",)}, "absent"),
         ({"runs": ("rnng-gum-open",)}, "rnng-gum-open: this rnng has no binary trees"),

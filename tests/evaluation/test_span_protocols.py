@@ -12,6 +12,7 @@ from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of, parse_bracketing
 from treelm.evaluation.span_protocols import (
     BINARISED,
+    KLEIN,
     NO_PUNCTUATION,
     PLAIN,
     PROTOCOLS,
@@ -144,10 +145,10 @@ def test_currency_signs_are_removed_by_both_means() -> None:
 
 def test_protocols_are_found_by_name_and_described() -> None:
     assert find_protocol("wsj40") is WSJ40
-    assert set(PROTOCOLS) == {"wsj10", "wsj40", "plain", "no-punctuation", "binarised"}
+    assert set(PROTOCOLS) == {"wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"}
     assert "over 10 words" in WSJ10.description
     assert PLAIN.description.startswith("removed: nothing")
-    with pytest.raises(InputError, match="wsj10, wsj40, plain"):
+    with pytest.raises(InputError, match="wsj10, klein, wsj40, plain"):
         find_protocol("wsj20")
 
 
@@ -201,6 +202,18 @@ def test_gold_trees_are_made_binary_from_the_left_under_binarised() -> None:
 def test_without_punctuation_sentences_of_any_length_count_and_their_whole_spans_do_not() -> None:
     gold = "(S " + "(NP (NN a) (NN b)) " * 30 + "(. .))"
     assert counts(score(gold, gold, NO_PUNCTUATION)) == (30, 30, 30)
+
+
+def test_klein_counts_whole_sentences_and_leaves_out_single_words() -> None:
+    assert spans(KLEIN, KEEP) == {(0, 4): 1, (0, 2): 1, (2, 4): 1}
+    right = "(X (DT the) (X (NN dog) (, ,) (X (VBZ sees) (PRP it))) (. .))"
+    assert counts(score(GOLD, right, KLEIN)) == (2, 3, 3)
+    assert counts(score(GOLD, right, WSJ10)) == (1, 2, 2)
+    assert counts(score("(S (NN a) (. .))", "(S (NN a) (. .))", KLEIN)) == (0, 0, 0)
+    assert score("(S (NN a) (. .))", "(S (NN a) (. .))", KLEIN).num_left_out == 1
+    assert counts(score("(S (NN a) (NN b))", "(S (NN a) (NN b))", KLEIN)) == (1, 1, 1)
+    eleven = "(S" + " (NN a)" * 11 + ")"
+    assert score(eleven, eleven, KLEIN).num_left_out == 1
 
 
 @given(st.integers(1, 9), st.integers(0, 2**32))

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from treelm.evaluation.evalb_files import Bracketing, parse_bracketing, read_bracketings
-from treelm.evaluation.span_protocols import BINARISED, PLAIN, WSJ10, WSJ40, SpanProtocol
+from treelm.evaluation.span_protocols import BINARISED, KLEIN, PLAIN, WSJ10, WSJ40, SpanProtocol
 from treelm.evaluation.trivial_baselines import Baseline, trivial_baselines
 
 WSJ_SAMPLE = Path(__file__).parents[2].parent / "shared" / "data" / "wsj-sample"
@@ -11,6 +11,12 @@ WSJ_SAMPLE = Path(__file__).parents[2].parent / "shared" / "data" / "wsj-sample"
 
 def rows(gold: list[Bracketing], protocol: SpanProtocol, **options: int) -> dict[str, Baseline]:
     return {row.name: row for row in trivial_baselines(gold, protocol, **options)}
+
+
+def wsj_sample() -> list[Bracketing]:
+    if not WSJ_SAMPLE.exists():
+        pytest.skip("needs ../shared/data/wsj-sample (Penn Treebank sample, not redistributable)")
+    return [one for split in ("train", "dev", "test") for one in read_bracketings(WSJ_SAMPLE / f"{split}.raw.ptb.gz")]
 
 
 def test_hand_counted_rows() -> None:
@@ -45,6 +51,14 @@ def test_random_is_the_mean_over_seeds_and_repeats() -> None:
     assert rows(gold, WSJ10, num_seeds=3, seed=1)["random"] == mean
 
 
+def test_the_two_random_rows_draw_splits_and_trees() -> None:
+    gold = [parse_bracketing("(S (A (NN a) (NN b)) (B (NN c) (NN d)))")]
+    found = rows(gold, WSJ10, num_seeds=400)
+    # Of the five binary trees the balanced one has both gold spans, the left- and the right-branching one have one.
+    assert found["random, uniform over trees"].corpus_f1 == pytest.approx((100 + 2 * 50) / 5, abs=4)
+    assert found["random"].corpus_f1 == pytest.approx(100 / 3 + 2 * 50 / 6, abs=4)
+
+
 def test_random_distances_only_make_trees_that_their_builder_can() -> None:
     gold = [parse_bracketing("(S (A (NN a) (NN b)) (B (C (NN c) (NN d)) (NN e)))")]
     found = {row.name: row for row in trivial_baselines(gold, WSJ10, num_seeds=60, random_distances=True)}
@@ -75,10 +89,16 @@ def test_every_row_names_the_protocol() -> None:
 )
 def test_baselines_of_the_wsj_sample(protocol: SpanProtocol, expected: dict[str, tuple[float, float]]) -> None:
     """Sentence and corpus F1 that the released evaluation of PRPN gives for these trees (measured, to 0.1)."""
-    if not WSJ_SAMPLE.exists():
-        pytest.skip("needs ../shared/data/wsj-sample (Penn Treebank sample, not redistributable)")
-    gold = [one for split in ("train", "dev", "test") for one in read_bracketings(WSJ_SAMPLE / f"{split}.raw.ptb.gz")]
-    found = rows(gold, protocol, num_seeds=1)
+    found = rows(wsj_sample(), protocol, num_seeds=1)
     for name, (sentence, corpus) in expected.items():
         assert round(found[name].sentence_f1, 1) == sentence
         assert round(found[name].corpus_f1, 1) == corpus
+
+
+def test_klein_s_published_baselines_are_near_those_of_the_wsj_sample() -> None:
+    """Table 5, Shen et al. 2018, after Klein 2005: other sentences of the same newspaper, so within two points."""
+    found = {name: row.corpus_f1 for name, row in rows(wsj_sample(), KLEIN, num_seeds=1).items()}
+    published = {"left-branching": 28.7, "right-branching": 61.7, "binary upper bound": 88.1}
+    random = {"random, uniform over trees": 34.7}  # for random splits it would be 40
+    assert {name: found[name] for name in published | random} == pytest.approx(published | random, abs=2)
+    assert [round(found[name], 1) for name in published] == [29.3, 63.3, 88.2]

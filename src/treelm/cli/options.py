@@ -22,7 +22,7 @@ RUN_HELP = "Folder of a trained model, or the name of one that comes with the pa
 RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
 InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]
 FileFormat = Literal["auto", "text", "brackets", "conllu"]
-SpanProtocol = Literal["wsj10", "wsj40", "plain", "no-punctuation", "binarised"]
+SpanProtocol = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,6 +54,10 @@ class SpanProtocol:
 
 WSJ10 = SpanProtocol(name="wsj10", remove_punctuation=True, max_words=10)
 """The protocol of PRPN's released evaluation (Shen et al. 2018), up to 10 words. Klein's scores use another one."""
+KLEIN = SpanProtocol(
+    name="klein", remove_punctuation=True, max_words=10, drop_whole_sentence=False, without_spans="left_out"
+)
+"""The protocol of Klein's baselines on WSJ10 (Table 5, Shen et al. 2018; corpus F1): whole sentences count."""
 WSJ40 = SpanProtocol(name="wsj40", remove_punctuation=True, max_words=40)
 """Protocol ``wsj10`` with sentences of up to 40 words."""
 PLAIN = SpanProtocol(
@@ -76,7 +80,7 @@ BINARISED = SpanProtocol(
 )
 """Protocol of gold trees made binary from the left, whole sentences included (Table 2, Shen et al. 2021)."""
 
-PROTOCOLS = {protocol.name: protocol for protocol in (WSJ10, WSJ40, PLAIN, NO_PUNCTUATION, BINARISED)}
+PROTOCOLS = {protocol.name: protocol for protocol in (WSJ10, KLEIN, WSJ40, PLAIN, NO_PUNCTUATION, BINARISED)}
 
 
 def find_protocol(name: str) -> SpanProtocol:

@@ -12,7 +12,14 @@ from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, SpanResult, choose_removal, kept_words, score_spans
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
-from treelm.trees.trivial import balanced, binary_upper_bound, left_branching, random_splits, right_branching
+from treelm.trees.trivial import (
+    balanced,
+    binary_upper_bound,
+    left_branching,
+    random_splits,
+    random_uniform,
+    right_branching,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +45,10 @@ _RULES: dict[str, Callable[[Sequence[str]], Tree]] = {
     "right-branching": right_branching,
     "balanced": balanced,
 }
+_RANDOM: dict[str, Callable[[Sequence[str], np.random.Generator], Tree]] = {
+    "random": random_splits,
+    "random, uniform over trees": random_uniform,
+}
 
 
 def trivial_baselines(
@@ -50,7 +61,8 @@ def trivial_baselines(
 ) -> list[Baseline]:
     """Left-, right-branching, balanced and random trees, and gold trees made binary, over the words that are kept.
 
-    Random trees split each range of words anywhere with equal probability; their row is the mean over ``num_seeds``.
+    Random trees split each range of words anywhere with equal probability; in a row of their own, each binary tree is
+    as probable as any other (RANDOM of Klein 2005 and of Shen et al. 2018). Both rows are means over ``num_seeds``.
     ``random_distances`` adds rows for trees that the two builders make of random distances (uniform in 0..1): what is
     to be beaten by systems whose trees come from distances. Of the unbiased builder they are random splits again.
     The upper bound is the gold tree itself made binary, as the protocol makes it or else from the right: what it
@@ -64,7 +76,8 @@ def trivial_baselines(
         return score_spans(gold, list(predicted), protocol)
 
     rows = [_row(name, [score(lambda tree, rule=rule: rule(tree.words()))]) for name, rule in _RULES.items()]  # type: ignore[misc]
-    rows.append(_row("random", [score(_random(seed + offset)) for offset in range(num_seeds)]))
+    for name, draw in _RANDOM.items():
+        rows.append(_row(name, [score(_random(draw, seed + offset)) for offset in range(num_seeds)]))
     for builder in _BUILDERS if random_distances else ():
         results = [score(_random_distances(seed + offset, builder)) for offset in range(num_seeds)]
         rows.append(_row(f"random distances, {builder} builder", results))
@@ -73,9 +86,9 @@ def trivial_baselines(
     return rows
 
 
-def _random(seed: int) -> Callable[[Tree], Tree]:
+def _random(draw: Callable[[Sequence[str], np.random.Generator], Tree], seed: int) -> Callable[[Tree], Tree]:
     generator = np.random.default_rng(seed)
-    return lambda tree: random_splits(tree.words(), generator)
+    return lambda tree: draw(tree.words(), generator)
 
 
 def _random_distances(seed: int, builder: TreeBuilder) -> Callable[[Tree], Tree]:

@@ -63,15 +63,44 @@ def test_loss_and_gradients_of_sentences_equal_the_plain_form(config: dict[str, 
     assert_same(network, fast, plain(network, ROWS).nats)
 
 
+@pytest.mark.parametrize("scaling", ["training", "evaluation"])
 def test_loss_and_gradients_of_a_stream_with_all_regularisers_equal_the_plain_form(
-    monkeypatch: pytest.MonkeyPatch,
+    scaling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network = on_lstm(**REGULARISERS).train()
+    network = on_lstm(**REGULARISERS, weight_scaling=scaling).train()
     with recorded_masks(monkeypatch) as drawn:
         losses, _ = network.stream_losses(stream_batch(TOKENS, start=0, stop=9), None)
     assert [tuple(one.shape) for one in drawn[2::2]] == [(30, 6), (30, 6), (20, 4)]  # rows of master gates too
+    if scaling == "evaluation":
+        drawn[2::2] = [mask * (1 - 0.45) for mask in drawn[2::2]]
+        for mask in drawn[2::2]:  # weights that stay are taken as they are, but for the rounding of probabilities
+            torch.testing.assert_close(mask, mask.round(), rtol=0, atol=1e-4)
     expected = plain(network, TOKENS.tolist(), Masks(drawn[0], drawn[1], drawn[2::2], drawn[3::2]))
     assert_same(network, losses.total, expected.nats + 36 * (2 * expected.activation + expected.difference))
+
+
+def test_recurrent_weights_can_be_scaled_in_evaluation_instead_of_training() -> None:
+    network = on_lstm(weight_dropout=0.45, weight_scaling="evaluation").eval()
+    smaller = on_lstm()
+    with torch.no_grad():
+        for layer in smaller.layers:
+            layer.weights.weight_hidden *= 1 - 0.45
+    batch = encode_words(SENTENCES, network.vocabulary)
+    torch.testing.assert_close(network.losses(batch).total, smaller.losses(batch).total, rtol=0, atol=1e-10)
+
+
+def test_released_initial_weights_have_the_scale_of_what_they_multiply() -> None:
+    wide = {"embedding_size": 6, "hidden_size": 96, "num_layers": 2, "chunk_size": 3}
+    for seed in range(20):
+        torch.manual_seed(seed)
+        network = ONLSTM(ONLSTMConfig(**wide, initialisation="released"), vocabulary=Tokens(8))
+        for layer, (input_size, size) in zip(network.layers, [(6, 96), (96, 6)], strict=True):
+            weights, squares = layer.weights, []
+            for weight, fan_in in ((weights.weight_input, input_size), (weights.weight_hidden, size)):
+                assert weight.abs().max() <= fan_in**-0.5
+                squares.append(1 / (3 * fan_in))
+                assert weight.square().mean().item() == pytest.approx(squares[-1], rel=0.25)
+            assert weights.bias.square().mean().item() == pytest.approx(sum(squares), rel=0.6)
 
 
 @pytest.mark.isa
@@ -138,7 +167,15 @@ def test_sizes_are_those_of_the_paper() -> None:
 
 @pytest.mark.parametrize(
     "field",
-    [{"hidden_size": 0}, {"hidden_size": 1155}, {"embedding_size": 7}, {"weight_dropout": 1.0}, {"distance_layer": 4}],
+    [
+        {"hidden_size": 0},
+        {"hidden_size": 1155},
+        {"embedding_size": 7},
+        {"weight_dropout": 1.0},
+        {"distance_layer": 4},
+        {"initialisation": "xavier"},
+        {"weight_scaling": "never"},
+    ],
 )
 def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(field))):

@@ -25,7 +25,7 @@ FILE_NAME = "comparison.json"
 FORMAT_VERSION = 1
 _REMEDY = "make it again with `treelm compare`"
 
-TRIVIAL = ("left-branching", "right-branching", "balanced", "random")
+TRIVIAL = ("left-branching", "right-branching", "balanced", "random", "random, uniform over trees")
 """Names of the baselines that every system has, whether its trees come from distances or not."""
 GoldTrees = Literal["constituency", "dependencies"]
 

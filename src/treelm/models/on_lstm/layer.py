@@ -28,6 +28,16 @@ class ONLSTMLayer(RecurrentLayer):
         super().__init__(GateWeights(input_size, hidden_size, num_gates), _CELL)
         self.chunk_size = chunk_size
 
+    @torch.no_grad()
+    def draw_as_released(self) -> None:
+        """Draw the weights anew as the public code does: two linear layers of torch, whose biases act as their sum."""
+        weights = self.weights
+        of_input, of_hidden = weights.input_size**-0.5, weights.hidden_size**-0.5
+        weights.weight_input.uniform_(-of_input, of_input)
+        weights.weight_hidden.uniform_(-of_hidden, of_hidden)
+        weights.bias.uniform_(-of_input, of_input)
+        weights.bias.add_(torch.empty_like(weights.bias).uniform_(-of_hidden, of_hidden))
+
     def forward(
         self, inputs: Tensor, state: State, *, weight_hidden: Tensor | None = None
     ) -> tuple[Tensor, State, Tensor]:

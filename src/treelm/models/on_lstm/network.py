@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,9 @@ from treelm.models.layers.recurrent import locked_dropout
 from treelm.models.on_lstm.layer import ONLSTMLayer
 from treelm.models.readings import Carried, Reading
 from treelm.models.scores import Gathering
+
+Initialisation = Literal["uniform", "released"]
+WeightScaling = Literal["training", "evaluation"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +35,19 @@ class ONLSTMConfig(AWDConfig):
     """Units that share one master gate; it divides both sizes."""
     distance_layer: int = 2
     """The layer, from 1, whose master forget gates give the distances."""
+    initialisation: Initialisation = "uniform"
+    """Weights of the layers before training: all in +-1/sqrt(H), as is usual for LSTMs; or as in the public code
+    (released), those of a layer's input in +-1/sqrt(I) and biases the sum of one of either range."""
+    weight_scaling: WeightScaling = "training"
+    """When recurrent weights are scaled for ``weight_dropout``: by 1 / (1 - w) in training, or by 1 - w in evaluation,
+    as in the public code, where training takes those that stay as they are."""
 
     def __post_init__(self) -> None:
         """Check values."""
         super().__post_init__()
         self.require_at_least(1, "chunk_size")
+        self.require_one_of("initialisation", get_args(Initialisation))
+        self.require_one_of("weight_scaling", get_args(WeightScaling))
         for name in ("embedding_size", "hidden_size"):
             is_multiple = getattr(self, name) % self.chunk_size == 0
             self.require(name, is_multiple, f"a multiple of chunk_size = {self.chunk_size}")
@@ -55,6 +66,10 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig]):
         self.layers = nn.ModuleList(
             ONLSTMLayer(size, following, config.chunk_size) for size, following in pairwise(config.sizes)
         )
+        if config.initialisation == "released":
+            for layer in self.layers:
+                assert isinstance(layer, ONLSTMLayer)
+                layer.draw_as_released()
 
     @property
     def word_columns(self) -> dict[str, Gathering]:
@@ -79,6 +94,8 @@ class ONLSTM(AWDStreamLM[ONLSTMConfig]):
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, ONLSTMLayer)
             recurrent = dropout(layer.weights.weight_hidden, config.weight_dropout, training=training, shared=True)
+            if config.weight_scaling == "evaluation":
+                recurrent = recurrent * (1 - config.weight_dropout)
             before = carried[f"hidden.{index}"], carried[f"cell.{index}"]
             raw, (hidden, cell), found = layer(units, before, weight_hidden=recurrent)
             following.update({f"hidden.{index}": hidden, f"cell.{index}": cell})

@@ -10,6 +10,7 @@ from treelm.models.layers.awd import AWDConfig
 Attention = Literal["learned", "right", "left", "given"]
 Objective = Literal["joint", "spans"]
 WithoutGold = Literal["none", "shortest"]
+Initialisation = Literal["uniform", "released"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class PaLMConfig(AWDConfig):
     """Hidden units of what joins context and hidden state (Eq. 6)."""
     max_span: int = 20
     """Tokens of the longest span that is attended to (m)."""
+    initialisation: Initialisation = "uniform"
+    """Weights before training: uniform, as AWD-LSTM's; or as in the public code (released)."""
     stop_at_end: bool = False
     """End spans at sentence ends; else they may go across, as in the paper."""
 
@@ -51,7 +54,12 @@ class PaLMConfig(AWDConfig):
         super().__post_init__()
         self.require_at_least(1, "rational_size", "scorer_size", "residual_size", "max_span")
         self.require_weight("span_weight")
-        for name, kind in (("attention", Attention), ("objective", Objective), ("without_gold", WithoutGold)):
+        for name, kind in (
+            ("attention", Attention),
+            ("objective", Objective),
+            ("without_gold", WithoutGold),
+            ("initialisation", Initialisation),
+        ):
             self.require_one_of(name, get_args(kind))
         self.require("attention_layer", 1 <= self.attention_layer <= self.num_layers, f"1 to {self.num_layers}")
         if self.attention != "learned":

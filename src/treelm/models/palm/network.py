@@ -23,6 +23,7 @@ from treelm.models.layers.devices import to_device
 from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.palm.attention import SpanAttention, count_available
 from treelm.models.palm.config import PaLMConfig
+from treelm.models.palm.initialisation import draw_as_released
 from treelm.models.palm.supervision import (
     before_inputs,
     constituents_of,
@@ -66,6 +67,8 @@ class PaLM(AWDStreamLM[PaLMConfig]):
             residual_size=config.residual_size,
             branching="left" if config.attention == "left" else "right",
         )
+        if config.initialisation == "released":
+            draw_as_released(self.embedding, self.stack, self.attention)
 
     @property
     def word_columns(self) -> dict[str, Gathering]:

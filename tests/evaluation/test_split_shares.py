@@ -1,0 +1,69 @@
+"""Shares of left and right splits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.models.palm.worlds import TINY, palm
+from treelm.errors import InputError
+from treelm.evaluation.split_shares import SharesOverSeeds, random_shares, split_shares, untrained
+from treelm.models.lstm.network import LSTMConfig
+from treelm.models.palm.config import PaLMConfig
+from treelm.training.recipe import ModelConfig
+from treelm.trees.tree import Tree
+
+
+def test_splits_are_left_right_or_neither_of_all_or_of_longer_ones() -> None:
+    trees = [
+        "(X a (X b (X c d)))",  # right, right, two words
+        "(X (X a b) c)",  # left, two words
+        "(X (X a b) (X c d))",  # neither, two words, two words
+        "(X a)",
+    ]
+    shares = split_shares(map(Tree.parse, trees))
+    assert (shares.num_left, shares.num_right, shares.num_pairs, shares.num_splits) == (1, 2, 4, 8)
+    assert shares.percentages("all") == (12.5, 25)
+    assert shares.percentages("longer") == (25, 50)
+    assert split_shares([Tree.parse("(X a)")]).percentages("longer") == (0, 0)
+
+
+def test_trees_that_are_not_binary_are_an_error() -> None:
+    with pytest.raises(ValueError, match="3 parts"):
+        split_shares([Tree.parse("(X a b c)")])
+
+
+def test_shares_over_seeds_differ_from_seed_to_seed() -> None:
+    shares = list(random_shares(palm, [list("1234567"), list("55512034")], num_seeds=4))
+    found = SharesOverSeeds.of(shares, "all")
+    lefts = [one.percentages("all")[0] for one in shares]
+    assert found.num_seeds == 4
+    assert found.left[0] == pytest.approx(sum(lefts) / 4)
+    assert found.left[1] > 0
+    assert found.left[1] == pytest.approx((sum((left - found.left[0]) ** 2 for left in lefts) / 3) ** 0.5)
+    right = list(random_shares(lambda _: palm(attention="right"), [list("123")], num_seeds=2))
+    assert SharesOverSeeds.of(right, "all").right == (50, 0)
+    assert SharesOverSeeds.of(right, "longer").right == (100, 0)
+
+
+def test_a_recipe_s_model_is_built_from_a_seed_and_leaves_other_draws_alone() -> None:
+    build = untrained(ModelConfig(system="palm", config=PaLMConfig(**TINY)), [["b", "a"], ["c", "a"]])
+    before = torch.random.get_rng_state()
+    first, again, other = build(1), build(1), build(2)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(first.decoder_weight, again.decoder_weight)
+    assert not torch.equal(first.decoder_weight, other.decoder_weight)
+    assert first.parse([["a", "b", "c"]])[0].words() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ModelConfig(system="lstm", config=LSTMConfig(embedding_size=2, hidden_size=2)),
+        ModelConfig(system="palm", config=PaLMConfig(**TINY, attention="given")),
+    ],
+    ids=["no trees", "given trees"],
+)
+def test_a_system_without_binary_trees_of_its_own_is_refused(model: ModelConfig) -> None:
+    with pytest.raises(InputError, match=f"this {model.system} has no binary trees of its own"):
+        untrained(model, [["a"]])(0)
