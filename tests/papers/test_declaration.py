@@ -11,7 +11,7 @@ from treelm.papers.declaration import load_paper, load_table, paper_folder, pape
 from treelm.papers.plan import make_plan
 
 PRESENT = {
-    "palm": {"table1", "table2", "table3", "figure1"},
+    "palm": {"table1", "table2", "table3", "table4", "figure1"},
     "prpn": {"table1", "table2", "table3", "table4", "table5", "figure4"},
 }
 

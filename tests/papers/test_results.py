@@ -19,13 +19,13 @@ from treelm.papers.work import FOLDER, KEPT, is_done, kept, origin_of
 
 LABEL = "stand-in: tiny, 6 units"
 TSV = f"""\
-row	column	setting	ours	interval	n	published	difference	by_seed	cpu_seconds	wall_seconds	why
-whole	test ppl	{LABEL}, 2 seeds	101.0	12.706	2	61.98	39.02	100 102	3.5	4.5	
-whole	UF1	{LABEL}, 2 seeds	40.0		1	50.0	-10.0	40	3.5	4.5	not run yet
-without attention	test ppl	{LABEL}, 2 seeds			0						failed (exit code 2)
-without attention	UF1	{LABEL}, 2 seeds			0						failed (exit code 2)
-right-branching	UF1	{LABEL}	41.0		1	40.7	0.29999999999999716	41			
-another system	test ppl				0	57.3					not a system of treelm
+row	column	setting	ours	interval	deviation	n	published	difference	by_seed	cpu_seconds	wall_seconds	why
+whole	test ppl	{LABEL}, 2 seeds	101.0	12.706	1.4142135623730951	2	61.98	39.02	100 102	3.5	4.5	
+whole	UF1	{LABEL}, 2 seeds	40.0			1	50.0	-10.0	40	3.5	4.5	not run yet
+without attention	test ppl	{LABEL}, 2 seeds				0						failed (exit code 2)
+without attention	UF1	{LABEL}, 2 seeds				0						failed (exit code 2)
+right-branching	UF1	{LABEL}	41.0			1	40.7	0.29999999999999716	41			
+another system	test ppl					0	57.3					not a system of treelm
 # Table 1, Nobody 2000
 # a note on the table
 # the gold trees are a parser's
@@ -66,7 +66,7 @@ def result(plan: Plan, table: Table, tmp_path: Path) -> Result:
         keep(job.name, Training(), Measured(values={"cpu_seconds": 3.5, "wall_seconds": 4.5}))
     notes = ("the gold trees are a parser's",)
     keep(whole.jobs[0].name, trees, Measured(values={"unlabeled_f1_corpus, plain": 40.0}, notes=notes))
-    baselines = {"right-branching": {"unlabeled_f1_corpus, plain": 41.0}}
+    baselines = {"right-branching": {"unlabeled_f1_corpus, plain": (41.0,)}}
     keep(branching.jobs[0].name, trees, Measured(baselines=baselines, notes=notes))
     failed = {job.name: 2 for job in without.jobs[:1]}
     return gather(plan.tables[0], tmp_path, failed)

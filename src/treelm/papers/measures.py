@@ -6,11 +6,11 @@ recognised, which are notes here. Accuracies on SyntaxGym are in percent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.data_config import DataConfig, locate_split
@@ -23,6 +23,14 @@ from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import PLAIN, find_protocol
 from treelm.evaluation.speed import BeamWidths, measure_search, measure_training
+from treelm.evaluation.split_shares import (
+    Counting,
+    SplitShares,
+    random_shares,
+    require_binary_trees,
+    split_shares,
+    untrained,
+)
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
@@ -35,8 +43,9 @@ from treelm.models.persistence.files import json_hash, write_atomically
 from treelm.papers.data import DataRoot
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
-from treelm.training.recipe import EvaluationConfig, Recipe
+from treelm.training.recipe import EvaluationConfig, Recipe, load_recipe
 from treelm.training.run import load_run_recipe
+from treelm.trees.transforms import binarise_left, binarise_right, collapse_unaries
 from treelm.trees.tree import Tree
 
 WIDTHS = ("action_beam", "word_beam", "fast_track")
@@ -44,11 +53,13 @@ WIDTHS = ("action_beam", "word_beam", "fast_track")
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Values by metric, what must be known to read them, and, of data alone, values by baseline and metric."""
+    """Values by metric, what must be known to read them, and, of data alone, values by baseline and metric: several
+    where there is chance and each draw is known.
+    """
 
     values: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
+    baselines: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -205,13 +216,63 @@ class Evaluate(_OnTreebank):
         config = replace(self, data=self.data or own).config(DataConfig(), root)
         gold = [_gold(one) for one in self.sentences(config)]
         notes = self.provenance(root, own, self.files(config))
-        found: dict[str, dict[str, float]] = {}
+        found: dict[str, dict[str, tuple[float, ...]]] = {}
         for protocol in self.protocols:
             for row in trivial_baselines(gold, find_protocol(protocol), random_distances=True):
                 values = found.setdefault(row.name, {})
-                values[f"unlabeled_f1_corpus, {protocol}"] = row.corpus_f1
-                values[f"unlabeled_f1_sentence, {protocol}"] = row.sentence_f1
+                values[f"unlabeled_f1_corpus, {protocol}"] = (row.corpus_f1,)
+                values[f"unlabeled_f1_sentence, {protocol}"] = (row.sentence_f1,)
         return Measured(baselines=found, notes=notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splits(_OnTreebank):
+    """Left and right splits of binary trees in percent of all splits, and of those of three words or more.
+
+    Sentences have ``words`` words (fewest, most). Baselines are gold trees made binary, and the trees of a recipe's
+    network as it is drawn, a value for each of ``seeds``.
+    """
+
+    words: tuple[int, int] = (3, 40)
+    recipe: str = ""
+    settings: tuple[str, ...] = ()
+    seeds: int = 25
+
+    def metrics(self) -> Sequence[str]:
+        """Shares by side and counting."""
+        return [f"{side}, {counting}" for counting in get_args(Counting) for side in ("left", "right")]
+
+    def baselines(self) -> Sequence[str]:
+        """Gold trees, and networks before training if a recipe is named."""
+        return (*_BINARISED, *((_DRAWN,) if self.recipe else ()))
+
+    def trees(self, config: DataConfig) -> list[Tree]:
+        """The gold trees of sentences that are neither short nor long."""
+        fewest, most = self.words
+        unlimited = replace(self, max_sentences=None).sentences(config)
+        fitting = [one for one in unlimited if fewest <= len(one.words) <= most]
+        return [_tree(one) for one in fitting[: self.max_sentences]]
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Count the splits of the run's trees."""
+        lm = require_binary_trees(subject.model({}), where=str(subject.run))
+        trees = self.trees(self.config(subject.recipe.data, subject.root))
+        found = _shares([split_shares(lm.parse([tree.words() for tree in trees]))])
+        return Measured(values={name: value for name, (value,) in found.items()})
+
+    def of_data(self, root: DataRoot, own: str) -> Measured:
+        """Count the splits of gold trees and of networks before training."""
+        config = replace(self, data=self.data or own).config(DataConfig(), root)
+        trees = self.trees(config)
+        found = {
+            name: _shares([split_shares(binarise(collapse_unaries(tree)) for tree in trees)])
+            for name, binarise in _BINARISED.items()
+        }
+        if self.recipe:
+            sentences = [tree.words() for tree in trees]
+            build = untrained(load_recipe(self.recipe, self.settings).model, sentences)
+            found[_DRAWN] = _shares(list(random_shares(build, sentences, num_seeds=self.seeds)))
+        return Measured(baselines=found, notes=self.provenance(root, own, self.files(config)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,6 +408,7 @@ class Picture(_OfRuns):
 PICTURE = "picture.svg"
 KINDS: dict[str, Any] = {
     "evaluate": Evaluate,
+    "splits": Splits,
     "syntaxgym": SyntaxGym,
     "training": Training,
     "training speed": TrainingSpeed,
@@ -355,6 +417,11 @@ KINDS: dict[str, Any] = {
 }
 """Classes of measures by the name in declarations."""
 
+_BINARISED: dict[str, Callable[[Tree], Tree]] = {
+    "gold trees, made binary from the right": binarise_right,
+    "gold trees, made binary from the left": binarise_left,
+}
+_DRAWN = "networks before training"
 _STREAM = ", in a stream"
 _EVALUATION = ("stream", "stream_rows", "cache_weight", "cache_theta", "cache_window", "max_sentences", "tree_builder")
 _LIKELIHOODS = (
@@ -381,10 +448,23 @@ def _given(measure: Any) -> dict[str, int]:
     return {name: value for name in WIDTHS if (value := getattr(measure, name)) is not None}
 
 
-def _gold(sentence: Sentence) -> Bracketing:
+def _tree(sentence: Sentence) -> Tree:
     if sentence.tree is None:
         raise InputError("a sentence without a tree", where=sentence.where, remedy="name data with trees")
-    return bracketing_of(sentence.tree, tags=sentence.tags, where=sentence.where)
+    return sentence.tree
+
+
+def _gold(sentence: Sentence) -> Bracketing:
+    return bracketing_of(_tree(sentence), tags=sentence.tags, where=sentence.where)
+
+
+def _shares(found: Sequence[SplitShares]) -> dict[str, tuple[float, ...]]:
+    """Shares by metric, a value for each set of trees."""
+    shares: dict[str, tuple[float, ...]] = {}
+    for counting in get_args(Counting):
+        sides = zip(*(one.percentages(counting) for one in found), strict=True)
+        shares |= {f"{side}, {counting}": values for side, values in zip(("left", "right"), sides, strict=True)}
+    return shares
 
 
 def _joined(files: Sequence[Path], folder: Path) -> Path:

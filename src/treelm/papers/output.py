@@ -23,7 +23,7 @@ from treelm.training.metrics import read_metrics
 
 MISSING = "-"
 TSV = (
-    *("row", "column", "setting", "ours", "interval", "n", "published", "difference", "by_seed"),
+    *("row", "column", "setting", "ours", "interval", "deviation", "n", "published", "difference", "by_seed"),
     *("cpu_seconds", "wall_seconds", "why"),
 )
 LEGEND = f"ours: mean over n seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t); diff.: ours less published"
@@ -47,7 +47,7 @@ def as_tsv(result: Result) -> str:
     lines = ["\t".join(TSV)]
     for one in result.values:
         cpu, wall = result.seconds.get(one.row, (None, None))
-        numbers = (one.mean, one.interval, len(one.ours), one.published, one.difference)
+        numbers = (one.mean, one.interval, one.deviation, len(one.ours), one.published, one.difference)
         by_seed = " ".join(f"{value:.6g}" for value in one.ours)
         cells = (one.row, one.heading, one.label, *numbers, by_seed, cpu, wall, one.why)
         lines.append("\t".join("" if cell is None else str(cell) for cell in cells))

@@ -42,6 +42,11 @@ class Value:
         return interval(self.ours)
 
     @property
+    def deviation(self) -> float | None:
+        """Standard deviation over seeds; None of fewer than two."""
+        return stdev(self.ours) if len(self.ours) > 1 else None
+
+    @property
     def difference(self) -> float | None:
         """Ours less the published value."""
         return None if self.mean is None or self.published is None else self.mean - self.published
@@ -131,15 +136,15 @@ def _picture(row: PlannedRow, out: Path, codes: dict[str, int], not_yet: str) ->
 
 def _ours(cell: Cell, out: Path, codes: dict[str, int], not_yet: str) -> tuple[tuple[float, ...], str]:
     """The values of a cell's jobs that are done, and why there are not all."""
-    found, why = [], cell.missing
+    found: list[float] = []
+    why = cell.missing
     for job in cell.jobs:
         measured = kept(out / FOLDER / job, cell.measure)
         if measured is None:
             why = f"failed (exit code {codes[job]})" if job in codes else why or not_yet
             continue
-        values = measured.baselines.get(cell.baseline, {}) if cell.baseline else measured.values
-        if cell.metric in values:
-            found.append(values[cell.metric])
-        else:
-            why = "not measured of this system"
+        of_run = (measured.values[cell.metric],) if cell.metric in measured.values else ()
+        values = measured.baselines.get(cell.baseline, {}).get(cell.metric, ()) if cell.baseline else of_run
+        found += values
+        why = why if values else "not measured of this system"
     return tuple(found), why
