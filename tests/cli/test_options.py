@@ -1,10 +1,19 @@
-"""How the subcommands that score test material name what they score with."""
+"""Options of searching, and how subcommands name what they score with."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.cli.options import in_words
+from treelm.errors import InputError
+from treelm.inference.loading import run_beam
 
 BEAM = {"action_beam": 20, "word_beam": 10, "fast_track": 1}
 
@@ -12,3 +21,49 @@ BEAM = {"action_beam": 20, "word_beam": 10, "fast_track": 1}
 def test_a_beam_is_named_where_there_is_a_search() -> None:
     assert in_words(build_model(Tokens(4)), BEAM) == "rnng, beam 20/10/1"
     assert in_words(prpn(), BEAM) == "prpn"
+    assert in_words(build_model(Tokens(4)), {**BEAM, "search": "released"}) == "rnng, released beam 20/10/1"
+    particles = {**BEAM, "search": "particles", "num_particles": 30, "search_precision": "fp16"}
+    assert in_words(build_model(Tokens(4)), particles) == "rnng, 30 particles, fp16"
+
+
+def test_the_search_of_a_recipe_is_that_of_its_run(project: Path, tmp_path: Path) -> None:
+    assert run_beam(project / "run") == {"action_beam": 20, "word_beam": 5, "fast_track": 1}
+    run = Path(shutil.copytree(project / "run", tmp_path / "run"))
+    recipe = (run / "recipe.toml").read_text()
+    (run / "recipe.toml").write_text(recipe.replace('search = "beam"', 'search = "particles"'))
+    assert run_beam(run) == {"action_beam": 20, "word_beam": 5, "fast_track": 1, "search": "particles"}
+    (run / "recipe.toml").write_text(recipe.replace('search = "beam"', "search = 3"))
+    with pytest.raises(InputError, match=r"\[evaluation\] search = 3; give a name"):
+        run_beam(run)
+
+
+def test_particles_released_scores_and_half_precision_are_flags(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    def perplexity(*flags: str) -> tuple[float, bool]:
+        outcome = treelm("evaluate", project / "run", "--split", "dev", "--json", *flags)
+        assert outcome.code == 0, outcome.err
+        figure = json.loads(outcome.out)[0]["perplexities"][0]
+        return figure["perplexity"], figure["is_upper_bound"]
+
+    beam, is_bound = perplexity()
+    assert is_bound
+    for flags in (("--search", "particles"), ("--search-precision", "fp16"), ("--search-precision", "bf16")):
+        value, is_bound = perplexity(*flags)
+        assert value != beam
+        assert value == pytest.approx(beam, rel=0.2)
+        assert not is_bound
+    few = ("--search", "particles", "--num-particles", "2")
+    assert perplexity(*few) == perplexity(*few) != perplexity(*few, "--search-seed", "1")
+    assert perplexity("--search", "released")[0] < beam  # the end of a sentence costs nothing there
+
+    table = tmp_path / "words.tsv"
+    flags = ("--search", "particles", "--num-particles", "50", "--output", str(table))
+    assert treelm("surprisal", project / "run", project / "train.ptb", *flags).code == 0
+    described = json.loads((tmp_path / "words.tsv.json").read_text())
+    assert (described["search"], described["num_particles"], described["threshold"]) == ("particles", 50, None)
+
+
+def test_a_model_without_a_search_has_no_particles() -> None:
+    with pytest.raises(InputError, match="search by 'particles', but prpn scores without a search; leave it out"):
+        prpn().set_beam(**BEAM, search="particles")
+    with pytest.raises(InputError, match="search by 'fp16'"):
+        prpn().set_beam(**BEAM, search_precision="fp16")

@@ -22,6 +22,7 @@ LABELS = ("PP", "NP", "VP", "S")  # another order than the corpus has
 CONFIGS = [
     VocabularyConfig(min_count=2),
     VocabularyConfig(min_count=2, unknown="berkeley"),
+    VocabularyConfig(min_count=2, unknown="suffixes"),
     VocabularyConfig(kind="character", min_count=2),
     VocabularyConfig(kind="subword", max_size=275, min_count=1),
 ]

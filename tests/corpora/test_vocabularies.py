@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.subword_vocabulary import SubwordVocabulary
+from treelm.corpora.unknown_classes import surface_class
 from treelm.corpora.vocabularies import (
     VocabularyConfig,
     build_vocabulary,
@@ -19,7 +20,7 @@ from treelm.corpora.vocabularies import (
     vocabulary_from_json,
 )
 from treelm.corpora.vocabulary import FormCounts, Vocabulary
-from treelm.corpora.word_vocabulary import WordVocabulary, surface_class
+from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError
 
 SENTENCES = [
@@ -32,6 +33,7 @@ COUNTS = FormCounts.of(SENTENCES)
 CONFIGS = [
     VocabularyConfig(),
     VocabularyConfig(unknown="berkeley"),
+    VocabularyConfig(unknown="suffixes"),
     VocabularyConfig(kind="character"),
     VocabularyConfig(kind="subword", max_size=285, min_count=1),
 ]
@@ -119,9 +121,10 @@ def test_an_unseen_class_backs_off_to_the_nearest_one_with_an_id() -> None:
     assert vocabulary.unknown_class("Walking") == "UNK"
 
 
+@pytest.mark.parametrize("unknown", ["berkeley", "suffixes"])
 @given(st.lists(st.lists(st.text("aAbdeginsz7-$", min_size=1, max_size=6), min_size=1, max_size=6), min_size=1))
-def test_every_unknown_token_occurs_in_the_training_data(sentences: list[list[str]]) -> None:
-    vocabulary = WordVocabulary.build(FormCounts.of(sentences), min_count=2, unknown="berkeley")
+def test_every_unknown_token_occurs_in_the_training_data(unknown: Unknown, sentences: list[list[str]]) -> None:
+    vocabulary = WordVocabulary.build(FormCounts.of(sentences), min_count=2, unknown=unknown)
     used = {
         int(index)
         for words in sentences

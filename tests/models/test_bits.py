@@ -1,7 +1,8 @@
-"""Bits of words, of sentences and perplexity agree, for every system, in words, subwords and characters."""
+"""Bits of words, of sentences and perplexity agree, for every system and every kind of vocabulary."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict
 from functools import cache
@@ -14,6 +15,7 @@ from tests.systems import SMALL
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.evaluation.perplexity import perplexity, sum_scores
@@ -48,6 +50,10 @@ def corpus() -> PreparedCorpus:
 
 @cache
 def vocabulary(kind: str) -> Vocabulary:
+    if kind == "tokenizer":
+        from tests.corpora.tokenizers_of_others import byte_level  # skips the test without the library
+
+        return TokenizerVocabulary(json.loads(byte_level(TEXT.splitlines()).to_str()))
     return build_vocabulary(KINDS[kind], corpus().form_counts())
 
 
@@ -67,7 +73,7 @@ def build(system: str, kind: str) -> SyntacticLM:
     return lm.eval()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "tokenizer"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(system: str, kind: str) -> None:
     lm = build(system, kind)
@@ -92,7 +98,7 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
         assert math.log2(figure.value) * count == pytest.approx(total, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["word", "subword"])
+@pytest.mark.parametrize("kind", ["word", "subword", "tokenizer"])
 @pytest.mark.parametrize("system", [system for system in SYSTEMS if not SMALL[system].learns_from_trees])
 def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, kind: str) -> None:
     lm = build(system, kind)

@@ -80,10 +80,13 @@ def test_paths_are_those_of_the_file_or_of_the_working_directory(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     path = tmp_path / "there" / "my.toml"
-    path.write_text('[data]\ntrain = "a.ptb"\n[model]\nsystem = "lstm"\n')
+    text = '[data]\ntrain = "a.ptb"\n[vocabulary]\nkind = "tokenizer"\nfile = "gpt2"\n[model]\nsystem = "lstm"\n'
+    path.write_text(text)
     recipe = load_recipe("there/my.toml", ["data.dev=b.ptb", "training.start_from=there"])
     assert recipe.data.train == str(tmp_path / "there" / "a.ptb")
     assert recipe.data.dev == str(tmp_path / "b.ptb")
+    assert recipe.vocabulary.file == str(tmp_path / "there" / "gpt2")
+    assert load_recipe("there/my.toml", ["vocabulary.file=gpt2"]).vocabulary.file == str(tmp_path / "gpt2")
     assert recipe.training.start_from == str(tmp_path / "there")
     assert load_recipe("there/my.toml", ["data.train=none", "data.corpus=gum-open"]).data.corpus == "gum-open"
     assert load_recipe("palm-s-ptb").data.train == str(tmp_path / "ptb-lm-trees" / "train.ptb")

@@ -410,3 +410,23 @@ def test_sizes_beyond_memory_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\[model\]: a network of these sizes does not fit into memory"):
         train(recipe, tmp_path / "run", on_terminal=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_keeps_the_tokenizer_that_its_recipe_names(tmp_path: Path) -> None:
+    from tests.corpora.tokenizers_of_others import byte_level, saved  # skips the test without the library
+
+    path = saved(byte_level(), tmp_path / "tokenizer")
+    settings = ["vocabulary.kind=tokenizer", f"vocabulary.file={path.parent}", "training.epochs=1"]
+    lm = train(load_recipe(write_treebank(tmp_path), settings), tmp_path / "run", on_terminal=False)
+    path.unlink()
+    loaded = load_model(tmp_path / "run")
+    assert loaded.vocabulary.fingerprint() == lm.vocabulary.fingerprint()
+    words = ["the", "unbelievable", "Zürich", "👍"]
+    state = loaded.start()
+    for word in words:
+        state = loaded.extend(state, [word])
+    (before,), (after,) = loaded.surprisal([words]), lm.surprisal([words])
+    assert before.total_bits == after.total_bits
+    assert [word.is_unk for word in before.words] == [False] * 4
+    assert state.words[0] == tuple(words)  # type: ignore[attr-defined]
+    assert [len(bits) for bits in state.word_log_probs] == [1] * 4  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import SECONDS_BETWEEN_NOTES, write_metadata
-from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, given_widths
+from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, given_search
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,12 +87,12 @@ def main(arguments: list[str]) -> int:
     return EXIT_SKIPPED if progress.num_errors else EXIT_OK
 
 
-def _beam(options: Arguments) -> tuple[tuple[str, int], ...]:
-    """The widths of the search: those of the run's recipe where no others are given; none for other parsers."""
+def _beam(options: Arguments) -> tuple[tuple[str, Any], ...]:
+    """The search: that of the run's recipe where nothing else is given; none for other parsers."""
     from treelm.inference.loading import run_beam
     from treelm.inference.tree_parsers import EXTERNAL
 
-    given = given_widths(options)
+    given = given_search(options)
     if options.parser in EXTERNAL:
         if given:
             raise InputError(f"a beam for {options.parser}", remedy="leave it out: only runs search with a beam")

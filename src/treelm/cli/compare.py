@@ -14,7 +14,7 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, progress_bar
-from treelm.cli.options import FileFormat, ModelOptions, PairOptions, SpanProtocol
+from treelm.cli.options import FileFormat, ModelOptions, PairOptions, SpanProtocol, given_search
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,9 +147,7 @@ def settings_of(options: Arguments) -> Settings:
         group_by=options.group_by,
         max_pairs_per_group=options.max_pairs_per_group,
         tokenisation=options.tokenisation,
-        action_beam=options.action_beam,
-        word_beam=options.word_beam,
-        fast_track=options.fast_track,
+        **given_search(options),
         device=options.device,
     )
 

@@ -11,7 +11,7 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_output, report_skipped
-from treelm.cli.options import FileFormat, ModelOptions, RunFolder, SpanProtocol, WorkerOptions, given_widths
+from treelm.cli.options import FileFormat, ModelOptions, RunFolder, SpanProtocol, WorkerOptions, given_search
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _evaluate_run(options: Arguments) -> int:
 
 def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
     names = ("max_sentences", "tree_builder", "stream_rows", "cache_weight", "cache_theta", "cache_window")
-    given: dict[str, Any] = given_widths(options)
+    given: dict[str, Any] = given_search(options)
     given |= {name: value for name in names if (value := getattr(options, name)) is not None}
     given["stream"] = _stream(options, recipe.evaluation.stream)
     if options.split:

@@ -48,6 +48,15 @@ class ModelOptions:
     """Hypotheses kept between words."""
     fast_track: int | None = None
     """Best SHIFTs that enter the word beam past the action beam."""
+    search: Literal["beam", "particles", "released"] | None = None
+    """beam: word-synchronous beam search. particles: a particle filter. released: the scores of the RNNG's public code.
+    Without it (so also the next three) as in the recipe, and in treelm surprisal a beam."""
+    num_particles: int | None = None
+    """Particles of each sentence."""
+    search_seed: int | None = None
+    """Seed of the particles."""
+    search_precision: Literal["full", "fp16", "bf16"] | None = None
+    """Precision in which the network computes while searching; full: that of its weights."""
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     """Device that computes. auto: on a GPU if there is one."""
 
@@ -99,45 +108,48 @@ def workers(options: Any) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("run", "processes", "cluster", "device")}
 
 
-def given_widths(options: ModelOptions) -> dict[str, int]:
-    """The widths of the search that were given, a legal 0 too."""
-    widths = {name: getattr(options, name) for name in ("action_beam", "word_beam", "fast_track")}
-    return {name: width for name, width in widths.items() if width is not None}
+WIDTHS = ("action_beam", "word_beam", "fast_track")
 
 
-def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, int]]:
+def given_search(options: ModelOptions) -> dict[str, Any]:
+    """What was given of the search, a legal 0 too: arguments of ``set_beam``."""
+    names = (*WIDTHS, "search", "num_particles", "search_seed", "search_precision")
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
+
+
+def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, Any]]:
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam
 
-    lm, beam = load(run, device=device_here(options)), run_beam(run) | given_widths(options)
+    lm, beam = load(run, device=device_here(options)), run_beam(run) | given_search(options)
     lm.set_beam(**beam)
     return lm, beam
 
 
-def load_adaptive(
-    run: str, options: ModelOptions, threshold: float | None
-) -> tuple[SyntacticLM, dict[str, float | None]]:
+def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> tuple[SyntacticLM, dict[str, Any]]:
     """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold."""
     from treelm.inference.loading import ADAPTIVE, THRESHOLD, load, run_beam
 
     if threshold is not None and not 1 <= threshold < math.inf:
         raise InputError(f"threshold = {threshold}", remedy="give a number of nats from 1 on, such as 12")
     lm = load(run, device=device_here(options))
-    given = given_widths(options)
-    if threshold is None and not given:
+    given = given_search(options)
+    if threshold is None and given.get("search", "beam") == "beam" and given.keys().isdisjoint(WIDTHS):
         threshold = THRESHOLD
-    beam = {**(run_beam(run) if threshold is None else ADAPTIVE), **given}
+    usual = ADAPTIVE if threshold is not None else run_beam(run)
+    beam = {**(usual if "search" in given else {name: usual[name] for name in WIDTHS}), **given}
     lm.set_beam(**beam, threshold=threshold)
     return lm, {**beam, "threshold": threshold}
 
 
-def in_words(lm: SyntacticLM, beam: dict[str, int]) -> str:
+def in_words(lm: SyntacticLM, beam: dict[str, Any]) -> str:
     """Description such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
     from treelm.models.base import SyntacticLM as Interface
+    from treelm.models.search.settings import search_in_words
 
     if type(lm).set_beam is Interface.set_beam:
         return lm.system
-    return f"{lm.system}, beam {beam['action_beam']}/{beam['word_beam']}/{beam['fast_track']}"
+    return f"{lm.system}, {search_in_words(beam)}"
 
 
 def read_input(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_output, report_skipped, write_metadata
@@ -154,7 +154,7 @@ def _read(options: Arguments, skipped: list[InputError]) -> tuple[tuple[str, ...
     return (), from_sentences(sentences, options.punctuation)
 
 
-def _wider(beam: Mapping[str, float | None]) -> str:
+def _wider(beam: Mapping[str, Any]) -> str:
     """Advice about words that have not converged."""
     if beam["threshold"] is None:
         return "leave out the widths for an adaptive beam"
@@ -171,7 +171,7 @@ def _separator(options: Arguments) -> str:
 
 
 def metadata(
-    options: Arguments, system: str, beam: Mapping[str, float | None], totals: dict[str, object], num_skipped: int
+    options: Arguments, system: str, beam: Mapping[str, Any], totals: dict[str, object], num_skipped: int
 ) -> dict[str, object]:
     """Metadata of the table: how it was made, for its readers."""
     from treelm import __version__

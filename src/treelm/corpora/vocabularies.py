@@ -11,11 +11,12 @@ from typing import Any, Literal, get_args
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.inputs import read_json
 from treelm.corpora.outputs import replacing
+from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fingerprint_of
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError, check_choice, check_positive
 
-Kind = Literal["word", "character", "subword"]
+Kind = Literal["word", "character", "subword", "tokenizer"]
 FILE_NAME = "vocabulary.json"
 _FORMAT = "treelm-vocabulary"
 _FORMAT_VERSION = 1
@@ -24,18 +25,22 @@ _LEAST_SUBWORDS = 258  # 256 bytes, the end of a word, and SentencePiece's own u
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
-    """The tokens that a model reads and predicts; built from the training data alone."""
+    """The tokens that a model reads and predicts; built from the training data alone, or read from a file."""
 
     kind: Kind = "word"
-    """Whole words, characters, or subwords by SentencePiece."""
+    """Whole words, characters, subwords by SentencePiece, or the tokens of another tokenizer, which is in ``file``."""
     min_count: int = 2
     """Words (characters, for a character vocabulary) that occur less often are unknown; subwords train without them."""
     max_size: int | None = None
     """Keep at most this many words or characters, the most frequent ones; for subwords the exact number of pieces."""
     unknown: Unknown = "single"
-    """One token for all unknown words, or Berkeley-style classes by their surface; for kind = "word"."""
+    """One token for all unknown words, Berkeley-style classes by their surface ("berkeley", with English suffixes), or
+    the same with suffixes that are learned from the unknown words of the training data; for kind = "word"."""
     subword_model: SubwordModel = "unigram"
     """Way in which SentencePiece chooses pieces; for kind = "subword"."""
+    file: str | None = None
+    """Path of a Hugging Face tokenizer.json, or of a folder with it or with GPT-2's vocab.json and merges.txt; for
+    kind = "tokenizer"."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
@@ -50,10 +55,16 @@ class VocabularyConfig:
                 f"vocabulary.max_size = {self.max_size} with kind = 'subword'",
                 remedy=f"give the number of pieces, at least {_LEAST_SUBWORDS}",
             )
-        if self.unknown == "berkeley" and self.kind != "word":
+        if self.unknown != "single" and self.kind != "word":
             raise InputError(
-                f"vocabulary.unknown = 'berkeley' with kind = {self.kind!r}",
+                f"vocabulary.unknown = {self.unknown!r} with kind = {self.kind!r}",
                 remedy="leave unknown out: classes of unknown words are for kind = 'word'",
+            )
+        if (self.file is None) == (self.kind == "tokenizer"):
+            given = "without vocabulary.file" if self.file is None else f"with vocabulary.file = {self.file!r}"
+            raise InputError(
+                f"vocabulary.kind = {self.kind!r} {given}",
+                remedy="give both kind = 'tokenizer' and the path of its file, or neither",
             )
 
 
@@ -63,6 +74,8 @@ def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary
         raise InputError("a vocabulary from no words at all", remedy="give training data with words")
     if config.kind == "character":
         return CharacterVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size)
+    if config.file is not None:
+        return TokenizerVocabulary.read(Path(config.file))
     if config.kind == "subword":
         from treelm.corpora.subword_vocabulary import SubwordVocabulary
 
@@ -79,6 +92,7 @@ def vocabulary_from_json(content: Any, *, where: str | None = None) -> Vocabular
         "word": WordVocabulary.from_json,
         "character": CharacterVocabulary.from_json,
         "subword": _read_subwords,
+        "tokenizer": TokenizerVocabulary.from_json,
     }
     remedy = "give a vocabulary that treelm wrote"
     try:

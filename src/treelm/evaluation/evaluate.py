@@ -229,7 +229,7 @@ def evaluate_run(
     """
     config = recipe.evaluation
     lm = load(run, device="cpu" if cluster else device)
-    lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
+    lm.set_beam(**config.beam)
     if trees_for and not lm.parses:
         raise InputError(f"{trees_for}, but {lm.why_no_trees}", remedy=f"leave {trees_for} out")
     if config.stream != "no":

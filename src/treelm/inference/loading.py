@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from treelm.corpora.inputs import file_hash, read_bytes
 from treelm.errors import InputError
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 BEAM = {"action_beam": 100, "word_beam": 10, "fast_track": 1}
 """Widths of the search where no recipe says others."""
 
-ADAPTIVE = {"action_beam": 1000, "word_beam": 100, "fast_track": 1}
+SEARCH: dict[str, Any] = {"search": "beam", "num_particles": 1000, "search_seed": 0, "search_precision": "full"}
+"""The search itself where no recipe says another."""
+
+ADAPTIVE: dict[str, Any] = {"action_beam": 1000, "word_beam": 100, "fast_track": 1}
 THRESHOLD = 10.0
 """The search for surprisals of single words, as wide as the doubt; docs/models/rnng-search.md has what it costs."""
 
@@ -60,8 +63,8 @@ def weights_hash(run: str | Path) -> str:
     return file_hash(weights, remedy="check the run folder")
 
 
-def run_beam(run: str | Path) -> dict[str, int]:
-    """The widths of the search that a run's recipe names."""
+def run_beam(run: str | Path) -> dict[str, Any]:
+    """The widths of the search that a run's recipe names, and what else it says of it: arguments of ``set_beam``."""
     path = find_run(run) / "recipe.toml"
     if not path.exists():
         return dict(BEAM)
@@ -69,11 +72,12 @@ def run_beam(run: str | Path) -> dict[str, int]:
     content = read_bytes(path, remedy=remedy)
     try:
         evaluation = tomllib.loads(content.decode("utf-8-sig")).get("evaluation", {})
-        beam = {name: evaluation.get(name, width) for name, width in BEAM.items()}
+        beam = {**BEAM, **{name: evaluation[name] for name in (*BEAM, *SEARCH) if name in evaluation}}
     except (ValueError, AttributeError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8
         raise InputError("a recipe that cannot be read", where=str(path), remedy=remedy) from error
-    for name, width in beam.items():
-        if type(width) is not int:
-            remedy = "give a whole number"
-            raise InputError(f"[evaluation] {name} = {width!r}", where=str(path), remedy=remedy)
-    return beam
+    for name, value in beam.items():
+        usual = {**BEAM, **SEARCH}[name]
+        if type(value) is not type(usual):
+            remedy = f"give a {'whole number' if isinstance(usual, int) else 'name'}"
+            raise InputError(f"[evaluation] {name} = {value!r}", where=str(path), remedy=remedy)
+    return {name: value for name, value in beam.items() if name in BEAM or value != SEARCH[name]}

@@ -32,7 +32,7 @@ class ParserSettings:
 
     name: str
     """A run folder, the name of a model in the package, ``benepar`` or ``stanza``."""
-    beam: tuple[tuple[str, int], ...] = ()
+    beam: tuple[tuple[str, Any], ...] = ()
     """Arguments of ``set_beam`` for a run; without any, the adaptive beam."""
     device: DeviceName = "cpu"
     """Device on which a run computes."""
@@ -66,7 +66,7 @@ def parser_version(name: str) -> str:
 class _Run:
     """A trained model of this package. Its trees have no tags, so the tag is X."""
 
-    def __init__(self, lm: SyntacticLM, beam: Mapping[str, int]) -> None:
+    def __init__(self, lm: SyntacticLM, beam: Mapping[str, Any]) -> None:
         """Set the beam, if one is given; raises ``InputError`` for a system without trees."""
         lm.require_trees()
         if beam:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import zip_longest
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
@@ -101,9 +103,9 @@ class TextState(IncrementalState):
         for row, token in enumerate(read):
             if token is not None:
                 goes_on = bool(tokens[row]) and not vocabulary.ends_word[tokens[row][-1]]
-                *before, word = words[row] if goes_on else (*words[row], "")
-                words[row] = (*before, word + vocabulary.token(token))
                 tokens[row] = (*tokens[row], token)
+                before = words[row][:-1] if goes_on else words[row]
+                words[row] = (*before, vocabulary.spell(last_word(tokens[row], vocabulary.ends_word)))
         return replace(self, words=tuple(words), tokens=tuple(tokens), **changed)
 
     def called(self, words: Sequence[str]) -> Self:
@@ -115,6 +117,12 @@ class TextState(IncrementalState):
         """Raise ``InputError`` if a sentence has no word yet."""
         if not all(self.words):
             raise InputError("no words have been read", remedy="extend the state first")
+
+
+def last_word(tokens: Sequence[int], ends_word: NDArray[np.bool_]) -> Sequence[int]:
+    """The tokens of the last word, complete or not, of those of a sentence."""
+    start = next((place for place in range(len(tokens) - 1, 0, -1) if ends_word[tokens[place - 1]]), 0)
+    return tokens[start:]
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -237,11 +245,28 @@ class SyntacticLM(Pretrained, ABC):
         Asked before training, so that it does not stop in the middle. Here: nothing is wrong.
         """
 
-    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int, threshold: float | None = None) -> None:
-        """Widths of the search from now on; with a threshold (nats) they are the most that an adaptive beam may hold.
+    def set_beam(
+        self,
+        *,
+        action_beam: int,
+        word_beam: int,
+        fast_track: int,
+        threshold: float | None = None,
+        search: Literal["beam", "particles", "released"] = "beam",
+        num_particles: int = 1000,
+        search_seed: int = 0,
+        search_precision: Literal["full", "fp16", "bf16"] = "full",
+    ) -> None:
+        """The search from now on, and its widths.
 
-        Systems that score without a search have nothing to set.
+        With a ``threshold`` (nats) they are the most that an adaptive beam may hold. ``released`` scores as the public
+        code of Noji & Oseki (2021) does; a particle filter draws ``num_particles`` from a seed. In half precision the
+        network computes in it. Systems that score without a search have nothing to set: raises ``InputError`` for
+        anything but a beam in full precision.
         """
+        if search != "beam" or search_precision != "full":
+            asked = search if search != "beam" else search_precision
+            raise InputError(f"search by {asked!r}, but {self.system} scores without a search", remedy="leave it out")
 
     @classmethod
     def searches(cls) -> bool:

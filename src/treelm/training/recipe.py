@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import tomli_w
 
@@ -18,16 +18,18 @@ from treelm.corpora.data_config import DataConfig
 from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.inputs import read_bytes
 from treelm.corpora.vocabularies import VocabularyConfig
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 from treelm.models import config_class, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
 from treelm.models.persistence.shipped import check_given, shipped_names
+from treelm.models.search.settings import SearchName, SearchPrecision
 from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"
+BEAM = ("action_beam", "word_beam", "fast_track", "search", "num_particles", "search_seed", "search_precision")
 SECTIONS = ("data", "vocabulary", "batches", "model", "training", "evaluation")
 
 
@@ -68,6 +70,15 @@ class EvaluationConfig:
     """Hypotheses kept between words (k_w)."""
     fast_track: int = 1
     """Best SHIFTs that enter the word beam past the action beam (k_s)."""
+    search: SearchName = "beam"
+    """Word-synchronous beam search, a particle filter (Crabbé et al. 2019), or the search and the scores of the public
+    code of Noji & Oseki (2021), for systems that search."""
+    num_particles: int = 1000
+    """Particles of each sentence."""
+    search_seed: int = 0
+    """Seed of the particle filter."""
+    search_precision: SearchPrecision = "full"
+    """Precision in which the network computes while searching: that of its weights, or half ("fp16", "bf16")."""
     tree_builder: Literal["unbiased", "biased"] | None = None
     """Way of building trees from distances, for systems that have them; None: unbiased."""
     max_sentences: int | None = None
@@ -86,7 +97,7 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         """Check sizes."""
-        for name in ("action_beam", "word_beam", "stream_rows", "cache_window"):
+        for name in ("action_beam", "word_beam", "num_particles", "stream_rows", "cache_window"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} = {getattr(self, name)}", remedy="give 1 or more")
         if self.fast_track < 0:
@@ -97,6 +108,13 @@ class EvaluationConfig:
             raise InputError(f"cache_theta = {self.cache_theta}", remedy="give 0 or more")
         if self.max_sentences is not None and self.max_sentences < 1:
             raise InputError(f"max_sentences = {self.max_sentences}", remedy="give 1 or more")
+        check_choice("evaluation.search", self.search, get_args(SearchName))
+        check_choice("evaluation.search_precision", self.search_precision, get_args(SearchPrecision))
+
+    @property
+    def beam(self) -> dict[str, Any]:
+        """The arguments of ``set_beam``."""
+        return {name: getattr(self, name) for name in BEAM}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +163,9 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
     data = from_plain(DataConfig, values.get("data", {}), where=f"{where} [data]")
     return Recipe(
         data=_resolve_files(data, folder),
-        vocabulary=from_plain(VocabularyConfig, values.get("vocabulary", {}), where=f"{where} [vocabulary]"),
+        vocabulary=_resolve_tokenizer(
+            from_plain(VocabularyConfig, values.get("vocabulary", {}), where=f"{where} [vocabulary]"), folder
+        ),
         batches=from_plain(BatchesConfig, values.get("batches", {}), where=f"{where} [batches]"),
         model=_build_model(values.get("model", {}), where=f"{where} [model]"),
         training=_resolve_start(
@@ -217,7 +237,10 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     )
 
 
-_PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {("training", "start_from")}
+_PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {
+    ("vocabulary", "file"),
+    ("training", "start_from"),
+}
 
 
 def _from_here(value: Any) -> Any:
@@ -236,6 +259,11 @@ def _resolve_files(data: DataConfig, folder: Path) -> DataConfig:
     is_name = data.corpus is None or data.corpus in corpus_names()
     corpus = data.corpus if is_name else resolve(data.corpus)
     return replace(data, corpus=corpus, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
+
+
+def _resolve_tokenizer(vocabulary: VocabularyConfig, folder: Path) -> VocabularyConfig:
+    """The tokenizer's file by its absolute path, if there is one."""
+    return replace(vocabulary, file=os.path.realpath(folder / vocabulary.file)) if vocabulary.file else vocabulary
 
 
 def _resolve_start(training: TrainingConfig, folder: Path) -> TrainingConfig:

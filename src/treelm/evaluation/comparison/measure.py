@@ -45,7 +45,8 @@ from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device
 from treelm.models.persistence.files import encode_json, json_hash, sealed, unsealed, write_atomically
 from treelm.models.persistence.storage import WEIGHTS, read_data_identity
-from treelm.training.recipe import EvaluationConfig, Recipe
+from treelm.models.search.settings import SearchName, SearchPrecision, search_in_words
+from treelm.training.recipe import BEAM, EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
 
 ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[], None]]]
@@ -54,7 +55,6 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[],
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
 RULES = 2  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
-BEAM = ("action_beam", "word_beam", "fast_track")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,14 @@ class Settings:
     """Hypotheses kept between words; None: as the run's recipe says."""
     fast_track: int | None = None
     """Best SHIFTs that enter the word beam past the action beam; None: as the run's recipe says."""
+    search: SearchName | None = None
+    """Way to search; None: as the run's recipe says."""
+    num_particles: int | None = None
+    """Particles of each sentence; None: as the run's recipe says."""
+    search_seed: int | None = None
+    """Seed of the particles; None: as the run's recipe says."""
+    search_precision: SearchPrecision | None = None
+    """Precision in which networks compute while searching; None: as the run's recipe says."""
     device: DeviceName = "cpu"
     """Device that models compute on; no metric but those of time should depend on it."""
 
@@ -150,7 +158,7 @@ class _Measuring:
         self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
         self._recipe = _with_settings(load_run_recipe(run), settings)
         self._lm: SyntacticLM | None = None
-        beam = {one: getattr(self._recipe.evaluation, one) for one in BEAM}
+        beam = self._recipe.evaluation.beam
         self._weights = _hash_of(run / WEIGHTS)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights, **beam}
         if find_device(settings.device) != "cpu":
@@ -181,8 +189,7 @@ class _Measuring:
         if self._lm is None:
             self._lm = load(self._run, device=self._settings.device)
             self._check_weights()
-            config = self._recipe.evaluation
-            self._lm.set_beam(action_beam=config.action_beam, word_beam=config.word_beam, fast_track=config.fast_track)
+            self._lm.set_beam(**self._recipe.evaluation.beam)
         return self._lm
 
     def _check_weights(self) -> None:
@@ -233,14 +240,14 @@ class _Measuring:
                 device=self._settings.device,
             )
         self._check_weights()  # it loaded the model by itself
-        lm, config = self._model(), self._recipe.evaluation
+        lm = self._model()
         reads_words = lm.predicts_words and not lm.needs_trees
         metrics = RunMetrics(
             name=self._name,
             run=str(self._run),
             system=lm.system,
             num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
-            search=f"beam {config.action_beam}/{config.word_beam}/{config.fast_track}" if lm.searches() else "",
+            search=search_in_words(self._recipe.evaluation.beam) if lm.searches() else "",
             weights=self._weights,
             vocabulary=lm.vocabulary.fingerprint(),
             text=_text_hash(evaluated.sentences),

@@ -167,7 +167,7 @@ class StackMachine:
 
     def _scored(self, new: Candidates, items: Ints, states: Tensor) -> Analyses:
         outputs = self.weights.output(states).relu_()
-        logits = self.weights.actions(outputs)[: len(new), : self.weights.num_actions].cpu().numpy()
+        logits = self.weights.actions(outputs)[: len(new), : self.weights.num_actions].double().cpu().numpy()
         log_probs = log_softmax(logits, self._rule(new.sentence, items))
         return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_probs)
 

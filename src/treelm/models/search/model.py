@@ -21,7 +21,7 @@ from treelm.models.scores import Gathering, NoLogProbability
 from treelm.models.search.enumeration import enumerate_mass
 from treelm.models.search.rows import Floats, Ints
 from treelm.models.search.sentences import Searchable, SentenceResult, converged, search_all
-from treelm.models.search.settings import Search
+from treelm.models.search.settings import Search, SearchName, SearchPrecision
 from treelm.models.search.state import (
     BeamState,
     build_tree,
@@ -73,14 +73,30 @@ class GenerativeParser(SyntacticLM):
             "beam_converged": "least",
         }
 
-    def set_beam(self, *, action_beam: int, word_beam: int, fast_track: int, threshold: float | None = None) -> None:
-        """Widths of the search from now on; with a threshold, they are the most that an adaptive beam may hold."""
+    def set_beam(
+        self,
+        *,
+        action_beam: int,
+        word_beam: int,
+        fast_track: int,
+        threshold: float | None = None,
+        search: SearchName = "beam",
+        num_particles: int = 1000,
+        search_seed: int = 0,
+        search_precision: SearchPrecision = "full",
+    ) -> None:
+        """The search from now on; with a threshold, widths are the most that an adaptive beam may hold."""
         self.search = replace(
             self.search,
             action_beam=action_beam,
             word_beam=word_beam,
             fast_track=fast_track,
             threshold=math.inf if threshold is None else threshold,
+            method="particles" if search == "particles" else "beam",
+            compatibility="released" if search == "released" else None,
+            num_particles=num_particles,
+            seed=search_seed,
+            precision=search_precision,
         )
 
     def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
@@ -113,7 +129,22 @@ class GenerativeParser(SyntacticLM):
         for name, parameter in self.named_parameters():
             if not (parameter < torch.inf).all():
                 raise NoLogProbability(f"weight {name!r} is not a number, or infinite", where=self.system)
-        return self.searchable()
+        return self._in_precision().searchable()
+
+    def _in_precision(self) -> GenerativeParser:
+        """The network with weights of the search's precision. Raises ``InputError`` for one that is too large."""
+        precision = self.search.precision
+        if precision == "full":
+            return self
+        rounded = self._copied().to(torch.float16 if precision == "fp16" else torch.bfloat16)
+        for name, parameter in rounded.named_parameters():
+            if not parameter.isfinite().all():
+                remedy = "search with bf16, or in full precision"
+                raise InputError(f"weight {name!r} is too large for {precision}", where=self.system, remedy=remedy)
+        return rounded
+
+    def _copied(self) -> GenerativeParser:
+        return copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})
 
     def _trees(self, searched: _Searched, num_trees: int) -> list[ScoredTree]:
         """The trees that search found, best first. Raises ``InputError`` when it found none."""
@@ -135,7 +166,7 @@ class GenerativeParser(SyntacticLM):
 
     def start(self, num_sentences: int = 1) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""
-        own = copy.deepcopy(self, {id(self.vocabulary): self.vocabulary})  # search copies not all of them
+        own = self._copied() if self.search.precision == "full" else self  # search copies not all of them
         return start_state(own._checked(), self.search, np.asarray(self.vocabulary.ends_word), num_sentences)
 
     def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> BeamState:
@@ -185,6 +216,6 @@ class _Searched:
         return SentenceScore(
             log_probs=result.log_probs,
             word_of_token=self.word_of_token,
-            is_lower_bound=settings.method == "beam",
+            is_lower_bound=settings.gives_bounds,
             columns=columns,
         )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from treelm.errors import InputError
+
+SearchName = Literal["beam", "particles", "released"]
+SearchPrecision = Literal["full", "fp16", "bf16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,9 @@ class Search:
     """Sentences searched side by side; speed and memory only."""
     compatibility: Literal["released"] | None = None
     """``"released"`` reproduces masks, scores and stopping rule of the public code of Noji & Oseki (2021)."""
+    precision: SearchPrecision = "full"
+    """Type of the network's weights, states and products while searching: that of the weights, or half precision (the
+    paper infers in fp16). Sums over analyses stay float64. Scores in half precision are approximations, no bounds."""
     heavy_words: int = 512
     """Words whose logits bound the normaliser of p(word) from below; speed only."""
     share: bool = True
@@ -63,6 +70,11 @@ class Search:
             raise InputError("a threshold is of beam search by the model's own rule", remedy="leave threshold out")
 
     @property
+    def gives_bounds(self) -> bool:
+        """Tell whether what is found are lower bounds of probabilities: not by sampling, nor with rounded weights."""
+        return self.method == "beam" and self.precision == "full"
+
+    @property
     def narrow(self) -> float:
         """The threshold of a narrower search, whose metrics say whether those of this one have converged."""
         return self.threshold - 2
@@ -79,3 +91,12 @@ class Search:
     def shares_prefixes(self) -> bool:
         """Tell whether prefixes are searched once: not where a sentence's length or its random draws count."""
         return self.share_prefixes and self.method == "beam" and self.compatibility is None
+
+
+def search_in_words(settings: Mapping[str, Any]) -> str:
+    """Describe arguments of ``set_beam``: "beam 100/10/1", "1000 particles, fp16"."""
+    widths = f"{settings['action_beam']}/{settings['word_beam']}/{settings['fast_track']}"
+    search, precision = settings.get("search", "beam"), settings.get("search_precision", "full")
+    names = {"beam": f"beam {widths}", "released": f"released beam {widths}"}
+    name = names.get(search) or f"{settings['num_particles']} particles"
+    return name if precision == "full" else f"{name}, {precision}"

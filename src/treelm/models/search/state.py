@@ -13,7 +13,7 @@ from torch import Tensor
 
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import TextState
+from treelm.models.base import TextState, last_word
 from treelm.models.layers.devices import to_device
 from treelm.models.search.beam import Beam
 from treelm.models.search.goals import WAITS
@@ -22,9 +22,6 @@ from treelm.models.search.sentences import Searchable, converged, gaps, log_rati
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import REDUCE, SHIFT, Order, from_actions
 from treelm.trees.tree import Tree
-
-_END_MARK = "▁"  # at the end of subwords that end a word
-
 
 Entry = TypeVar("Entry")
 
@@ -120,18 +117,8 @@ def _spelled(state: BeamState, reads: Bools, vocabulary: Vocabulary) -> tuple[tu
     words = []
     for before, tokens, goes in zip(state.words, state.tokens, reads.tolist(), strict=True):
         ends = goes and state.ends_word[tokens[-1]]
-        words.append((*before, _spell(tokens[:-1], tokens[-1], state.ends_word, vocabulary)) if ends else before)
+        words.append((*before, vocabulary.spell(last_word(tokens, state.ends_word))) if ends else before)
     return tuple(words)
-
-
-def _spell(before: Sequence[int], last: int, ends_word: Bools, vocabulary: Vocabulary) -> str:
-    pieces = [last]
-    for token in reversed(before):
-        if ends_word[token]:
-            break
-        pieces.insert(0, token)
-    text = "".join(vocabulary.token(token) for token in pieces)
-    return text if ends_word.all() else text.removesuffix(_END_MARK)
 
 
 @torch.inference_mode()

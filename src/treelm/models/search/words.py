@@ -58,7 +58,7 @@ class TiedSoftmax:
         return np.concatenate(parts)
 
     def _log_normalisers(self, outputs: Tensor) -> Floats:
-        logits = self._affine(padded_rows(outputs))[: outputs.shape[0]]
+        logits = _summable(self._affine(padded_rows(outputs))[: outputs.shape[0]])
         highest = logits.amax(1, keepdim=True)
         exponentials = logits.sub_(highest).exp_()
         if not self._heavy:
@@ -74,7 +74,7 @@ class TiedSoftmax:
         if not self._heavy or outputs.shape[0] == 0:
             return np.maximum(logits, -1e30)  # finite, for an impossible token
         affine, contains = self._heavy[0 if rough else -1]
-        parts = [affine(padded_rows(outputs[block])).logsumexp(1) for block in blocks(outputs.shape[0])]
+        parts = [_summable(affine(padded_rows(outputs[block]))).logsumexp(1) for block in blocks(outputs.shape[0])]
         bound = _floats(torch.cat(parts)[: outputs.shape[0]].double())
         return np.where(contains[tokens], bound, np.logaddexp(bound, logits))
 
@@ -96,6 +96,11 @@ class TiedSoftmax:
         size = self._tokens.shape[1]
         weight = widened(self._affine.weight.T.index_select(0, index), size)
         return _Heavy(Affine.of(weight, widened(self._affine.bias[index], size, -torch.inf)), contains)
+
+
+def _summable(logits: Tensor) -> Tensor:
+    """Logits in a type in which thousands of exponentials can be added up: at least float32."""
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
 
 
 def _floats(values: Tensor) -> Floats:

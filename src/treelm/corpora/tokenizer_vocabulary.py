@@ -1,0 +1,253 @@
+"""A vocabulary that another tokenizer gives, such as GPT-2's byte-level BPE, read by the ``tokenizers`` library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.arrays import offsets_of
+from treelm.corpora.tokenizer_files import read_tokenizer
+from treelm.corpora.vocabulary import Pieces, Vocabulary
+from treelm.errors import InputError
+
+_REMEDY = "give a tokenizer by byte-level BPE (as GPT-2's), Metaspace, WordPiece, or BPE that marks the ends of words"
+_BYTE_BLANK = "Ġ"  # how byte-level BPE writes a blank
+_NO_TEXT = "ÿ"  # how it writes byte 255, which no text holds: here a blank within a word
+
+
+class _Marks(NamedTuple):
+    """The way in which the tokens of a tokenizer tell where words begin or end."""
+
+    kind: Literal["blank before", "sign before", "sign of going on", "sign of the end"]
+    sign: str
+    has_bytes: bool
+
+    @property
+    def before(self) -> str:
+        """What stands before a word in a text for its first token to be marked."""
+        return " " if self.kind == "blank before" else ""
+
+    @property
+    def at_start(self) -> bool:
+        """Tell whether the first token of a word is marked, else the last."""
+        return self.kind != "sign of the end"
+
+    def is_marked(self, token: str) -> bool:
+        """Tell whether a word begins with this token (or ends, see ``at_start``)."""
+        if self.kind == "sign of the end":
+            return token.endswith(self.sign)
+        return token.startswith(self.sign) != (self.kind == "sign of going on")
+
+    def spell(self, names: list[str]) -> str:
+        """The word that tokens write, in the order in which they stand in a text."""
+        from tokenizers import decoders
+
+        if self.kind == "sign of going on":
+            return "".join(name.removeprefix(self.sign) for name in names)
+        if self.kind == "sign before":
+            return "".join(decoders.Sequence([decoders.ByteFallback()]).decode(names)).removeprefix(self.sign)
+        text = "".join(names)
+        if self.kind == "sign of the end":
+            text = text.removesuffix(self.sign)
+        if self.has_bytes:
+            parts = (str(decoders.ByteLevel().decode([part])) if part else "" for part in text.split(_NO_TEXT))
+            text = " ".join(parts)
+        return text.removeprefix(self.before)
+
+
+class TokenizerVocabulary(Vocabulary):
+    """The tokens of another tokenizer; each word is segmented by itself, as it is within a text.
+
+    Tokenizers that mark where a word *begins* leave it to the token after a word to tell that it has ended, so no model
+    could say how probable a word is without that token. Here the tokens of such a word are read last first (``dogs`` is
+    ``s``, ``Ġdog``): the marked token comes last and ends the word, as in every other vocabulary. The segmentation is
+    the tokenizer's, and the probability of a word is the product over its tokens.
+
+    Its tokens of control have no ids here, except the unknown one; the others keep their order. A word that it does not
+    write completely, as one word, is unknown; byte-level tokenizers write every word.
+    """
+
+    kind: ClassVar[str] = "tokenizer"
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        """Take the content of a ``tokenizer.json``. Raises ``InputError`` for what cannot be a vocabulary of words."""
+        self._content = _essence(content)
+        self._tokenizer = _load(self._content)
+        model = self._content["model"]
+        by_id = sorted((index, token) for token, index in self._tokenizer.get_vocab(with_added_tokens=False).items())
+        self._unknown = _unknown_token(model)
+        control = set(self._content["control"]) - {self._unknown}
+        kept = [(index, token) for index, token in by_id if token not in control]
+        if not kept:
+            raise InputError("a tokenizer without tokens", remedy=_REMEDY)
+        self._tokens: list[str] = [token for _, token in kept]
+        self._own_ids = np.full(by_id[-1][0] + 1, -1, dtype=np.int32)
+        self._own_ids[[index for index, _ in kept]] = np.arange(len(kept))
+        self._marks = _marks(self._content, set(self._tokens))
+        self._unknown_id = -1 if self._unknown is None else self._tokens.index(self._unknown)
+        marked = [self._marks.is_marked(token) for token in self._tokens]
+        self._ends_word = np.array(marked, dtype=np.bool_)
+        if self._unknown_id >= 0:
+            self._ends_word[self._unknown_id] = True  # it stands for a whole word
+
+    @classmethod
+    def read(cls, path: Path) -> TokenizerVocabulary:
+        """Read a ``tokenizer.json``, or the folder of one, or of GPT-2's ``vocab.json`` and ``merges.txt``."""
+        content = read_tokenizer(path)
+        try:
+            return cls(content)
+        except InputError as error:
+            raise InputError(error.found, where=str(path), remedy=error.remedy) from error
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise InputError("not a tokenizer file", where=str(path), remedy=_REMEDY) from error
+
+    def __len__(self) -> int:
+        """Number of tokens, without those of control."""
+        return len(self._tokens)
+
+    def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
+        """Write each form as the tokenizer does within a text, the token that is marked as a word's last."""
+        pieces = self._segmented([self._marks.before + form for form in forms])
+        for number, form in enumerate(forms):
+            if " " in form and self._marks.before:
+                pieces[number] = self._with_blanks(form)
+            if self._marks.at_start:
+                pieces[number] = pieces[number][::-1]
+            if not self._is_word(pieces[number]):
+                pieces[number] = self._as_unknown(form)
+        lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
+        offsets = offsets_of(lengths)
+        ids = np.fromiter((piece for word in pieces for piece in word), dtype=np.int32, count=int(offsets[-1]))
+        return Pieces(ids=ids, offsets=offsets)
+
+    def _segmented(self, texts: list[str]) -> list[list[int]]:
+        encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False) if texts else []
+        return [self._own_ids[one.ids].tolist() for one in encoded]
+
+    def _with_blanks(self, form: str) -> list[int]:
+        """A word with blanks inside, which would be several words: byte 255 stands in their place."""
+        first, *others = self._segmented([self._marks.before + form.partition(" ")[0], *form.split(" ")[1:]])
+        blank = self._tokens.index(_NO_TEXT)
+        return [*first, *(piece for part in others for piece in (blank, *part))]
+
+    def _is_word(self, pieces: list[int]) -> bool:
+        """Tell whether the tokens write one word, and nothing in it is unknown."""
+        ends = self._ends_word[pieces]
+        return (
+            bool(pieces) and min(pieces) >= 0 and self._unknown_id not in pieces and bool(ends[-1] and ends.sum() == 1)
+        )
+
+    def _as_unknown(self, form: str) -> list[int]:
+        if self._unknown_id < 0:
+            raise InputError(f"the tokenizer does not write {form!r} as one word", remedy=_REMEDY)
+        return [self._unknown_id]
+
+    def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
+        """The tokenizer's unknown token for a form that it does not write, else None."""
+        return self._unknown if self.encode([form]).ids[0] == self._unknown_id else None
+
+    def token(self, index: int) -> str:
+        """The token as the tokenizer calls it, such as ``Ġdog``."""
+        return self._tokens[index]
+
+    def spell(self, tokens: Sequence[int]) -> str:
+        """The word that the tokens write; bytes that are no UTF-8 together become U+FFFD."""
+        names = [self._tokens[index] for index in tokens]
+        return self._marks.spell(names[::-1] if self._marks.at_start else names)
+
+    @property
+    def ends_word(self) -> NDArray[np.bool_]:
+        """Mask of the tokens (V,): true for those that the tokenizer marks, and for the unknown one."""
+        return self._ends_word
+
+    def to_json(self) -> dict[str, Any]:
+        """The kind and the tokenizer, as JSON values."""
+        return {"kind": self.kind, "tokenizer": self._content}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> TokenizerVocabulary:
+        """Build the vocabulary that ``to_json`` has described."""
+        return cls(content["tokenizer"])
+
+
+def _essence(content: dict[str, Any]) -> dict[str, Any]:
+    """What segments one word: without tokens that are looked for in a text, templates, and segmentation by chance.
+
+    Corpora are cut into words already, so where each token tells whether it goes on with a word, the tokenizer's own
+    way to cut a text into words is left out.
+    """
+    if "control" in content:  # written by us
+        return content
+    model = {name: value for name, value in content["model"].items() if name != "dropout"}
+    byte_level = any(step["type"] == "ByteLevel" for step in _steps(content))
+    steps = content.get("pre_tokenizer")
+    if model["type"] == "WordPiece" or model.get("end_of_word_suffix"):
+        whole = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        steps = whole if byte_level else None
+    normalizer = content.get("normalizer")
+    if normalizer is not None and normalizer["type"] == "BertNormalizer":
+        normalizer = {**normalizer, "handle_chinese_chars": False}  # it cuts words at each of them
+    control = [one["content"] for one in content.get("added_tokens", []) if one.get("special")]
+    return {"normalizer": normalizer, "pre_tokenizer": steps, "model": model, "control": sorted(control)}
+
+
+def _steps(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The steps by which a text is cut, those in sequences too."""
+    waiting = [content.get("pre_tokenizer"), content.get("normalizer")]
+    while waiting:
+        step = waiting.pop()
+        if step is not None:
+            yield step
+            waiting += [*step.get("pretokenizers", []), *step.get("normalizers", [])]
+
+
+def _load(content: dict[str, Any]) -> Any:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        found = f"a vocabulary of kind 'tokenizer' without the tokenizers library ({error})"
+        raise InputError(found, remedy="pip install 'treelm[tokenizers]'") from None
+    parts = {name: content[name] for name in ("normalizer", "pre_tokenizer", "model")}
+    try:
+        return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], **parts}, ensure_ascii=False))
+    except Exception as error:  # it has no class of its own
+        reason = " ".join(str(error).split())
+        raise InputError(f"a tokenizer that does not load ({reason})", remedy=_REMEDY) from error
+
+
+def _unknown_token(model: dict[str, Any]) -> str | None:
+    if model["type"] == "Unigram":
+        index = model.get("unk_id")
+        return None if index is None else str(model["vocab"][index][0])
+    name = model.get("unk_token")
+    return name if name in model["vocab"] else None
+
+
+def _marks(content: dict[str, Any], tokens: set[str]) -> _Marks:
+    """How words are marked. Raises ``InputError`` where they are not, and where characters would be lost."""
+    from tokenizers import pre_tokenizers
+
+    model, steps = content["model"], {step["type"]: step for step in _steps(content)}
+    has_bytes = "ByteLevel" in steps
+    num_missing = len(set(pre_tokenizers.ByteLevel.alphabet()) - tokens)
+    if has_bytes and num_missing:
+        raise InputError(f"a byte-level tokenizer without {num_missing} of the 256 bytes", remedy=_REMEDY)
+    if not has_bytes and _unknown_token(model) is None:
+        raise InputError("a tokenizer that leaves out characters that it does not know", remedy=_REMEDY)
+    if model.get("end_of_word_suffix"):
+        return _Marks("sign of the end", model["end_of_word_suffix"], has_bytes)
+    if model["type"] == "WordPiece":
+        return _Marks("sign of going on", model["continuing_subword_prefix"], has_bytes)
+    if has_bytes:
+        return _Marks("blank before", _BYTE_BLANK, has_bytes)
+    for step in steps.values():
+        if step["type"] == "Metaspace" and step.get("prepend_scheme", "always") != "never":
+            return _Marks("sign before", step["replacement"], has_bytes)
+        if step["type"] == "Prepend":
+            return _Marks("sign before", step["prepend"], has_bytes)
+    raise InputError("a tokenizer whose tokens do not tell where words begin or end", remedy=_REMEDY)

@@ -1,0 +1,170 @@
+"""Vocabularies that other tokenizers give."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.corpora.tokenizers_of_others import END, TEXT, byte_level, marked_ends, metaspace, saved, wordpiece
+from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
+from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary, load_vocabulary, save_vocabulary
+from treelm.corpora.vocabulary import FormCounts, Vocabulary
+from treelm.errors import InputError
+
+WORDS = sorted({word for line in TEXT for word in line.split()})
+ANY_WORD = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+MADE = {"byte-level": byte_level, "metaspace": metaspace, "wordpiece": wordpiece, "marked-ends": marked_ends}
+
+
+def read(tokenizer: Any) -> TokenizerVocabulary:
+    return TokenizerVocabulary(json.loads(tokenizer.to_str()))
+
+
+@pytest.fixture(scope="module", params=MADE)
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    return MADE[request.param]()
+
+
+@pytest.fixture(scope="module")
+def gpt2() -> Any:
+    return byte_level()
+
+
+def names(vocabulary: Vocabulary, form: str) -> list[str]:
+    return [vocabulary.token(index) for index in vocabulary.encode([form]).ids.tolist()]
+
+
+@pytest.mark.parametrize("form", [word for word in WORDS if word.isalnum()])
+def test_words_are_segmented_as_within_a_text_and_spelled_back(tokenizer: Any, form: str) -> None:
+    vocabulary, found = read(tokenizer), names(read(tokenizer), form)
+    before = tokenizer.encode("the", add_special_tokens=False).tokens
+    assert before + (found if "dog</w>" in tokenizer.get_vocab() else found[::-1]) == (
+        tokenizer.encode(f"the {form}", add_special_tokens=False).tokens
+    )
+    written = form if tokenizer.normalizer is None else tokenizer.normalizer.normalize_str(form)
+    assert vocabulary.spell(vocabulary.encode([form]).ids.tolist()) == written
+
+
+@given(form=ANY_WORD)
+def test_bytes_spell_every_form_and_the_last_token_alone_ends_it(gpt2: Any, form: str) -> None:
+    vocabulary = read(gpt2)
+    ids = vocabulary.encode([form]).ids
+    assert vocabulary.spell(ids.tolist()) == form
+    assert vocabulary.ends_word[ids].tolist() == [False] * (len(ids) - 1) + [True]
+    assert vocabulary.unknown_class(form) is None
+
+
+@given(words=st.lists(st.text("abdegos'7-ü.", min_size=1, max_size=6), min_size=1, max_size=5))
+def test_the_tokens_of_a_sentence_are_those_of_its_text(gpt2: Any, words: list[str]) -> None:
+    vocabulary, pieces = read(gpt2), read(gpt2).encode(words)
+    in_words = [pieces.ids[start:end][::-1] for start, end in zip(pieces.offsets, pieces.offsets[1:], strict=False)]
+    expected = gpt2.encode(" " + " ".join(words), add_special_tokens=False).tokens
+    assert [vocabulary.token(int(index)) for index in np.concatenate(in_words)] == expected
+
+
+@given(form=ANY_WORD)
+def test_every_form_ends_once_or_is_unknown(tokenizer: Any, form: str) -> None:
+    vocabulary = read(tokenizer)
+    ids = vocabulary.encode([form]).ids
+    assert vocabulary.ends_word[ids].tolist() == [False] * (len(ids) - 1) + [True]
+    assert (vocabulary.unknown_class(form) is None) or len(ids) == 1
+
+
+def test_two_forms_of_the_same_tokens_are_the_same_form(gpt2: Any) -> None:
+    vocabulary = read(gpt2)
+    forms = ["a b", "ab", " ab", "aÿb", "Ġab", "a  b", END, f"a{END}"]
+    assert len({tuple(vocabulary.encode([form]).ids.tolist()) for form in forms}) == len(forms)
+    assert [vocabulary.spell(vocabulary.encode([form]).ids.tolist()) for form in forms] == forms
+
+
+def test_tokens_of_control_have_no_ids_and_the_last_of_gpt2_is_the_end(gpt2: Any, tmp_path: Path) -> None:
+    content = json.loads(gpt2.to_str())
+    ids = content["model"]["vocab"]
+    moved = {token: index - 1 if token != END else len(ids) - 1 for token, index in ids.items()}
+    (tmp_path / "vocab.json").write_text(json.dumps(moved), "utf-8")
+    lines = ["#version: 0.2", *(" ".join(pair) for pair in content["model"]["merges"])]
+    (tmp_path / "merges.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    vocabulary = build_vocabulary(VocabularyConfig(kind="tokenizer", file=str(tmp_path)), FormCounts.of([["x"]]))
+    assert len(vocabulary) == len(ids) - 1 == moved[END]
+    assert END not in {vocabulary.token(index) for index in range(len(vocabulary))}
+    assert all(moved[vocabulary.token(index)] == index for index in range(len(vocabulary)))
+    whole = TokenizerVocabulary.read(saved(gpt2, tmp_path / "json"))
+    for form in (*WORDS, "x y", "Ζεύς", "👍🏽"):
+        assert names(vocabulary, form) == names(whole, form)
+
+
+def test_a_vocabulary_keeps_its_tokenizer(tokenizer: Any, tmp_path: Path) -> None:
+    vocabulary = read(tokenizer)
+    save_vocabulary(vocabulary, tmp_path / "vocabulary.json")
+    loaded = load_vocabulary(tmp_path / "vocabulary.json")
+    forms = [*WORDS, "Ζεύς", "x y", "[UNK]"]
+    for other in (loaded, pickle.loads(pickle.dumps(vocabulary))):
+        assert other.fingerprint() == vocabulary.fingerprint()
+        assert other.encode(forms).ids.tolist() == vocabulary.encode(forms).ids.tolist()
+
+
+def change(tokenizer: Any, part: str, value: Any) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(tokenizer.to_str())
+    *sections, last = part.split(".")
+    place = content
+    for name in sections:
+        place = place[name]
+    place[last] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    ("made", "part", "value", "message"),
+    [
+        (byte_level, "pre_tokenizer", None, "characters that it does not know"),
+        (byte_level, "model.vocab", {"a": 0}, "does not load|256 bytes"),
+        (metaspace, "pre_tokenizer", {"type": "Whitespace"}, "do not tell where words begin"),
+        (metaspace, "model.unk_id", None, "characters that it does not know"),
+        (wordpiece, "model", {"type": "Emoji"}, "does not load"),
+        (wordpiece, "model", 7, "not a tokenizer file"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_a_vocabulary_is_named(
+    made: Callable[[], Any], part: str, value: Any, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(change(made(), part, value)), "utf-8")
+    with pytest.raises(InputError, match=message) as told:
+        TokenizerVocabulary.read(path)
+    assert str(path) in str(told.value)
+
+
+def test_a_merge_of_other_tokens_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}', "utf-8")
+    (tmp_path / "merges.txt").write_text("#version: 0.2\na b\na c\n", "utf-8")
+    with pytest.raises(InputError, match=r"merges\.txt:3: 'a c' is no merge"):
+        TokenizerVocabulary.read(tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"tokenizer\.json: no such file; give .* merges\.txt"):
+        TokenizerVocabulary.read(tmp_path)
+    (tmp_path / "vocab.json").write_text('{"a": 0}', "utf-8")
+    with pytest.raises(InputError, match=r"merges\.txt: no such file"):
+        TokenizerVocabulary.read(tmp_path)
+
+
+def test_without_the_library_one_line_says_what_to_install(gpt2: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(InputError, match=r"without the tokenizers library.*pip install 'treelm\[tokenizers\]'"):
+        read(gpt2)
+
+
+@pytest.mark.parametrize("settings", [{"kind": "tokenizer"}, {"file": "x.json"}])
+def test_the_file_and_the_kind_come_together(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"vocabulary\.kind.*vocabulary\.file"):
+        VocabularyConfig(**settings)
