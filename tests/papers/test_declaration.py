@@ -13,6 +13,8 @@ from treelm.papers.plan import make_plan
 PRESENT = {
     "palm": {"table1", "table2", "table3", "table4", "figure1"},
     "prpn": {"table1", "table2", "table3", "table4", "table5", "figure4"},
+    "rnng": {"table1", "table2", "table3", "table4", "table5", "figure2", "figure3"},
+    "som": {"table1", "table2", "table3", "table4", "table5", "table8", "figure2"},
 }
 
 

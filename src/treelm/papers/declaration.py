@@ -23,7 +23,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A metric of a measure, and how it is shown."""
+    """A metric of a measure, and how it is shown; without a metric, published values alone."""
 
     name: str
     heading: str
@@ -188,7 +188,7 @@ def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
     for name in table.measures:
         table.measure(name, Row(name=""), None)
     for number, column in enumerate(table.columns, start=1):
-        if (column.measure or column.name) not in table.measures:
+        if column.metric and (column.measure or column.name) not in table.measures:
             found = f"measure {column.measure or column.name!r} is not declared"
             raise InputError(found, where=f"[[columns]] {number}", remedy=f"have {', '.join(table.measures)}")
     for number, row in enumerate(table.rows, start=1):

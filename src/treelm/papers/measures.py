@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, Protocol, get_args
 
 from treelm.corpora.catalog import SPLITS, Split
@@ -34,6 +35,7 @@ from treelm.evaluation.split_shares import (
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
+from treelm.evaluation.tree_depth import slots_needed
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.figures.pictures import picture
 from treelm.inference.loading import load
@@ -276,6 +278,38 @@ class Splits(_OnTreebank):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Depth(_OnTreebank):
+    """Slots that a memory needs for gold trees; of the data alone."""
+
+    slots: int = 15
+
+    def metrics(self) -> Sequence[str]:
+        """Mean and largest number of slots a tree, and trees that need more than ``slots`` in percent."""
+        return ("slots_mean", "slots_max", "percent_deeper", "sentences")
+
+    def baselines(self) -> Sequence[str]:
+        """Gold trees."""
+        return ("gold trees",)
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Nothing can be measured."""
+        return Measured()
+
+    def of_data(self, root: DataRoot, own: str) -> Measured:
+        """Count the slots of all trees."""
+        config = replace(self, data=self.data or own).config(DataConfig(), root)
+        needed = [slots_needed(_tree(one)) for one in self.sentences(config)]
+        found = {
+            "slots_mean": fmean(needed),
+            "slots_max": float(max(needed)),
+            "percent_deeper": 100 * fmean(count > self.slots for count in needed),
+            "sentences": float(len(needed)),
+        }
+        values: dict[str, tuple[float, ...]] = {name: (value,) for name, value in found.items()}
+        return Measured(baselines={"gold trees": values}, notes=self.provenance(root, own, self.files(config)))
+
+
+@dataclass(frozen=True, kw_only=True)
 class SyntaxGym(_OfRuns):
     """Accuracies on test suites, in percent: by suite, by circuit, and their mean."""
 
@@ -409,6 +443,7 @@ PICTURE = "picture.svg"
 KINDS: dict[str, Any] = {
     "evaluate": Evaluate,
     "splits": Splits,
+    "depth": Depth,
     "syntaxgym": SyntaxGym,
     "training": Training,
     "training speed": TrainingSpeed,
