@@ -80,7 +80,7 @@ class Subject:
 
     def model(self, widths: dict[str, int]) -> SyntacticLM:
         """Load the model, to search with the recipe's beam or with other widths."""
-        lm = load(self.run)
+        lm = load(self.run, device="auto")
         config = self.recipe.evaluation
         lm.set_beam(**{**{name: getattr(config, name) for name in WIDTHS}, **widths})
         return lm
@@ -209,6 +209,7 @@ class Evaluate(_OnTreebank):
             files=(str(path),),
             format=config.format,
             protocols=[find_protocol(name) for name in self.protocols],
+            device="auto",
         )
         notes = (*_notes(evaluated.result), *self.provenance(subject.root, subject.data, [path]))
         return Measured(values=dict(_values(evaluated.result)), notes=notes)
