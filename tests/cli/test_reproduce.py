@@ -15,6 +15,7 @@ from tests.cli.conftest import Treelm
 from tests.papers.conftest import paper
 from treelm.cli import EXIT_STOPPED
 from treelm.cli import run as run_treelm
+from treelm.models.persistence.files import hold_folder
 
 __all__ = ["paper"]
 
@@ -80,6 +81,17 @@ def test_a_run_that_fails_leaves_the_others_their_values(
     outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
     assert outcome.code == 2
     assert "failed (exit code 2)" in outcome.out
+
+
+def test_a_folder_in_which_another_one_works_is_told(
+    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paper.parent)
+    with hold_folder(Path("runs/reproduce"), found="", remedy=""):
+        outcome = treelm("reproduce", "paper", "--small", "--data", "corpora")
+    assert outcome.code == 2
+    assert "runs/reproduce: another treelm reproduce is at work in this folder; wait" in outcome.err
+    assert begun == []
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     plan = make_plan(tables, root, small=options.small, seeds=options.seeds)
     if options.only:
         return _do(options, plan, root)
-    codes = _run(options, plan, arguments)
+    codes = _run(options, plan, arguments) if options.budget != 0 else {}
     _show(options, plan, Path(options.out) / (folder.name + ("-small" if options.small else "")), codes)
     failed = [code for code in codes.values() if code != EXIT_STOPPED]
     if EXIT_STOPPED in codes.values():
@@ -99,17 +99,20 @@ def _do(options: Arguments, plan: Plan, root: DataRoot) -> int:
 
 def _run(options: Arguments, plan: Plan, arguments: list[str]) -> dict[str, int]:
     """Do all jobs that are not done, each in a process of its own; exit codes other than 0, by name."""
+    from treelm.models.persistence.files import hold_folder
     from treelm.papers.work import is_done
 
     todo = [name for name, job in plan.jobs.items() if not is_done(job, Path(options.out))]
-    if options.budget == 0 or not todo:
+    if not todo:
         return {}
     limit = "" if options.budget is None else f", for {options.budget:g} minutes at most"
     note(f"{len(todo)} of {len(plan.jobs)} runs to do, {options.jobs} at a time{limit}; they are in {options.out}/runs")
     commands = {name: ["reproduce", *arguments, "--only", name] for name in todo}
     seconds = None if options.budget is None else 60 * options.budget
     begin = perf_counter()
-    codes = run_side_by_side(commands, jobs=options.jobs, seconds=seconds)
+    found = "another treelm reproduce is at work in this folder"
+    with hold_folder(Path(options.out), found=found, remedy="wait for it or end it, or give another --out"):
+        codes = run_side_by_side(commands, jobs=options.jobs, seconds=seconds)
     note(f"{sum(code == 0 for code in codes.values())} done in {(perf_counter() - begin) / 60:.1f} minutes")
     return {name: code for name, code in codes.items() if code}
 
