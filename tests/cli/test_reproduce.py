@@ -71,6 +71,17 @@ def test_without_budget_and_data_every_row_says_why_there_is_nothing(
     assert begun == []
 
 
+def test_the_end_of_the_budget_stops_what_runs_and_begins_nothing_more(
+    treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paper.parent)
+    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--jobs", "1", "--budget", "0.001")
+    assert outcome.code == 0, outcome.err
+    assert "0 done in" in outcome.err
+    assert "whole, without attention, right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
+    assert "the same command goes on from here" in outcome.err
+
+
 def test_a_run_that_fails_leaves_the_others_their_values(
     treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

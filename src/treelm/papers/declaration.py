@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -201,19 +202,13 @@ def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
             _check_stand_in(table, stand_in)
 
 
-class _block:
-    """Names the block in errors that come from within."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-
-    def __enter__(self) -> None:
-        """Nothing is to be done."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Raise the error again with its place."""
-        if isinstance(error, InputError):
-            raise InputError(error.found, where=self._where, remedy=error.remedy) from None
+@contextmanager
+def _block(where: str) -> Iterator[None]:
+    """Name the block in errors that come from within."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.found, where=where, remedy=error.remedy) from None
 
 
 def _check_data(name: str, sets: Mapping[str, DataSet]) -> None:
