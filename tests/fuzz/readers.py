@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,14 @@ from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.preparing import prepare, split_text8
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_bracketings, read_parameters
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.inference.loading import load, run_beam
+from treelm.inference.loading import BEAM, SEARCH, load, run_beam
 from treelm.inference.stimuli import Columns, read_words
 from treelm.inference.stimuli import read_table as read_stimuli
 from treelm.models.persistence.storage import load_model
@@ -213,7 +215,8 @@ def read_recipe(path: Path) -> None:
 
 
 def read_beam(path: Path) -> None:
-    assert all(type(width) is int for width in run_beam(path.parent).values())
+    usual = {**BEAM, **SEARCH}
+    assert all(type(value) is type(usual[name]) for name, value in run_beam(path.parent).items())
 
 
 def read_catalogue(path: Path) -> None:
@@ -258,6 +261,14 @@ def read_vocabulary(path: Path) -> None:
     assert len(pieces.offsets) == 4
     assert ((pieces.ids >= 0) & (pieces.ids < len(vocabulary))).all()
     vocabulary.fingerprint()
+
+
+def read_tokenizer(path: Path) -> None:
+    vocabulary = TokenizerVocabulary.read(path)
+    assert len(vocabulary.ends_word) == len(vocabulary)
+    pieces = vocabulary.encode(["dog", "1984", "é\U0001f600"])
+    assert vocabulary.ends_word[pieces.ids[pieces.offsets[1:] - 1]].all()
+    assert vocabulary.ends_word[pieces.ids].sum() == 3
 
 
 def read_checkpoint(path: Path) -> None:
@@ -329,6 +340,12 @@ def _gzipped(*contents: bytes) -> Callable[[], Sequence[bytes]]:
 
 
 _CHECKPOINT = ("lstm/checkpoints/step-00000020.0",)
+_TOKENIZERS = (
+    (Reader(name="tokenizer", file="tokenizer.json", seeds=_of(*seeds.TOKENIZERS), read=read_tokenizer),)
+    if find_spec("tokenizers")
+    else ()
+)
+
 READERS: tuple[Reader, ...] = (
     Reader(name="brackets", file="file.ptb", seeds=_of(*seeds.BRACKETS), read=read_brackets),
     Reader(name="tagless brackets", file="file.ptb", seeds=_of(*seeds.TAGLESS), read=read_tagless),
@@ -396,6 +413,7 @@ READERS: tuple[Reader, ...] = (
         seal=seeds.seal_vocabulary,
         seeds=lambda: seeds.of_runs("vocabulary.json", "rnng-subword"),
     ),
+    *_TOKENIZERS,
     Reader(
         name="weights",
         file="model.safetensors",

@@ -23,7 +23,7 @@ from treelm.inference.stimuli import stimulus
 from treelm.inference.stimulus_scores import score_stimuli
 from treelm.inference.surprisal import Totals
 from treelm.models import SYSTEMS, config_class, system_class
-from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.base import EstimatedLM, SyntacticLM, TextState
 
 TEXT = """\
 the dog that the cats chased barks at the unbelievable moon
@@ -111,3 +111,16 @@ def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, ki
         nats = float(lm.losses(batch).terms["word"].sum)
     found = asdict(totals)
     assert found["word_surprisal_bits"] + found["end_surprisal_bits"] == pytest.approx(nats / math.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["subword", "tokenizer"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_words_read_token_by_token_are_spelled_as_words(system: str, kind: str) -> None:
+    lm, words = build(system, kind), ["the", "unbelievable", "zyx"]
+    state = lm.start()
+    for token in lm.vocabulary.encode(words).ids.tolist():
+        state = lm.extend_tokens(state, [token])
+    if isinstance(state, TextState):
+        assert state.words == (tuple(words),)
+    if lm.parses:
+        assert lm.partial_trees(state)[0].words() == words

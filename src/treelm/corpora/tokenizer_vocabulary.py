@@ -86,8 +86,7 @@ class TokenizerVocabulary(Vocabulary):
         if not kept:
             raise InputError("a tokenizer without tokens", remedy=_REMEDY)
         self._tokens: list[str] = [token for _, token in kept]
-        self._own_ids = np.full(by_id[-1][0] + 1, -1, dtype=np.int32)
-        self._own_ids[[index for index, _ in kept]] = np.arange(len(kept))
+        self._own_ids = {index: own for own, (index, _) in enumerate(kept)}
         self._marks = _marks(self._content, set(self._tokens))
         self._unknown_id = -1 if self._unknown is None else self._tokens.index(self._unknown)
         marked = [self._marks.is_marked(token) for token in self._tokens]
@@ -127,7 +126,7 @@ class TokenizerVocabulary(Vocabulary):
 
     def _segmented(self, texts: list[str]) -> list[list[int]]:
         encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False) if texts else []
-        return [self._own_ids[one.ids].tolist() for one in encoded]
+        return [[self._own_ids.get(index, -1) for index in one.ids] for one in encoded]
 
     def _with_blanks(self, form: str) -> list[int]:
         """A word with blanks inside, which would be several words: byte 255 stands in their place."""

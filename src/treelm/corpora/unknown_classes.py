@@ -132,13 +132,15 @@ def learned_suffixes(forms: Iterable[str]) -> list[str]:
     return found
 
 
-def trained_classes(tokens: Counter[str], *, fewest: int = 1) -> list[str]:
-    """Classes with an id beside the plain one, from counts of tokens: by frequency, and ``fewest`` at least.
+def trained_classes(tokens: Counter[str], *, learned: bool) -> list[str]:
+    """Classes with an id beside the plain one, from counts of tokens: by frequency.
+
+    Classes by ``learned`` suffixes, which may be many, have ten tokens at least.
 
     Where nothing is plain, the rarest of the classes that back off to the plain one is given up, so that the plain
     class has a token of its own.
     """
-    frequent = [name for name in tokens if name != PLAIN and tokens[name] >= fewest]
+    frequent = [name for name in tokens if name != PLAIN and tokens[name] >= (FEWEST if learned else 1)]
     classes = sorted(frequent, key=lambda name: (-tokens[name], name))
     if classes and not any(_nearest(name, classes) == PLAIN for name in tokens):
         coarse = [name for name in classes if _nearest(name, set(classes) - {name}) == PLAIN]

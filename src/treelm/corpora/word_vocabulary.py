@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.unknown_classes import FEWEST, PLAIN, back_off, learned_suffixes, surface_class, trained_classes
+from treelm.corpora.unknown_classes import PLAIN, back_off, learned_suffixes, surface_class, trained_classes
 from treelm.corpora.vocabulary import FormCounts, Pieces, Vocabulary, strings_of
 from treelm.errors import InputError, check_choice
 
@@ -70,7 +70,7 @@ class WordVocabulary(Vocabulary):
         learns = unknown == "suffixes"
         suffixes = learned_suffixes(counts.forms[index] for index in rest) if learns else []
         class_of = partial(surface_class, known=frozenset(forms), suffixes=frozenset(suffixes) if learns else None)
-        classes = trained_classes(_count_classes(counts, rest, class_of), fewest=FEWEST if learns else 1)
+        classes = trained_classes(_count_classes(counts, rest, class_of), learned=learns)
         taken = {PLAIN, *classes}
         known = [form for form in forms if form not in taken]
         return cls(known, unknown=unknown, classes=classes, suffixes=suffixes)

@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 from treelm.models.base import Analysis, IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM, takes_texts
 from treelm.models.scores import Gathering, NoLogProbability
 from treelm.models.search.enumeration import enumerate_mass
@@ -86,6 +86,7 @@ class GenerativeParser(SyntacticLM):
         search_precision: SearchPrecision = "full",
     ) -> None:
         """The search from now on; with a threshold, widths are the most that an adaptive beam may hold."""
+        check_choice("search", search, get_args(SearchName))
         self.search = replace(
             self.search,
             action_beam=action_beam,

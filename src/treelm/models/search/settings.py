@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from treelm.errors import InputError
+from treelm.errors import InputError, check_choice
 
 SearchName = Literal["beam", "particles", "released"]
 SearchPrecision = Literal["full", "fp16", "bf16"]
@@ -54,6 +54,7 @@ class Search:
 
     def __post_init__(self) -> None:
         """Check ranges; raises ``InputError`` naming the field."""
+        check_choice("search.precision", self.precision, get_args(SearchPrecision))
         for name in ("action_beam", "word_beam", "num_particles", "batch_size", "heavy_words", "max_rows"):
             if getattr(self, name) < 1:
                 raise InputError(f"search.{name} is {getattr(self, name)}", remedy="give at least 1")
