@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +16,11 @@ from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
+from treelm.models.search.settings import SearchName, SearchPrecision
 from treelm.papers.data import DataRoot
-from treelm.training.recipe import Recipe
+from treelm.training.recipe import BEAM, Recipe
 from treelm.training.run import load_run_recipe
 from treelm.trees.tree import Tree
-
-WIDTHS = ("action_beam", "word_beam", "fast_track")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +48,10 @@ class Subject:
         """The recipe that is kept in the run."""
         return load_run_recipe(self.run)
 
-    def model(self, widths: dict[str, int]) -> SyntacticLM:
-        """Load the model, to search with the recipe's beam or with other widths."""
+    def model(self, search: Mapping[str, Any]) -> SyntacticLM:
+        """Load the model, to search as the recipe says, or otherwise."""
         lm = load(self.run, device="auto")
-        config = self.recipe.evaluation
-        lm.set_beam(**{**{name: getattr(config, name) for name in WIDTHS}, **widths})
+        lm.set_beam(**{**self.recipe.evaluation.beam, **search})
         return lm
 
 
@@ -94,6 +92,23 @@ class OfRuns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Searching:
+    """Options of the search, for systems that have one; None: as the run's recipe says."""
+
+    action_beam: int | None = None
+    word_beam: int | None = None
+    fast_track: int | None = None
+    search: SearchName | None = None
+    num_particles: int | None = None
+    search_seed: int | None = None
+    search_precision: SearchPrecision | None = None
+
+    def search_options(self) -> dict[str, Any]:
+        """Those that are given."""
+        return {name: value for name in BEAM if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
 class OnTreebank:
     """A measure on a split of the run's own data, or of data that it names."""
 
@@ -131,11 +146,6 @@ class OnTreebank:
         options = vars(config.read_options(config.format))
         found = [sentence for path in self.files(config) for sentence in read_sentences(path, **options)]
         return found[: self.max_sentences]
-
-
-def given_widths(measure: Any) -> dict[str, int]:
-    """The widths of the search that were given."""
-    return {name: value for name in WIDTHS if (value := getattr(measure, name)) is not None}
 
 
 def gold_tree(sentence: Sentence) -> Tree:

@@ -18,7 +18,7 @@ from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.models import SYSTEMS, system_class
 from treelm.models.persistence.files import json_hash, write_atomically
 from treelm.papers.data import DataRoot
-from treelm.papers.measures.base import Measured, OnTreebank, Subject, given_widths, gold_tree
+from treelm.papers.measures.base import Measured, OnTreebank, Searching, Subject, gold_tree
 from treelm.training.recipe import EvaluationConfig
 from treelm.trees.tree import Tree
 
@@ -33,7 +33,7 @@ _LIKELIHOODS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(OnTreebank):
+class Evaluate(Searching, OnTreebank):
     """What ``treelm evaluate`` measures, and trivial trees against the same gold trees."""
 
     protocols: tuple[str, ...] = ()
@@ -43,9 +43,6 @@ class Evaluate(OnTreebank):
     cache_weight: float = 0.0
     cache_theta: float = 1.0
     cache_window: int = 500
-    action_beam: int | None = None
-    word_beam: int | None = None
-    fast_track: int | None = None
 
     def __post_init__(self) -> None:
         """Check protocols."""
@@ -70,7 +67,7 @@ class Evaluate(OnTreebank):
         """Evaluate the run on each file, and add the files up where there are several."""
         recipe = subject.recipe
         config = self.config(recipe.data, subject.root)
-        given = {name: getattr(self, name) for name in _EVALUATION} | given_widths(self)
+        given = {name: getattr(self, name) for name in _EVALUATION} | self.search_options()
         evaluation: EvaluationConfig = replace(recipe.evaluation, splits=("test",), **given)
         path = _joined(self.files(config), subject.run.parent)
         (evaluated,) = evaluate_run(

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.papers.measures.base import Measured, OfRuns, Subject, given_widths
+from treelm.papers.measures.base import Measured, OfRuns, Searching, Subject
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyntaxGym(OfRuns):
+class SyntaxGym(Searching, OfRuns):
     """Accuracies on test suites, in percent: by suite, by circuit, and their mean."""
 
     suites: tuple[str, ...] = ()
     """Names of packaged suites; without them, those of all circuits."""
-    action_beam: int | None = None
-    word_beam: int | None = None
-    fast_track: int | None = None
 
     def _suites(self) -> tuple[str, ...]:
         return self.suites or tuple(suite for members in circuits().values() for suite in members)
@@ -36,7 +33,7 @@ class SyntaxGym(OfRuns):
 
     def of_run(self, subject: Subject) -> Measured:
         """Score the suites."""
-        found = accuracies(score_suites(subject.model(given_widths(self)), load_suites(self._suites())))
+        found = accuracies(score_suites(subject.model(self.search_options()), load_suites(self._suites())))
         score = overall_score(found)
         values = {} if score is None else {"sg_score": 100 * score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from treelm.evaluation.speed import BeamWidths, measure_search, measure_training
 from treelm.inference.loading import load
 from treelm.papers.data import DataRoot
-from treelm.papers.measures.base import WIDTHS, Measured, OfRuns, OnTreebank, Subject
+from treelm.papers.measures.base import Measured, OfRuns, OnTreebank, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
 
+_WIDTHS = ("action_beam", "word_beam", "fast_track")
 _TRAINING = (
     *("cpu_seconds", "wall_seconds", "epochs", "updates", "parameters"),
     *("dev_loss_nats_per_word", "dev_perplexity"),
@@ -88,7 +89,7 @@ class SearchSpeed(OnTreebank):
         """Search the first fitting sentences."""
         config = self.config(subject.recipe.data, subject.root)
         fitting = [one.words for one in self.sentences(config) if 13 <= len(one.words) <= 17]
-        widths = BeamWidths(**{name: getattr(self, name) for name in WIDTHS})
+        widths = BeamWidths(**{name: getattr(self, name) for name in _WIDTHS})
         found = measure_search(str(subject.run), fitting[: self.sentences_at_once], widths)
         values = {"cpu_seconds_per_sentence": found.cpu_seconds_per_sentence}
         return Measured(values={**values, "seconds_per_sentence": found.seconds_per_sentence})
