@@ -85,3 +85,18 @@ def test_every_shipped_declaration_loads_and_every_table_is_there(name: str) -> 
         for row in planned.rows:  # without data, nothing can be run in a paper's setting, and each row says why
             missing = row.missing or next((cell.missing for cell in row.cells), "")
             assert missing == row.row.absent if row.row.absent else missing.startswith("needs "), row.row.name
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[tiny]\nwhat = 'x'\nsource = 'y'\n", r"data.toml \[tiny\]: no place; give folder"),
+        ("[tiny]\nwhat = 'x'\nfolder = 'y'\n", r"data.toml \[tiny\]: field 'source' is missing"),
+        ("tiny = 'x'\n", r"data.toml \[tiny\]: not a table"),
+        ("[tiny\n", r"data.toml:1: not TOML"),
+    ],
+)
+def test_data_that_are_not_described_are_refused(tmp_path: Path, text: str, found: str) -> None:
+    (tmp_path / "data.toml").write_text(text)
+    with pytest.raises(InputError, match=found):
+        data_sets(tmp_path)

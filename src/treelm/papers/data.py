@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,6 +13,7 @@ from treelm.corpora.data_config import DataConfig
 from treelm.corpora.inputs import read_text
 from treelm.errors import InputError
 from treelm.models.configs import from_plain
+from treelm.training.recipe import parse_toml
 
 FOLDER = Path(str(files("treelm"))) / "papers"
 FILE = "data.toml"
@@ -35,6 +34,11 @@ class DataSet:
     is_parsed: bool = False
     """Whether its constituency trees are the output of a parser, not made by hand."""
 
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for data without a place."""
+        if not (self.folder or self.train or self.dev or self.test):
+            raise InputError("no place", remedy="give folder, or train, dev and test")
+
     def describe(self) -> str:
         """What is missing, in a line."""
         place = self.folder or next(filter(None, (self.train, self.dev, self.test)))
@@ -45,22 +49,13 @@ def data_sets(paper: Path) -> Mapping[str, DataSet]:
     """Read what is known of all data, by name: in the package's file, and in one beside the declarations of a paper."""
     found: dict[str, DataSet] = {}
     for path in (FOLDER / FILE, paper / FILE):
-        entries = parse_toml(path) if path.exists() else {}
+        entries = parse_toml(read_text(path), str(path)) if path.exists() else {}
         for name, entry in entries.items():
-            found[name] = from_plain(DataSet, {"name": name, **entry}, where=f"{path} [{name}]")
+            where = f"{path} [{name}]"
+            if not isinstance(entry, dict):
+                raise InputError("not a table", where=where, remedy="write what, source and folder below its name")
+            found[name] = from_plain(DataSet, {"name": name, **entry}, where=where)
     return found
-
-
-def parse_toml(path: Path) -> dict[str, Any]:
-    """The values of a declaration; raises ``InputError`` with ``file:line`` for what is not TOML."""
-    text = read_text(path)
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f"{path}:{line[1] if line else text.count(chr(10)) + 1}"
-        found = f"not TOML ({str(error).partition(' (at ')[0]})"
-        raise InputError(found, where=where, remedy="correct this line") from None
 
 
 @dataclass(frozen=True)

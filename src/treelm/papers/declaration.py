@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,9 +13,9 @@ from typing import Any, Literal
 from treelm.corpora.inputs import read_text
 from treelm.errors import InputError
 from treelm.models.configs import from_plain
-from treelm.papers.data import FOLDER, DataSet, parse_toml
+from treelm.papers.data import FOLDER, DataSet
 from treelm.papers.measures import KINDS, Measure
-from treelm.training.recipe import load_recipe
+from treelm.training.recipe import load_recipe, parse_toml
 
 _NUMBER = re.compile(r"(table|figure)(\d+)")  # of the names of files; other letters may follow
 
@@ -144,7 +145,8 @@ def _order(name: str) -> tuple[bool, int, str]:
 
 def load_table(path: Path, sets: Mapping[str, DataSet]) -> Table:
     """Read one declaration; raises ``InputError`` with ``file:line``."""
-    values, text = parse_toml(path), read_text(path)
+    text = read_text(path)
+    values = parse_toml(text, str(path))
     try:
         table = replace(_from_values(values), name=path.stem, folder=str(path.parent))
         _check(table, sets)
@@ -264,7 +266,7 @@ def recipe_of(table: Table, row: Row, stand_in: StandIn | None) -> tuple[str, tu
     common = stand_in.settings if stand_in else ()
     name = change.recipe or row.recipe
     beside = Path(table.folder) / name
-    return str(beside) if beside.is_file() else name, (*common, *change.settings, *row.settings)
+    return str(beside) if os.path.isfile(beside) else name, (*common, *change.settings, *row.settings)
 
 
 def measured(table: Table, row: Row, stand_in: StandIn | None) -> Iterator[tuple[Column, Measure, str]]:
