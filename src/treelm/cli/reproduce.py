@@ -67,12 +67,16 @@ def main(arguments: list[str]) -> int:
     plan = make_plan(tables, root, small=options.small, seeds=options.seeds)
     if options.only:
         return _do(options, plan, root)
+    begin = perf_counter()
     codes = _run(options, plan, arguments) if options.budget != 0 else {}
-    _show(options, plan, Path(options.out) / (folder.name + ("-small" if options.small else "")), codes)
-    failed = [code for code in codes.values() if code != EXIT_STOPPED]
-    if EXIT_STOPPED in codes.values():
+    is_stopped = EXIT_STOPPED in codes.values()
+    is_over = options.budget is not None and perf_counter() - begin >= 60 * options.budget
+    failed = {name: code for name, code in codes.items() if code != EXIT_STOPPED}
+    not_yet = f"not run yet: {'--budget is over' if is_over else 'stopped'}"
+    _show(plan, Path(options.out), folder.name + ("-small" if options.small else ""), failed, not_yet)
+    if is_stopped:
         note("stopped; the same command goes on from here")
-    return next(iter(failed), EXIT_STOPPED if _was_interrupted(options, codes) else 0)
+    return next(iter(failed.values()), EXIT_STOPPED if is_stopped and not is_over else 0)
 
 
 def _check(options: Arguments) -> None:
@@ -117,24 +121,17 @@ def _run(options: Arguments, plan: Plan, arguments: list[str]) -> dict[str, int]
     return {name: code for name, code in codes.items() if code}
 
 
-def _was_interrupted(options: Arguments, codes: dict[str, int]) -> bool:
-    """Tell whether somebody stopped it, not the budget."""
-    return EXIT_STOPPED in codes.values() and options.budget is None
-
-
-def _show(options: Arguments, plan: Plan, folder: Path, codes: dict[str, int]) -> None:
+def _show(plan: Plan, out: Path, paper: str, failed: dict[str, int], not_yet: str) -> None:
+    """Print all tables and write their files."""
     from rich.console import Console
 
     from treelm.papers.output import LEGEND, as_text, write_files
     from treelm.papers.results import gather
 
     console = Console()
-    out = Path(options.out)
-    failed = {name: code for name, code in codes.items() if code != EXIT_STOPPED}
-    why = "not run yet: " + ("--budget is over" if options.budget is not None else "stopped")
     for planned in plan.tables:
-        result = gather(planned, out, failed, not_yet=why)
+        result = gather(planned, out, failed, not_yet=not_yet)
         console.print(as_text(result), markup=False, highlight=False)
-        write_files(result, folder, out)
+        write_files(result, out / paper, out)
     console.print(LEGEND, markup=False, highlight=False)
-    note(f"wrote TSV, LaTeX and SVG of {len(plan.tables)} tables and figures into {folder}")
+    note(f"wrote TSV, LaTeX and SVG of {len(plan.tables)} tables and figures into {out / paper}")
