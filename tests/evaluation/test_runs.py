@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,12 +14,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from som_metrics import evaluate_som
-
 from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Tokens
 from tests.models.som import worlds
+from tests.models.som.metrics import evaluate_som
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.readers import read_sentences
@@ -65,6 +62,8 @@ def test_a_som_on_dependency_trees_has_perplexity_both_protocols_and_accuracies(
     assert row["unlabeled_f1_corpus, binarised"] == pytest.approx(figures.binarised_f1)
     assert row["p_accuracy"] == figures.attachment.all_positions
     assert row["p_prediction_accuracy_unforced"] == figures.prediction.unforced
+    along = evaluate_som(network, [encode_sentences(sentences, network.vocabulary, ("X",))], gold_trees=True)
+    assert row["perplexity_along_gold_trees"] == pytest.approx(along.perplexity, rel=1e-6)
     assert any(name.startswith("unlabeled_f1_corpus, no-punctuation") for name in row)
 
 

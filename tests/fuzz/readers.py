@@ -36,6 +36,8 @@ from treelm.inference.loading import BEAM, SEARCH, load, run_beam
 from treelm.inference.stimuli import Columns, read_words
 from treelm.inference.stimuli import read_table as read_stimuli
 from treelm.models.persistence.storage import load_model
+from treelm.papers.data import FOLDER, data_sets
+from treelm.papers.declaration import load_table
 from treelm.training.checkpoints import Checkpoints
 from treelm.training.metrics import read_metrics
 from treelm.training.recipe import load_recipe
@@ -211,6 +213,18 @@ def read_suites(path: Path) -> None:
                 formula(values)
 
 
+def read_declaration(path: Path) -> None:
+    table = load_table(path, data_sets(FOLDER))
+    assert table.name == "table1"
+    assert all(row.recipe or row.baseline or row.absent for row in table.rows)
+
+
+def read_data_of_papers(path: Path) -> None:
+    for name, entry in data_sets(path.parent).items():
+        assert entry.name == name
+        assert entry.describe().startswith(name)
+
+
 def read_recipe(path: Path) -> None:
     from treelm.training.recipe import save_recipe
 
@@ -383,6 +397,8 @@ READERS: tuple[Reader, ...] = (
     Reader(name="suites", file="suite.json", seeds=_of(*seeds.SUITES), read=read_suites),
     Reader(name="parameters", file="file.prm", seeds=_of(*seeds.PARAMETERS), read=read_evalb_parameters),
     Reader(name="recipe", file="recipe.toml", seeds=seeds.recipes, read=read_recipe),
+    Reader(name="declaration", file="table1.toml", seeds=seeds.declarations, read=read_declaration),
+    Reader(name="data of papers", file="data.toml", seeds=seeds.data_of_papers, read=read_data_of_papers),
     Reader(name="beam of a run", file="recipe.toml", seeds=seeds.recipes, read=read_beam),
     Reader(name="catalogue", file="catalog.toml", seeds=_of(*seeds.CATALOGUE), read=read_catalogue),
     Reader(

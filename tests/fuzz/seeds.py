@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from tests.legacy.make import HERE as RUNS
+from treelm.papers.data import FILE, FOLDER
 
 BRACKETS = (
     """\
@@ -139,6 +140,17 @@ TOKENIZERS = tuple(
         },
     )
 )
+
+
+def declarations() -> tuple[bytes, ...]:
+    """Tables of papers that come with the package."""
+    names = ("palm/table4", "prpn/table5", "som/table1", "rnng/table1", "som/figure2")
+    return tuple((FOLDER / f"{name}.toml").read_bytes() for name in names)
+
+
+def data_of_papers() -> tuple[bytes, ...]:
+    """What the package knows of data."""
+    return ((FOLDER / FILE).read_bytes(),)
 
 
 def recipes() -> tuple[bytes, ...]:

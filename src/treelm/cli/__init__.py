@@ -20,6 +20,7 @@ SUBCOMMANDS = {
     "models": "list the trained models that come with the package, or show the card of one",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
+    "reproduce": "the tables and figures of the papers: run what is missing, beside the published values",
     "compare": "several runs in one table: size, perplexity, F1, tests of syntax, speed",
     "structure": "what trees runs have learned: by label and length, agreement of seeds, what the builder does",
     "parse": "the best tree of every sentence of a file",

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import webbrowser
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import how_called, note, parse
+from treelm.cli.side_by_side import run_side_by_side
 from treelm.corpora.mapping import usable_cores
 from treelm.errors import InputError
-from treelm.training.signals import handling
 
 if TYPE_CHECKING:
     from treelm.evaluation.comparison.metrics import Comparison
@@ -219,68 +214,3 @@ def _show(options: Arguments, runs: list[Path]) -> None:
 def _has_screen() -> bool:
     """Tell whether a browser would have a window; in a bare terminal, one would take the terminal."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
-def run_side_by_side(commands: Mapping[str, Sequence[str]], *, jobs: int) -> dict[str, int]:
-    """Run ``treelm`` with each name's arguments, ``jobs`` at a time, begun in order; exit codes by name.
-
-    Each process computes with one thread: small models gain little from more. Lines on their standard error are
-    printed on ours behind the name; their standard output is dropped. Ctrl-C and SIGTERM ask all of them to stop, which
-    training does after saving, and nothing more is begun.
-    """
-    processes = _Processes()
-    with handling(lambda *_: processes.stop()), ThreadPoolExecutor(jobs) as pool:
-        codes = pool.map(processes.run, commands, commands.values())
-        return dict(zip(commands, codes, strict=True))
-
-
-class _Processes:
-    """The processes that run now, so that they can be asked to stop."""
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self._lock = Lock()
-        self._running: set[subprocess.Popen[str]] = set()
-        self._stopping = False
-
-    def run(self, name: str, arguments: Sequence[str]) -> int:
-        """Run one to its end, unless a stop was asked for before it began."""
-        with self._lock:
-            if self._stopping:
-                return EXIT_STOPPED
-            process = _begin(arguments)
-            self._running.add(process)
-        begin = perf_counter()
-        assert process.stderr is not None
-        with process:
-            for line in process.stderr:
-                note(f"[{name}] {line.rstrip()}")
-        code = process.returncode
-        with self._lock:
-            self._running.discard(process)
-        if self._stopping:
-            return EXIT_STOPPED
-        note(f"[{name}] {'done' if code == 0 else f'exit code {code}'} after {perf_counter() - begin:.0f} s")
-        return code
-
-    def stop(self) -> None:
-        """Ask all to stop, and begin no more; a second call ends those that are still there."""
-        with self._lock:
-            send = subprocess.Popen.kill if self._stopping else subprocess.Popen.terminate
-            self._stopping = True
-            for process in self._running:
-                send(process)
-
-
-def _begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "treelm", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
-        start_new_session=True,  # Ctrl-C reaches it through us alone, once
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )

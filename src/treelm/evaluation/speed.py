@@ -62,6 +62,8 @@ class TrainingSpeed:
     sentences_per_second: float
     words_per_second: float
     actions_per_second: float
+    sentences_per_cpu_second: float  # of processor time, all threads together
+    words_per_cpu_second: float
     actions_per_sentence: float
     peak_memory_mb: float  # above what the process held before the first step
 
@@ -95,13 +97,14 @@ def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
         for _ in islice(updates, WARM_UP_STEPS):
             pass
         num_steps = num_sentences = num_words = num_actions = 0
-        begin = perf_counter()
+        begin, cpu_begin = perf_counter(), process_time()
         while (elapsed := perf_counter() - begin) < seconds or num_steps == 0:
             batch, update = next(updates)
             num_steps += 1
             num_sentences += update.loss.num_sentences
             num_words += update.loss.num_words
             num_actions += 0 if isinstance(batch, StreamBatch) or batch.actions is None else len(batch.actions)
+        cpu_seconds = process_time() - cpu_begin
         return TrainingSpeed(
             batch_size=config.batch_size,
             precision=config.precision,
@@ -110,6 +113,8 @@ def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
             sentences_per_second=num_sentences / elapsed,
             words_per_second=num_words / elapsed,
             actions_per_second=num_actions / elapsed,
+            sentences_per_cpu_second=num_sentences / cpu_seconds,
+            words_per_cpu_second=num_words / cpu_seconds,
             actions_per_sentence=num_actions / max(num_sentences, 1),
             peak_memory_mb=process_peak_mb() - before,
         )
@@ -133,7 +138,9 @@ class StreamSpeed:
     precision: Precision
     num_parameters: int
     tokens_per_second: float  # of processor time, median over updates
+    tokens_per_wall_second: float  # by the clock, median over updates
     seconds: tuple[float, ...]  # of processor time, every update
+    wall_seconds: tuple[float, ...]  # by the clock, every update
     peak_mb: float  # of the process, what came before included
 
 
@@ -149,19 +156,22 @@ def measure_stream(
     vocabulary = WordVocabulary([f"w{number}" for number in range(vocabulary_size - 2)])  # and <unk>; the end
     build: Any = system_class(recipe.model.system)
     model: StreamLM = build(recipe.model.config, vocabulary=vocabulary)
-    seconds = []
+    seconds, wall_seconds = [], []
     with numerics(config):
         updates = _updates(model, config, random_batches(vocabulary_size, bptt, batch_size))
         for _ in range(WARM_UP_STEPS + num_updates):
-            begin = process_time()
+            begin, wall_begin = process_time(), perf_counter()
             next(updates)
             seconds.append(process_time() - begin)
+            wall_seconds.append(perf_counter() - wall_begin)
     return StreamSpeed(
         system=recipe.model.system,
         precision=config.precision,
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
         tokens_per_second=batch_size * bptt / median(seconds[WARM_UP_STEPS:]),
+        tokens_per_wall_second=batch_size * bptt / median(wall_seconds[WARM_UP_STEPS:]),
         seconds=tuple(seconds[WARM_UP_STEPS:]),
+        wall_seconds=tuple(wall_seconds[WARM_UP_STEPS:]),
         peak_mb=process_peak_mb(),
     )
 
@@ -203,6 +213,7 @@ class SearchSpeed(BeamWidths):
     words_per_sentence: float
     seconds_per_sentence: float
     words_per_second: float
+    cpu_seconds_per_sentence: float  # of processor time
     peak_memory_mb: float  # above what the process held with the model loaded
 
 
@@ -212,9 +223,9 @@ def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: BeamWidth
     lm.set_beam(**vars(beam))
     before = process_peak_mb()
     lm.analyse(sentences)
-    begin = perf_counter()
+    begin, cpu_begin = perf_counter(), process_time()
     lm.analyse(sentences)
-    seconds = perf_counter() - begin
+    seconds, cpu_seconds = perf_counter() - begin, process_time() - cpu_begin
     num_words = sum(map(len, sentences))
     return SearchSpeed(
         **vars(beam),
@@ -223,6 +234,7 @@ def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: BeamWidth
         words_per_sentence=num_words / len(sentences),
         seconds_per_sentence=seconds / len(sentences),
         words_per_second=num_words / seconds,
+        cpu_seconds_per_sentence=cpu_seconds / len(sentences),
         peak_memory_mb=process_peak_mb() - before,
     )
 

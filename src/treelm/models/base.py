@@ -179,6 +179,8 @@ class SyntacticLM(Pretrained, ABC):
     """Packaged recipe of the sizes that ``treelm bench`` measures; without one, the defaults of its config."""
     changeable: ClassVar[tuple[str, ...]] = ()
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
+    own_metric_names: ClassVar[tuple[str, ...]] = ()
+    """Names of what ``own_metrics`` gives; a switch of its config may leave some out."""
     words_switch: ClassVar[str] = ""
     """Field of its config without which it is a bare parser; "": it always predicts words."""
     sentences_at_once: ClassVar[int] = 0

@@ -143,7 +143,7 @@ def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Reci
     that names file, section, field and remedy; for a syntax error file and line.
     """
     text, where, folder = _find(name_or_path)
-    values = _parse(text, where)
+    values = parse_toml(text, where)
     for override in overrides:
         section, name, value = parse_override(override)
         values.setdefault(section, {})[name] = _from_here(value) if (section, name) in _PATHS else value
@@ -193,7 +193,7 @@ def encode_recipe(recipe: Recipe) -> bytes:
 
 def decode_recipe(content: bytes, *, where: str) -> Recipe:
     """The inverse of ``encode_recipe``; raises ``InputError`` for what it did not write."""
-    return build_recipe(_parse(content.decode("utf-8", "replace"), where), where=where)
+    return build_recipe(parse_toml(content.decode("utf-8", "replace"), where), where=where)
 
 
 def parse_override(text: str) -> tuple[str, str, Any]:
@@ -294,7 +294,8 @@ def _find(name_or_path: str | Path) -> tuple[str, str, Path]:
         raise InputError("not UTF-8", where=str(path), remedy="convert the file to UTF-8") from None
 
 
-def _parse(text: str, where: str) -> dict[str, Any]:
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """The values of a text in TOML; raises ``InputError`` with ``file:line`` for what is none."""
     try:
         return tomllib.loads(text)
     except RecursionError:

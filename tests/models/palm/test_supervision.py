@@ -193,3 +193,18 @@ def test_a_system_that_needs_no_trees_does_not_look_at_them() -> None:
     given = sentence(TREES[0], 1)
     (score,) = network.score_given([given])
     assert np.array_equal(score.log_probs, network.score([given.words])[0].log_probs)
+
+
+def test_the_fit_of_an_attention_to_gold_spans_is_its_loss_and_lies_above_the_least() -> None:
+    network = palm(span_weight=0.5).eval()
+    loss = network.losses(sentences()).terms["spans"]
+    trees = [sentence(tree, line) for line, tree in enumerate(TREES, 1)]
+    found = network.own_metrics(trees)
+    assert set(found) == set(network.own_metric_names)
+    assert found["span_cross_entropy"] == pytest.approx(loss.sum.item() / loss.count, rel=1e-9)
+    # Gold spans end at six places; at two of them there are two that have four tokens or fewer.
+    assert found["span_cross_entropy_least"] == pytest.approx(2 * math.log(2) / 6)
+    in_reach = [3, 4, 4, 3, 4, 4]  # spans at these places, the end before the sentence among their tokens
+    uniform = sum(map(math.log, in_reach)) / 6
+    assert found["span_cross_entropy_uniform"] == pytest.approx(uniform)
+    assert palm(attention="given").own_metrics(trees) == {}

@@ -25,6 +25,7 @@ from treelm.models.palm.attention import SpanAttention, count_available
 from treelm.models.palm.config import PaLMConfig
 from treelm.models.palm.initialisation import draw_as_released
 from treelm.models.palm.supervision import (
+    SPAN_METRICS,
     before_inputs,
     constituents_of,
     encode_with_trees,
@@ -32,6 +33,7 @@ from treelm.models.palm.supervision import (
     gold_spans,
     require_constituents,
     require_trees,
+    span_fit,
     with_span_loss,
 )
 from treelm.models.readings import Carried, Reading, WordMetric, to_host
@@ -53,6 +55,7 @@ class PaLM(AWDStreamLM[PaLMConfig]):
     system: ClassVar[str] = "palm"
     benchmark_recipe: ClassVar[str] = "palm-u-ptb"
     tree_builder = None
+    own_metric_names: ClassVar[tuple[str, ...]] = SPAN_METRICS
 
     def __init__(self, config: PaLMConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
@@ -182,6 +185,22 @@ class PaLM(AWDStreamLM[PaLMConfig]):
             gold = exact._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
             scores += exact.scores_of(batch, exact._read(inputs, exact.begin(len(batch)), mask, gold), targets)
         return scores
+
+    @torch.no_grad()
+    def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
+        """How well the attention fits gold spans, each sentence read by itself: see ``span_fit``."""
+        if self.needs_trees:
+            return {}
+        exact, sums, num_places = self.exact(), np.zeros(len(SPAN_METRICS)), 0
+        for batch in encode_with_trees(sentences, self.vocabulary):
+            inputs, _, mask = exact.pad(batch)
+            inputs, mask = exact._with_end(inputs), torch.cat([mask, torch.zeros_like(mask[:1])])
+            gold = exact._gold(before_inputs(batch, self.vocabulary.ends_word), inputs)
+            reading = exact._read(inputs, exact.begin(len(batch)), mask, gold)
+            fit = span_fit(reading.structure, gold, torch.cat([torch.ones_like(mask[:1]), mask[:-1]]))
+            sums += [float(one.sum) for one in fit]
+            num_places += fit[0].count
+        return dict(zip(SPAN_METRICS, (sums / num_places).tolist(), strict=True)) if num_places else {}
 
     def read_segment(self, batch: StreamBatch, carried: Carried | None) -> Reading:
         """Read a segment as every stream model does; given attention is set by the batch's constituents."""

@@ -24,6 +24,8 @@ from treelm.models.scores import Loss, Losses
 
 _ROWS = 64  # sentences that are read side by side
 _LOOKED_AT = 1000  # sentences that are searched for constituents together
+SPAN_METRICS = ("span_cross_entropy", "span_cross_entropy_uniform", "span_cross_entropy_least")
+"""Names of what ``span_fit`` gives."""
 
 
 def encode_with_trees(sentences: Sequence[Sentence], vocabulary: Vocabulary) -> Iterator[SentenceBatch]:
@@ -117,6 +119,21 @@ def span_cross_entropy(
     shares = targets.double() / targets.sum(2, keepdim=True).clamp(min=1)
     wanted = log_weights.masked_fill(~targets, 0).double()
     return Loss(sum=-(shares * wanted).sum(), count=int(targets.any(2).sum()))
+
+
+def span_fit(structure: Mapping[str, Tensor], gold: Tensor, mask: Tensor | None) -> tuple[Loss, Loss, Loss]:
+    """Cross-entropies of three attentions to the gold spans in reach, in nats, over the places where one ends.
+
+    The attention itself, weights spread evenly over the spans in reach, and the least that any could have: at some
+    places several gold spans end. In the order of ``SPAN_METRICS``.
+    """
+    weights, available = structure["span_weights"], structure["available"]
+    uniform = (1 / available.clamp(min=1))[..., None].expand_as(weights)
+    least = given_weights(gold, available, weights.dtype)
+    attention, evenly, lowest = (
+        span_cross_entropy(each.log(), available, gold, mask) for each in (weights, uniform, least)
+    )
+    return attention, evenly, lowest
 
 
 def with_span_loss(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -44,6 +45,13 @@ class SOM(MemoryNetwork):
     system: ClassVar[str] = "som"
     predicts_labels: ClassVar[bool] = False
     words_switch: ClassVar[str] = "word_loss"  # without it the output layer was never trained
+    own_metric_names: ClassVar[tuple[str, ...]] = (
+        "p_accuracy",
+        "p_accuracy_unforced",
+        "p_prediction_accuracy",
+        "p_prediction_accuracy_unforced",
+        "perplexity_along_gold_trees",
+    )
 
     @property
     def word_columns(self) -> dict[str, Gathering]:
@@ -162,16 +170,23 @@ class SOM(MemoryNetwork):
 
     @torch.no_grad()
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
-        """Accuracies of p and p' on sentences with trees, against the dynamic oracle on the greedy history."""
+        """Accuracies of p and p' on sentences with trees, against the dynamic oracle on the greedy history, and the
+        perplexity per token, ends included, of reading along the gold trees, which have seen what follows.
+        """
         prepared = PreparedCorpus.from_sentences(sentences)
         encoded = EncodedCorpus(prepared, self.vocabulary, prepared.labels)  # whatever labels: structure alone counts
         exact, attachment, prediction = self.exact(), Accuracy(), Accuracy()
+        nats, num_targets = 0.0, 0
         for batch in SentenceBatches(encoded, batch_size=_ROWS, shuffle=False):
             reading = exact.read(batch)
             attachment.add(reading.log_p, reading.labels)
             if reading.log_p_prediction is not None:
                 prediction.add(reading.log_p_prediction, reading.next_labels)
-        return accuracies(attachment, prediction)
+            if self.predicts_words:
+                nats -= float(exact.token_log_probs(batch, exact.read(batch, gold=True)).sum())
+                num_targets += len(batch.tokens) + len(batch)
+        along_gold = {"perplexity_along_gold_trees": math.exp(nats / num_targets)} if self.predicts_words else {}
+        return accuracies(attachment, prediction) | along_gold
 
     def structure(self, words: Sequence[str]) -> SlotSpans:
         """Spans that each slot covers after every word. Raises ``InputError`` for a sentence without words."""

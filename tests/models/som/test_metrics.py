@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from som_metrics import evaluate_som
-
 from tests.models.som import plain, worlds
+from tests.models.som.metrics import evaluate_som
 from treelm.models.som.cells import Accuracy
 
 

@@ -1,0 +1,87 @@
+"""Several calls of ``treelm`` at a time, each in a process of its own that computes with one thread."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock, Timer
+from time import perf_counter
+
+from treelm.cli import EXIT_STOPPED
+from treelm.cli.arguments import note
+from treelm.training.signals import handling
+
+
+def run_side_by_side(
+    commands: Mapping[str, Sequence[str]], *, jobs: int, seconds: float | None = None
+) -> dict[str, int]:
+    """Run ``treelm`` with each name's arguments, ``jobs`` at a time, begun in order; exit codes by name.
+
+    Each process computes with one thread: small models gain little from more. Lines on their standard error are
+    printed on ours behind the name; their standard output is dropped. Ctrl-C and SIGTERM ask all of them to stop, which
+    training does after saving, and nothing more is begun; so does the end of a given number of ``seconds``.
+    """
+    processes = _Processes()
+    timer = None if seconds is None else Timer(seconds, processes.stop)
+    with handling(lambda *_: processes.stop()), ThreadPoolExecutor(jobs) as pool:
+        if timer is not None:
+            timer.start()
+        codes = dict(zip(commands, pool.map(processes.run, commands, commands.values()), strict=True))
+        if timer is not None:
+            timer.cancel()
+        return codes
+
+
+class _Processes:
+    """The processes that run now, so that they can be asked to stop."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._lock = Lock()
+        self._running: set[subprocess.Popen[str]] = set()
+        self._stopping = False
+
+    def run(self, name: str, arguments: Sequence[str]) -> int:
+        """Run one to its end, unless a stop was asked for before it began."""
+        with self._lock:
+            if self._stopping:
+                return EXIT_STOPPED
+            process = _begin(arguments)
+            self._running.add(process)
+        begin = perf_counter()
+        assert process.stderr is not None
+        with process:
+            for line in process.stderr:
+                note(f"[{name}] {line.rstrip()}")
+        code = process.returncode
+        with self._lock:
+            self._running.discard(process)
+        if self._stopping:
+            return EXIT_STOPPED
+        note(f"[{name}] {'done' if code == 0 else f'exit code {code}'} after {perf_counter() - begin:.0f} s")
+        return code
+
+    def stop(self) -> None:
+        """Ask all to stop, and begin no more; a second call ends those that are still there."""
+        with self._lock:
+            send = subprocess.Popen.kill if self._stopping else subprocess.Popen.terminate
+            self._stopping = True
+            for process in self._running:
+                send(process)
+
+
+def _begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "treelm", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,  # Ctrl-C reaches it through us alone, once
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )

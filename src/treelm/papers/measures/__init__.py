@@ -1,0 +1,44 @@
+"""Kinds of measures: each gives named values of a run (trained, or a network as it is drawn), or of the data alone.
+
+Names of metrics are those of ``treelm evaluate --summary``, without the rows of a stream and how punctuation was
+recognised, which are notes here. Accuracies on SyntaxGym are in percent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treelm.papers.measures.base import Measure, Measured, Subject
+from treelm.papers.measures.evaluation import Evaluate
+from treelm.papers.measures.pictures import PICTURE, Picture
+from treelm.papers.measures.shapes import Depth, Splits
+from treelm.papers.measures.syntax_tests import SyntaxGym
+from treelm.papers.measures.times import SearchSpeed, Training, TrainingSpeed
+
+__all__ = [
+    "KINDS",
+    "PICTURE",
+    "Depth",
+    "Evaluate",
+    "Measure",
+    "Measured",
+    "Picture",
+    "SearchSpeed",
+    "Splits",
+    "Subject",
+    "SyntaxGym",
+    "Training",
+    "TrainingSpeed",
+]
+
+KINDS: dict[str, Any] = {
+    "evaluate": Evaluate,
+    "splits": Splits,
+    "depth": Depth,
+    "syntaxgym": SyntaxGym,
+    "training": Training,
+    "training speed": TrainingSpeed,
+    "search speed": SearchSpeed,
+    "picture": Picture,
+}
+"""Classes of measures by the name in declarations."""

@@ -1,0 +1,155 @@
+"""What all kinds of measures have in common: what is measured, of what, and sentences of a treebank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from treelm.corpora.catalog import SPLITS, Split
+from treelm.corpora.data_config import DataConfig, locate_split
+from treelm.corpora.lines import Format
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Preprocessing, Sentence
+from treelm.errors import InputError
+from treelm.inference.loading import load
+from treelm.models.base import SyntacticLM
+from treelm.models.search.settings import SearchName, SearchPrecision
+from treelm.papers.data import DataRoot
+from treelm.training.recipe import BEAM, Recipe
+from treelm.training.run import load_run_recipe
+from treelm.trees.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Values by metric, what must be known to read them, and, of data alone, values by baseline and metric: several
+    where there is chance and each draw is known.
+    """
+
+    values: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    baselines: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run to be measured."""
+
+    run: Path
+    root: DataRoot
+    data: str
+    """Name of the data that it was trained on."""
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe that is kept in the run."""
+        return load_run_recipe(self.run)
+
+    def model(self, search: Mapping[str, Any]) -> SyntacticLM:
+        """Load the model, to search as the recipe says, or otherwise."""
+        lm = load(self.run, device="auto")
+        lm.set_beam(**{**self.recipe.evaluation.beam, **search})
+        return lm
+
+
+class Measure(Protocol):
+    """A kind of measure with its options."""
+
+    def metrics(self) -> Sequence[str]:
+        """Names of the values of a run; a run may lack some of them."""
+
+    def baselines(self) -> Sequence[str]:
+        """Names of the baselines that it has without a run."""
+
+    def data_names(self) -> Sequence[str]:
+        """Names of the data that it needs besides those of the run."""
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Measure a run."""
+
+    def of_data(self, root: DataRoot, own: str) -> Measured:
+        """Measure the baselines; ``own`` names the data that runs beside them are trained on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfRuns:
+    """A measure that has no baselines and needs no data of its own."""
+
+    def baselines(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+    def data_names(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+    def of_data(self, root: DataRoot, own: str) -> Measured:
+        """Nothing can be measured."""
+        return Measured()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searching:
+    """Options of the search, for systems that have one; None: as the run's recipe says."""
+
+    action_beam: int | None = None
+    word_beam: int | None = None
+    fast_track: int | None = None
+    search: SearchName | None = None
+    num_particles: int | None = None
+    search_seed: int | None = None
+    search_precision: SearchPrecision | None = None
+
+    def search_options(self) -> dict[str, Any]:
+        """Those that are given."""
+        return {name: value for name in BEAM if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnTreebank:
+    """A measure on a split of the run's own data, or of data that it names."""
+
+    data: str = ""
+    split: Split | Literal["all"] = "test"
+    format: Format | Literal["auto"] = "auto"
+    preprocess: Preprocessing | None = None
+    max_sentences: int | None = None
+
+    def data_names(self) -> Sequence[str]:
+        """The data that are named."""
+        return (self.data,) if self.data else ()
+
+    def config(self, own: DataConfig, root: DataRoot) -> DataConfig:
+        """Source of the sentences, read as the run's own data unless options say otherwise."""
+        if self.data:
+            found = root.found(self.data)
+            own = replace(own, **{name: getattr(found, name) for name in ("corpus", *SPLITS)}, format=self.format)
+        return own if self.preprocess is None else replace(own, preprocess=self.preprocess)
+
+    def files(self, config: DataConfig) -> list[Path]:
+        """The files of the split; of all there are."""
+        splits = [split for split in SPLITS if config.has_split(split)] if self.split == "all" else [self.split]
+        return [locate_split(config, split)[0] for split in splits]
+
+    def provenance(self, root: DataRoot, own: str, files: Sequence[Path]) -> tuple[str, ...]:
+        """A note if the gold trees are a parser's; dependency trees are made by hand in all data that we name."""
+        entry = root.sets[self.data or own]
+        if not entry.is_parsed or any(".conllu" in file.suffixes for file in files):
+            return ()
+        return (f"the gold trees of {entry.name} are the output of a parser, not made by hand",)
+
+    def sentences(self, config: DataConfig) -> list[Sentence]:
+        """The sentences, in order."""
+        options = vars(config.read_options(config.format))
+        found = [sentence for path in self.files(config) for sentence in read_sentences(path, **options)]
+        return found[: self.max_sentences]
+
+
+def gold_tree(sentence: Sentence) -> Tree:
+    """The tree of a sentence. Raises ``InputError`` for one without."""
+    if sentence.tree is None:
+        raise InputError("a sentence without a tree", where=sentence.where, remedy="name data with trees")
+    return sentence.tree

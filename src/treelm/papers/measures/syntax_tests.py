@@ -1,0 +1,40 @@
+"""Accuracies on test suites of syntactic generalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
+from treelm.evaluation.syntaxgym.scoring import score_suites
+from treelm.evaluation.syntaxgym.suites import load_suites
+from treelm.papers.measures.base import Measured, OfRuns, Searching, Subject
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntaxGym(Searching, OfRuns):
+    """Accuracies on test suites, in percent: by suite, by circuit, and their mean."""
+
+    suites: tuple[str, ...] = ()
+    """Names of packaged suites; without them, those of all circuits."""
+
+    def _suites(self) -> tuple[str, ...]:
+        return self.suites or tuple(suite for members in circuits().values() for suite in members)
+
+    def metrics(self) -> Sequence[str]:
+        """The SG score, circuits and suites."""
+        chosen = dict.fromkeys(self._suites(), 0.0)
+        score = ["sg_score"] if overall_score(chosen) is not None else []
+        return [
+            *score,
+            *(f"circuit, {one}" for one in circuit_accuracies(chosen)),
+            *(f"suite, {one}" for one in chosen),
+        ]
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Score the suites."""
+        found = accuracies(score_suites(subject.model(self.search_options()), load_suites(self._suites())))
+        score = overall_score(found)
+        values = {} if score is None else {"sg_score": 100 * score}
+        values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
+        return Measured(values=values | {f"suite, {name}": 100 * value for name, value in found.items()})

@@ -1,0 +1,99 @@
+"""Times and sizes: the log of training, the speed of updates and of search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from treelm.evaluation.speed import BeamWidths, measure_search, measure_training
+from treelm.inference.loading import load
+from treelm.papers.data import DataRoot
+from treelm.papers.measures.base import Measured, OfRuns, OnTreebank, Subject
+from treelm.training.metrics import FILE_NAME as LOG
+from treelm.training.metrics import perplexity, read_metrics
+
+_WIDTHS = ("action_beam", "word_beam", "fast_track")
+_TRAINING = (
+    *("cpu_seconds", "wall_seconds", "epochs", "updates", "parameters"),
+    *("dev_loss_nats_per_word", "dev_perplexity"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(OfRuns):
+    """What the log of training says: times, epochs, the best loss on dev."""
+
+    def metrics(self) -> Sequence[str]:
+        """Seconds of processor and clock, epochs, updates, the lowest dev loss, and numbers of parameters."""
+        return _TRAINING
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Read the log; there is none of a system that is estimated in one go, or not trained."""
+        values = {"parameters": float(sum(one.numel() for one in load(subject.run).parameters()))}
+        path = subject.run / LOG
+        lines = read_metrics(path) if path.exists() else []
+        losses = [line["loss_nats_per_word"] for line in lines if line["kind"] == "dev"]
+        words = [
+            line["word_nats_per_decision"]
+            for line in lines
+            if line["kind"] == "dev" and "word_nats_per_decision" in line
+        ]
+        if lines:
+            values |= {"cpu_seconds": lines[-1].get("cpu_seconds", 0.0), "wall_seconds": lines[-1]["elapsed_seconds"]}
+            values |= {"epochs": float(lines[-1]["epoch"]), "updates": float(lines[-1]["step"])}
+        values |= {"dev_loss_nats_per_word": min(losses)} if losses else {}
+        return Measured(values=values | ({"dev_perplexity": perplexity(min(words))} if words else {}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSpeed(OfRuns):
+    """Speed of whole updates by the run's recipe, from a network as it is drawn; a seed is a repetition."""
+
+    seconds: float = 20.0
+
+    def metrics(self) -> Sequence[str]:
+        """Sentences and words a second, of processor time and of the clock."""
+        return [f"{unit}_per_{clock}" for unit in ("sentences", "words") for clock in ("cpu_second", "second")]
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Measure in this process."""
+        found = measure_training(subject.recipe, seconds=self.seconds)
+        return Measured(
+            values={
+                "sentences_per_second": found.sentences_per_second,
+                "sentences_per_cpu_second": found.sentences_per_cpu_second,
+                "words_per_second": found.words_per_second,
+                "words_per_cpu_second": found.words_per_cpu_second,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpeed(OnTreebank):
+    """Time of word-synchronous search on sentences of 13 to 17 words, side by side."""
+
+    action_beam: int
+    word_beam: int
+    fast_track: int
+    sentences_at_once: int = 10
+
+    def baselines(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+    def metrics(self) -> Sequence[str]:
+        """Seconds a sentence, of processor time and of the clock."""
+        return ("cpu_seconds_per_sentence", "seconds_per_sentence")
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Search the first fitting sentences."""
+        config = self.config(subject.recipe.data, subject.root)
+        fitting = [one.words for one in self.sentences(config) if 13 <= len(one.words) <= 17]
+        widths = BeamWidths(**{name: getattr(self, name) for name in _WIDTHS})
+        found = measure_search(str(subject.run), fitting[: self.sentences_at_once], widths)
+        values = {"cpu_seconds_per_sentence": found.cpu_seconds_per_sentence}
+        return Measured(values={**values, "seconds_per_sentence": found.seconds_per_sentence})
+
+    def of_data(self, root: DataRoot, own: str) -> Measured:
+        """Nothing can be measured."""
+        return Measured()

@@ -1,0 +1,150 @@
+"""Values of a table: ours over seeds with their interval, beside what was published, or why there are none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist, fmean, stdev
+
+from treelm.papers.measures import PICTURE, Training
+from treelm.papers.plan import Cell, PlannedRow, PlannedTable
+from treelm.papers.work import FOLDER, kept
+
+CONFIDENCE = 0.95
+_SMALL = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""Quantiles of Student's t for that confidence, two-sided, by degrees of freedom from 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """One cell: a value for each seed that is done."""
+
+    row: str
+    column: str
+    heading: str
+    digits: int
+    label: str
+    ours: tuple[float, ...] = ()
+    published: float | None = None
+    why: str = ""
+    """Why there is nothing of ours, or not of all seeds."""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over seeds."""
+        return fmean(self.ours) if self.ours else None
+
+    @property
+    def interval(self) -> float | None:
+        """Half the width of the confidence interval of the mean; None of fewer than two seeds."""
+        return interval(self.ours)
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation over seeds; None of fewer than two."""
+        return stdev(self.ours) if len(self.ours) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the published value."""
+        return None if self.mean is None or self.published is None else self.mean - self.published
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A table with what is known of it."""
+
+    planned: PlannedTable
+    values: tuple[Value, ...]
+    seconds: dict[str, tuple[float, float]]
+    """Mean seconds of training a run, of the processor and of the clock, by row."""
+    notes: tuple[str, ...]
+
+
+def interval(values: Sequence[float]) -> float | None:
+    """Half the width of the confidence interval of a mean, by Student's t; None of fewer than two values."""
+    if len(values) < 2:
+        return None
+    return _quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+
+
+def _quantile(freedom: int) -> float:
+    """The quantile of Student's t; beyond the table by Cornish and Fisher's expansion, right to three decimals."""
+    if freedom <= len(_SMALL):
+        return _SMALL[freedom - 1]
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def gather(planned: PlannedTable, out: Path, codes: dict[str, int], *, not_yet: str = "not run yet") -> Result:
+    """Gather what is kept. ``codes`` are exit codes of jobs that failed now, by name; of others, ``not_yet`` says why
+    there is nothing.
+    """
+    values = [value for row in planned.rows for value in _row(planned, row, out, codes, not_yet)]
+    notes = dict.fromkeys(planned.table.notes)
+    seconds = {}
+    for row in planned.rows:
+        notes |= {f"{row.row.name}: {row.row.note}": None} if row.row.note else {}
+        for cell in row.cells:
+            notes |= {note: None for job in cell.jobs for note in _notes(out, job, cell)}
+        logs = [log.values for job in row.jobs if (log := kept(out / FOLDER / job.name, Training()))]
+        logs = [log for log in logs if "cpu_seconds" in log]
+        if logs:
+            seconds[row.row.name] = (
+                fmean(log["cpu_seconds"] for log in logs),
+                fmean(log["wall_seconds"] for log in logs),
+            )
+    return Result(planned=planned, values=tuple(values), seconds=seconds, notes=tuple(notes))
+
+
+def _notes(out: Path, job: str, cell: Cell) -> Sequence[str]:
+    found = kept(out / FOLDER / job, cell.measure)
+    return found.notes if found else ()
+
+
+def _row(planned: PlannedTable, row: PlannedRow, out: Path, codes: dict[str, int], not_yet: str) -> Iterator[Value]:
+    """A value for each column that the row has, here or in the paper; one at least, so that none is lost."""
+    by_column = {cell.column.name: cell for cell in row.cells}
+    if not planned.table.columns:
+        yield _picture(row, out, codes, not_yet)
+    columns = [one for one in planned.table.columns if one.name in by_column or one.name in row.row.published]
+    for column in columns or planned.table.columns[:1]:
+        published = row.row.published.get(column.name)
+        cell = by_column.get(column.name)
+        ours, why = _ours(cell, out, codes, not_yet) if cell else ((), row.missing)
+        yield Value(
+            row=row.row.name,
+            column=column.name,
+            heading=column.heading,
+            digits=column.digits,
+            label=row.label,
+            ours=ours,
+            published=published,
+            why=why,
+        )
+
+
+def _picture(row: PlannedRow, out: Path, codes: dict[str, int], not_yet: str) -> Value:
+    """The row of a picture, which has no values."""
+    why = "" if any((out / FOLDER / job.name / PICTURE).exists() for job in row.jobs) else row.missing or not_yet
+    failed = next((codes[job.name] for job in row.jobs if job.name in codes), None)
+    why = why if failed is None or not why else f"failed (exit code {failed})"
+    return Value(row=row.row.name, column=PICTURE, heading="picture", digits=0, label=row.label, why=why)
+
+
+def _ours(cell: Cell, out: Path, codes: dict[str, int], not_yet: str) -> tuple[tuple[float, ...], str]:
+    """The values of a cell's jobs that are done, and why there are not all."""
+    found: list[float] = []
+    why = cell.missing
+    for job in cell.jobs:
+        measured = kept(out / FOLDER / job, cell.measure)
+        if measured is None:
+            why = f"failed (exit code {codes[job]})" if job in codes else why or not_yet
+            continue
+        of_run = (measured.values[cell.metric],) if cell.metric in measured.values else ()
+        values = measured.baselines.get(cell.baseline, {}).get(cell.metric, ()) if cell.baseline else of_run
+        found += values
+        why = why if values else "not measured of this system"
+    return tuple(found), why

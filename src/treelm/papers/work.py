@@ -1,0 +1,80 @@
+"""One job: a run that is trained or drawn, and its measures. Each value is kept in the run folder once it is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from treelm import __version__
+from treelm.corpora.vocabularies import save_vocabulary
+from treelm.evaluation.comparison.measure import KeptMetrics
+from treelm.models.configs import from_plain, to_plain
+from treelm.models.persistence.files import encode_json, write_atomically
+from treelm.models.persistence.storage import VOCABULARY, save_model
+from treelm.papers.data import DataRoot
+from treelm.papers.measures import Measure, Measured, Subject
+from treelm.papers.plan import Job, Run, describe
+from treelm.training.checkpoints import lock_folder
+from treelm.training.recipe import FILE_NAME, load_recipe, save_recipe
+from treelm.training.run import set_up
+
+FOLDER, FINISHED, KEPT = "runs", "finished.json", "reproduced"
+Train = Callable[[list[str]], int]
+"""``treelm train`` with its arguments; gives the exit code."""
+
+
+def do_job(job: Job, out: Path, root: DataRoot, train: Train) -> int:
+    """Train what is not trained, measure what is not measured; the exit code of training, 0 if there was none to do."""
+    folder = out / FOLDER / job.name
+    if job.run is not None and not is_finished(folder):
+        code = _draw(job.run, folder) if job.run.untrained else train(_arguments(job.run, folder))
+        if code:
+            return code
+        write_atomically(folder / FINISHED, encode_json({"treelm": __version__}))
+    for measure in job.measures:
+        if kept(folder, measure) is None:
+            found = (
+                measure.of_data(root, job.data) if job.run is None else measure.of_run(Subject(folder, root, job.data))
+            )
+            KeptMetrics(folder / KEPT).put("measure", origin_of(measure), to_plain(found))
+    return 0
+
+
+def is_done(job: Job, out: Path) -> bool:
+    """Tell whether nothing of a job is left to do."""
+    folder = out / FOLDER / job.name
+    trained = job.run is None or is_finished(folder)
+    return trained and all(kept(folder, measure) is not None for measure in job.measures)
+
+
+def is_finished(folder: Path) -> bool:
+    """Tell whether a run was trained to its end."""
+    return (folder / FINISHED).exists()
+
+
+def kept(folder: Path, measure: Measure) -> Measured | None:
+    """What was measured of a run before; None if it was not."""
+    values = KeptMetrics(folder / KEPT).get("measure", origin_of(measure))
+    return None if values is None else from_plain(Measured, values, where=str(folder))
+
+
+def origin_of(measure: Measure) -> dict[str, Any]:
+    """What a value follows from besides the run, whose name says the rest: what is kept of another is not taken."""
+    return {"treelm": __version__, **json.loads(json.dumps(describe(measure)))}
+
+
+def _arguments(run: Run, folder: Path) -> list[str]:
+    return [run.recipe, "--out", str(folder), "--resume-if-present", "--quiet", "--set", *run.settings]
+
+
+def _draw(run: Run, folder: Path) -> int:
+    """Make a run folder with a network as it is before training."""
+    recipe = load_recipe(run.recipe, run.settings)
+    with lock_folder(folder):
+        setup = set_up(recipe)
+        save_vocabulary(setup.model.vocabulary, folder / VOCABULARY)
+        save_recipe(setup.recipe, folder / FILE_NAME)
+        save_model(setup.model, folder)
+    return 0

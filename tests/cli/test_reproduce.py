@@ -1,0 +1,161 @@
+"""A tiny paper by the command: made once, shown again, stopped and gone on with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+from tests.papers.conftest import paper
+from treelm.cli import EXIT_STOPPED
+from treelm.cli import run as run_treelm
+from treelm.models.persistence.files import hold_folder
+
+__all__ = ["paper"]
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs are done in this process, one by one; gives those that were."""
+    names: list[str] = []
+
+    def one_by_one(commands: Mapping[str, Sequence[str]], *, jobs: int, seconds: float | None = None) -> dict[str, int]:
+        names.extend(commands)
+        return {name: run_treelm([*command]) for name, command in commands.items()}
+
+    monkeypatch.setattr("treelm.cli.reproduce.run_side_by_side", one_by_one)
+    return names
+
+
+def test_a_paper_is_made_once_and_shown_again(
+    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paper.parent)
+    command = ("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
+    outcome = treelm(*command)
+    assert outcome.code == 0, outcome.err
+    assert len(begun) == 3
+    assert "stand-in: tiny, 6 units, 1 seed" in outcome.out
+    assert "not run yet" not in outcome.out
+    assert "output of a parser" in outcome.out
+    rows = [line.split("\t") for line in Path("runs/reproduce/paper-small/table1.tsv").read_text().splitlines()]
+    values = {(row[0], row[1]): row for row in rows if len(row) > 2}
+    assert float(values["whole", "test ppl"][3]) > 1
+    assert float(values["whole", "test ppl"][10]) > 0  # CPU seconds
+    assert values["right-branching", "UF1"][7] == "40.7"
+    again = treelm(*command)
+    assert (again.code, again.out) == (0, outcome.out)
+    assert len(begun) == 3
+    more = treelm(*command[:-1], "2")  # one more seed of two rows
+    assert more.code == 0
+    assert len(begun) == 5
+
+
+def test_without_budget_and_data_every_row_says_why_there_is_nothing(
+    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paper.parent)
+    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--budget", "0")
+    assert "whole, without attention, right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
+    outcome = treelm("reproduce", "paper", "--data", "corpora")
+    assert outcome.code == 0
+    text = " ".join(outcome.out.split())
+    assert "needs large (many sentences): the publisher; as large in the folder of --data" in text
+    assert "another system: not a system of treelm" in text
+    assert begun == []
+
+
+def test_the_end_of_the_budget_stops_what_runs_and_begins_nothing_more(
+    treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paper.parent)
+    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--jobs", "1", "--budget", "0.001")
+    assert outcome.code == 0, outcome.err
+    assert "0 done in" in outcome.err
+    assert "whole, without attention, right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
+    assert "the same command goes on from here" in outcome.err
+
+
+def test_a_run_that_fails_leaves_the_others_their_values(
+    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paper.parent)
+    for split in ("dev", "test"):  # trees that training can do without, and evaluation cannot read
+        Path(f"corpora/tiny/{split}.ptb").write_text("(S (NP broken\n")
+    Path("corpora/tiny/dev.ptb").unlink()
+    outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
+    assert outcome.code == 2
+    assert "failed (exit code 2)" in outcome.out
+
+
+def test_a_folder_in_which_another_one_works_is_told(
+    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paper.parent)
+    with hold_folder(Path("runs/reproduce"), found="", remedy=""):
+        outcome = treelm("reproduce", "paper", "--small", "--data", "corpora")
+    assert outcome.code == 2
+    assert "runs/reproduce: another treelm reproduce is at work in this folder; wait" in outcome.err
+    assert begun == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("nothing",), "no paper 'nothing'; choose one of"),
+        (("paper", "--table", "4"), "no table4 of paper; choose of table1"),
+        (("paper", "--jobs", "0"), "--jobs 0; give 1 or more"),
+        (("paper", "--seeds", "0"), "--seeds 0; give 1 or more"),
+        (("paper", "--budget", "-1"), "--budget -1.0; give 0 or more minutes"),
+        (("paper", "--data", "nowhere"), "nowhere: no such folder"),
+        (("paper", "--only", "x"), "no run 'x'"),
+    ],
+)
+def test_bad_arguments_get_a_line(
+    treelm: Treelm, paper: Path, arguments: tuple[str, ...], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(paper.parent)
+    outcome = treelm("reproduce", *arguments)
+    assert outcome.code == 2
+    assert found in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
+def test_what_is_stopped_goes_on(treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In processes of their own: a run that was stopped while training is resumed, and not begun anew."""
+    monkeypatch.chdir(paper.parent)
+    text = (paper / "table1.toml").read_text()
+    first = text.index("[[rows]]")
+    rows = text[first:].split("[[rows]]")[1]
+    stand_in = text[text.index("[[stand_ins]]") :].replace("training.epochs=1", "training.epochs=40")
+    (paper / "table1.toml").write_text(f"{text[:first]}[[rows]]{rows}{stand_in}")
+    command = ("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1", "--jobs", "1")
+    stopper = threading.Thread(target=_stop_when_training, args=(Path("runs/reproduce/runs"),))
+    stopper.start()
+    outcome = treelm(*command)
+    stopper.join()
+    assert outcome.code == EXIT_STOPPED, outcome.err
+    assert "whole: not run yet: stopped" in outcome.out
+    (log,) = Path("runs/reproduce/runs").glob("*/metrics.jsonl")
+    before = log.read_text().splitlines()
+    outcome = treelm(*command)
+    assert outcome.code == 0, outcome.err
+    assert "not run yet" not in outcome.out
+    after = log.read_text().splitlines()
+    assert after[: len(before)] == before
+    assert '"epoch": 40' in after[-1]
+
+
+def _stop_when_training(runs: Path) -> None:
+    """Ask this process to stop as soon as a run of its has a checkpoint."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not any(runs.glob("*/checkpoints/step-*")):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,102 @@
+"""Declarations are checked when they are read: a wrong one is told with its line, and the shipped ones are right."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.papers.conftest import TABLE
+from treelm.errors import InputError
+from treelm.papers.data import FOLDER, DataRoot, data_sets
+from treelm.papers.declaration import load_paper, load_table, paper_folder, paper_names
+from treelm.papers.plan import make_plan
+
+PRESENT = {
+    "palm": {"table1", "table2", "table3", "table4", "figure1"},
+    "prpn": {"table1", "table2", "table3", "table4", "table5", "figure4"},
+    "rnng": {"table1", "table2", "table3", "table4", "table5", "figure2", "figure3"},
+    "som": {"table1", "table2", "table3", "table4", "table5", "table8", "figure2"},
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line_of", "found"),
+    [
+        ("title = ", "title == ", "title == ", "not TOML"),
+        ('heading = "UF1"', 'heding = "UF1"', 'heding = "UF1"', "unknown field 'heding'"),
+        (
+            'kind = "evaluate"\nsplit = "test"\nprotocols',
+            'kind = "guess"\nprotocols',
+            'kind = "guess"',
+            "kind = 'guess'",
+        ),
+        ('protocols = ["plain"]', 'protocols = ["simple"]', "[measures.trees]", "unknown protocol 'simple'"),
+        ("_corpus, plain", "_corpus, wsj10", "[[rows]]", "metric 'unlabeled_f1_corpus, wsj10' of column trees"),
+        ('recipe = "small.toml"\npublished', 'recipe = "none.toml"\npublished', "[[rows]]", "no such file"),
+        ("read_attention=false", "reading=false", "[[rows]]", "unknown field 'reading'"),
+        ('baseline = "right-', 'baseline = "upright-', 'baseline = "upright-', "baseline 'upright-branching'"),
+        ("words = 57.3", "wrods = 57.3", "published = { wrods", "published 'wrods' is no column"),
+        ('absent = "not', 'recipe = "small.toml"\nabsent = "not', 'recipe = "small', "has recipe and absent"),
+        ('data = "large"', 'data = "huge"', 'data = "huge"', "data 'huge' is not in data.toml"),
+        ('"training.epochs=1"', '"training.epochs=0"', "[[stand_ins]]", "epochs = 0"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(
+    paper: Path, root: DataRoot, before: str, after: str, line_of: str, found: str
+) -> None:
+    path = paper / "table1.toml"
+    assert before in TABLE
+    path.write_text(TABLE.replace(before, after, 1))
+    with pytest.raises(InputError) as raised:
+        load_table(path, root.sets)
+    assert found in str(raised.value)
+    file, _, line = str(raised.value.where).rpartition(":")
+    assert file == str(path)
+    assert path.read_text().splitlines()[int(line) - 1].startswith(line_of)
+
+
+def test_tables_are_chosen_by_number(paper: Path, root: DataRoot) -> None:
+    (paper / "figure2.toml").write_text(TABLE)
+    (paper / "table10.toml").write_text(TABLE)
+    (paper / "table2.toml").write_text(TABLE)
+    names = ["table1", "table2", "table10", "figure2"]
+    assert [table.name for table in load_paper(paper, root.sets)] == names
+    assert [table.name for table in load_paper(paper, root.sets, ["figure2", "2"])] == ["table2", "figure2"]
+    with pytest.raises(InputError, match="no table7 of paper; choose of table1, table2, table10, figure2"):
+        load_paper(paper, root.sets, ["7"])
+    with pytest.raises(InputError, match="no paper 'nothing'; choose one of palm"):
+        paper_folder("nothing")
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_every_shipped_declaration_loads_and_every_table_is_there(name: str) -> None:
+    """Recipes, settings, metrics, baselines and names of data are checked by loading."""
+    folder = paper_folder(name)
+    root = DataRoot(None, data_sets(folder))
+    tables = load_paper(folder, root.sets)
+    assert {table.name for table in tables} == PRESENT[name]
+    assert folder == FOLDER / name
+    plan = make_plan(tables, root, small=True, seeds=None)
+    for planned in plan.tables:
+        for row in planned.rows:
+            assert row.row.absent or row.label.startswith("stand-in: gum-open"), (planned.table.name, row)
+            assert row.missing or not row.row.recipe or row.row.seeds or len(row.jobs) >= 3
+    full = make_plan(tables, root, small=False, seeds=None)
+    for planned in full.tables:
+        for row in planned.rows:  # without data, nothing can be run in a paper's setting, and each row says why
+            missing = row.missing or next((cell.missing for cell in row.cells), "")
+            assert missing == row.row.absent if row.row.absent else missing.startswith("needs "), row.row.name
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[tiny]\nwhat = 'x'\nsource = 'y'\n", r"data.toml \[tiny\]: no place; give folder"),
+        ("[tiny]\nwhat = 'x'\nfolder = 'y'\n", r"data.toml \[tiny\]: field 'source' is missing"),
+        ("tiny = 'x'\n", r"data.toml \[tiny\]: not a table"),
+        ("[tiny\n", r"data.toml:1: not TOML"),
+    ],
+)
+def test_data_that_are_not_described_are_refused(tmp_path: Path, text: str, found: str) -> None:
+    (tmp_path / "data.toml").write_text(text)
+    with pytest.raises(InputError, match=found):
+        data_sets(tmp_path)

@@ -1,0 +1,60 @@
+"""Which runs a table needs: named by what they follow from, shared, seed by seed, and only where data are at hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from treelm.papers.data import DataRoot
+from treelm.papers.declaration import StandIn, Table
+from treelm.papers.plan import make_plan
+
+
+def test_tables_share_runs(table: Table, root: DataRoot) -> None:
+    """Another table of the same runs needs no other ones, only what it measures besides."""
+    other = replace(table, name="table2", columns=table.columns[:1])
+    alone, both = (make_plan(tables, root, small=True, seeds=3) for tables in ([table], [table, other]))
+    assert alone.jobs == both.jobs
+    assert len([job for job in alone.jobs.values() if job.run]) == 6
+
+
+def test_seeds_come_one_after_the_other(table: Table, root: DataRoot) -> None:
+    plan = make_plan([table], root, small=True, seeds=2)
+    seeds = [job.run.seed if job.run else 0 for job in plan.jobs.values()]
+    assert seeds == [0, 1, 1, 2, 2]
+
+
+def test_a_run_is_named_by_all_that_it_follows_from_but_the_place_of_its_data(
+    table: Table, root: DataRoot, paper: Path
+) -> None:
+    def names(table: Table, root: DataRoot) -> set[str]:
+        return {name for name, job in make_plan([table], root, small=True, seeds=1).jobs.items() if job.run}
+
+    moved = paper.parent / "moved"
+    (paper.parent / "corpora").rename(moved)
+    assert names(table, DataRoot(moved, root.sets)) == names(table, DataRoot(moved / ".." / "moved", root.sets))
+    root = DataRoot(moved, root.sets)
+    longer = replace(table, stand_ins=(replace(table.stand_ins[0], settings=("training.epochs=3",)),))
+    assert names(table, root).isdisjoint(names(longer, root))
+    evaluated = replace(
+        table, stand_ins=(replace(table.stand_ins[0], settings=("training.epochs=1", "evaluation.action_beam=3")),)
+    )
+    assert names(table, root) == names(evaluated, root)
+
+
+def test_a_row_without_data_says_which_and_where_they_come_from(table: Table, root: DataRoot) -> None:
+    plan = make_plan([table], root, small=False, seeds=None)
+    whole, without, branching, absent = plan.tables[0].rows
+    needed = "needs large (many sentences): the publisher; as large in the folder of --data"
+    assert (whole.missing, without.missing, branching.cells[0].missing) == (needed,) * 3
+    assert absent.missing == "not a system of treelm"
+    assert plan.jobs == {}
+
+
+def test_the_first_stand_in_whose_data_are_at_hand_is_taken(table: Table, root: DataRoot) -> None:
+    better = StandIn(label="large, 6 units", data="large")
+    table = replace(table, stand_ins=(better, *table.stand_ins))
+    labels = {row.label for row in make_plan([table], root, small=True, seeds=1).tables[0].rows}
+    assert labels == {"stand-in: tiny, 6 units, 1 seed", "stand-in: tiny, 6 units", ""}
+    assert root.folder is not None
+    (root.folder / "large").mkdir()
+    labels = {row.label for row in make_plan([table], root, small=True, seeds=1).tables[0].rows}
+    assert "stand-in: large, 6 units" in labels
