@@ -79,8 +79,9 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
 def _calibrate(dev: SentenceBatches | BPTTBatches | None, run: Path) -> None:
     """Let the model that was kept fit itself to dev, where its system does so."""
     model = load_model(run)
-    if isinstance(dev, SentenceBatches) and type(model).calibrate is not SyntacticLM.calibrate:
-        _logger.info("%s", model.calibrate(list(dev)))
+    batches = list(dev) if isinstance(dev, SentenceBatches) else []
+    if batches and type(model).calibrate is not SyntacticLM.calibrate:
+        _logger.info("%s", model.calibrate(batches))
         save_model(model, run)
 
 
