@@ -85,6 +85,18 @@ def test_a_seed_below_zero_is_refused(treelm: Treelm, project: Path) -> None:
         assert f"{name} -3; give 0 or more" in outcome.err
 
 
+@pytest.mark.parametrize("flags", [("--num-particles", "5"), ("--search", "released", "--search-seed", "1")])
+def test_particles_are_not_counted_in_vain(
+    treelm: Treelm, project: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    run, text = project / "run", project / "train.ptb"
+    annotate = ("data", "annotate", text, "--parser", run, "--out", tmp_path / "out.ptb")
+    for command in (("surprisal", run, text), ("parse", run, text), ("evaluate", run), annotate):
+        outcome = treelm(*command, *flags)
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
+        assert f"{flags[-2]} with search by" in outcome.err
+
+
 def test_a_model_without_a_search_has_no_particles() -> None:
     with pytest.raises(InputError, match="search by 'particles', but prpn scores without a search; leave it out"):
         prpn().set_beam(**BEAM, search="particles")
