@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from treelm.errors import InputError
 from treelm.models.prpn.config import VARIANTS
 from treelm.training.recipe import load_recipe
 
@@ -83,3 +84,12 @@ def test_dead_starts_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[1] for row in rows] == list(prpn_start.FORMS)
     assert rows[0][2:] == ["0", "0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "found"), [("palm-u-demo", "palm-u-demo: no recipe of a PRPN"), ("nope", "no such file")]
+)
+def test_starts_are_those_of_prpns(recipe: str, found: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match=found):
+        prpn_start.main(prpn_start.Arguments(recipes=(recipe,), seeds=2))
+    assert "prpn" not in capsys.readouterr().out
