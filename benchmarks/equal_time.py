@@ -9,7 +9,7 @@ Without, data and vocabulary are the recipe's. Dev is read after every epoch, in
 every token and every end is a target once. A run that was cut off is resumed, a finished one kept; curve.jsonl in its
 folder is its learning curve. The table at the end (or at any time, with --max-runs 0) has means and deviations.
 With --trees it has unlabelled F1 too (protocols wsj10 and wsj40, mean of sentences), by both builders of trees from
-distances; the words of those files are changed to those of the Penn Treebank for language models.
+distances; the words of those files are changed as in PRPN's experiments on parsing (preprocess = "prpn").
 """
 
 from __future__ import annotations
@@ -162,15 +162,18 @@ def _figures(step: Step) -> dict[str, Any]:
 
 
 def judge_trees(run: Path, files: Sequence[Path]) -> None:
-    """Unlabelled F1 of a finished run's trees by both protocols and builders, into its folder; kept if it is there."""
-    if not files or not (run / FINISHED).exists() or (run / TREES).exists():
+    """Unlabelled F1 of a finished run's trees by both protocols and builders, into its folder; kept for its files."""
+    if not files or not (run / FINISHED).exists():
+        return
+    names = [str(file.resolve()) for file in files]
+    if (run / TREES).exists() and json.loads((run / TREES).read_text()).get("files") == names:
         return
     model = load(run)
     if not isinstance(model, StreamLM) or not model.parses or model.tree_builder is None:
         return
     sentences = [one for file in files for one in read_sentences(file, preprocess="prpn") if one.words]
     words, gold = [one.words for one in sentences], [_gold(one) for one in sentences]
-    scores = {}
+    scores: dict[str, Any] = {"files": names}
     for builder in ("unbiased", "biased"):
         model.tree_builder = builder
         found = [bracketing_of(tree) for tree in model.parse(words)]

@@ -46,7 +46,7 @@ class Arguments:
     )
     """Brackets or CoNLL-U."""
     preprocess: Preprocessing = "none"
-    """prpn: lower case, digits as N, no punctuation, as text of the Penn Treebank for language models is."""
+    """prpn: lower case, digits as N, no punctuation; mikolov: as text of the Penn Treebank for language models is."""
     runs: tuple[str, ...] = ()
     """Folders of trained models with binary trees, or names of models of the package: their shares on all sentences."""
     sentences: int = 60

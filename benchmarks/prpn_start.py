@@ -17,6 +17,7 @@ import one_line
 import torch
 import tyro
 
+from treelm.errors import InputError
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
 from treelm.models.prpn.distances import MOST_EQUAL, DistanceShares, distance_shares
 from treelm.models.prpn.parsing import ParsingNetwork
@@ -43,9 +44,11 @@ class Arguments:
 
 def main(options: Arguments) -> None:
     """Print the table."""
+    configs = {name: load_recipe(name).model.config for name in options.recipes}
     print("recipe", "form", "zeros", "equal", "seeds", sep="\t")
-    for name in options.recipes:
-        config = load_recipe(name).model.config
+    for name, config in configs.items():
+        if not isinstance(config, PRPNConfig):
+            raise InputError("no recipe of a PRPN", where=name, remedy="give those of prpn alone")
         for form, fields in FORMS.items():
             changed = replace(config, layer_dropout=0.0, **fields)
             drawn = [draw(changed, seed) for seed in range(options.seeds)]

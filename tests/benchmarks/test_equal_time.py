@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from treelm.errors import InputError
 from treelm.models.prpn.config import VARIANTS
 from treelm.training.recipe import load_recipe
 
@@ -64,12 +65,18 @@ def test_trees_are_judged_by_both_builders_and_the_table_trains_nothing(
     assert table[0].split("\t")[3:7] == ["wsj10 unbiased", "wsj10 biased", "wsj40 unbiased", "wsj40 biased"]
     assert [line.split("\t")[0] for line in table[1:]] == ["released", "paper"]
     scores = [json.loads((tmp_path / f"runs/paper-{seed}/trees.json").read_text()) for seed in (1, 2)]
-    assert all(0 <= value <= 100 for one in scores for value in one.values())
+    assert all(0 <= one[name] <= 100 for one in scores for name in equal_time.F1)
     assert scores[0]["wsj10 biased"] == scores[0]["wsj40 biased"]  # no sentence is longer than ten words
     assert len((tmp_path / "runs/paper-1/vocabulary.json").read_text()) > 0
     equal_time.main(equal_time.Arguments(**options, seeds=(1, 2, 3), max_runs=0))
     assert capsys.readouterr().out.splitlines() == table
     assert not (tmp_path / "runs/paper-3").exists()
+    (tmp_path / "other.ptb").write_text("(S (NP (DT The) (NN dog)) (VP (VBD ran)))\n")
+    (tmp_path / "runs/paper-1/trees.json").write_text(json.dumps({**scores[0], "wsj10 biased": -1.0}))
+    for files, is_kept in (("trees.ptb", True), ("other.ptb", False)):
+        equal_time.judge_trees(tmp_path / "runs/paper-1", (tmp_path / files,))
+        kept = json.loads((tmp_path / "runs/paper-1/trees.json").read_text())
+        assert (kept["wsj10 biased"] == -1.0) is is_kept
 
 
 def test_dead_starts_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,3 +84,12 @@ def test_dead_starts_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[1] for row in rows] == list(prpn_start.FORMS)
     assert rows[0][2:] == ["0", "0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "found"), [("palm-u-demo", "palm-u-demo: no recipe of a PRPN"), ("nope", "no such file")]
+)
+def test_starts_are_those_of_prpns(recipe: str, found: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match=found):
+        prpn_start.main(prpn_start.Arguments(recipes=(recipe,), seeds=2))
+    assert "prpn" not in capsys.readouterr().out

@@ -63,6 +63,40 @@ def test_particles_released_scores_and_half_precision_are_flags(treelm: Treelm, 
     assert (described["search"], described["num_particles"], described["threshold"]) == ("particles", 50, None)
 
 
+def test_advice_about_words_that_have_not_converged_is_of_the_search(treelm: Treelm, project: Path) -> None:
+    narrow = ("--action-beam", "2", "--word-beam", "1", "--fast-track", "0")
+    said = {}
+    for search in ("beam", "released"):
+        outcome = treelm("surprisal", project / "run", project / "train.ptb", *narrow, "--search", search)
+        assert outcome.code == 0, outcome.err
+        said[search] = outcome.err
+    assert "not converged: another beam may differ (leave out the widths for an adaptive beam)" in said["beam"]
+    assert "not converged: another beam may differ (give larger widths)" in said["released"]
+
+
+def test_a_seed_below_zero_is_refused(treelm: Treelm, project: Path) -> None:
+    flags = ("--search", "particles", "--num-particles", "5", "--search-seed", "-3")
+    for command, name in (
+        (("surprisal", project / "run", project / "train.ptb"), "search.seed is"),
+        (("evaluate", project / "run"), "search_seed ="),
+    ):
+        outcome = treelm(*command, *flags)
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
+        assert f"{name} -3; give 0 or more" in outcome.err
+
+
+@pytest.mark.parametrize("flags", [("--num-particles", "5"), ("--search", "released", "--search-seed", "1")])
+def test_particles_are_not_counted_in_vain(
+    treelm: Treelm, project: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    run, text = project / "run", project / "train.ptb"
+    annotate = ("data", "annotate", text, "--parser", run, "--out", tmp_path / "out.ptb")
+    for command in (("surprisal", run, text), ("parse", run, text), ("evaluate", run), annotate):
+        outcome = treelm(*command, *flags)
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
+        assert f"{flags[-2]} with search by" in outcome.err
+
+
 def test_a_model_without_a_search_has_no_particles() -> None:
     with pytest.raises(InputError, match="search by 'particles', but prpn scores without a search; leave it out"):
         prpn().set_beam(**BEAM, search="particles")

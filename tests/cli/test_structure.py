@@ -1,6 +1,7 @@
 """``treelm structure`` on tiny runs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,8 @@ def treebank(tmp_path: Path) -> Path:
     return path
 
 
-def test_runs_of_one_system_are_seeds_of_it(treelm: Treelm, treebank: Path) -> None:
-    runs = (HERE / "prpn", HERE / "palm", HERE / "prpn")
+def test_runs_of_one_system_are_seeds_of_it(treelm: Treelm, treebank: Path, tmp_path: Path) -> None:
+    runs = (HERE / "prpn", HERE / "palm", shutil.copytree(HERE / "prpn", tmp_path / "prpn"))
     outcome = treelm("structure", *runs, "--data", treebank, "--protocol", "wsj10", "--draws", 2, "--json")
     assert outcome.code == 0, outcome.err
     (result,) = json.loads(outcome.out)
@@ -38,7 +39,7 @@ def test_runs_of_one_system_are_seeds_of_it(treelm: Treelm, treebank: Path) -> N
         "prpn, unbiased builder",
     }
     assert {"random", "random distances, biased builder"} <= several
-    assert rows["prpn, biased builder"]["agreement"]["mean"] == 100.0  # with itself
+    assert rows["prpn, biased builder"]["agreement"]["mean"] == 100.0  # with its copy
     assert rows["palm"]["height_correlation"] is None
 
 
@@ -74,3 +75,12 @@ def test_a_format_needs_a_file(treelm: Treelm) -> None:
         2,
         "treelm structure: --format without --data; add --data FILE, or leave it out\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"), [((), "no runs; name one or more"), (("prpn", "prpn"), "the same run twice")]
+)
+def test_one_run_is_one_seed(treelm: Treelm, treebank: Path, runs: tuple[str, ...], message: str) -> None:
+    outcome = treelm("structure", *(HERE / run for run in runs), "--data", treebank)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1), outcome
+    assert message in outcome.err

@@ -63,6 +63,18 @@ def test_the_command_line_splits_it(tmp_path: Path) -> None:
     assert run(["data", "text8", str(tmp_path / "text8")]) == 2
 
 
+def test_a_part_of_another_split_does_not_stay_beside_a_train_part_that_holds_it(tmp_path: Path) -> None:
+    write(tmp_path)
+    split_text8(tmp_path / "text8", tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(InputError, match=r"out/test\.txt: a part of another split than 99-1"):
+        split_text8(tmp_path / "text8", tmp_path / "out", "99-1")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    (tmp_path / "out/test.txt").unlink()
+    assert split_text8(tmp_path / "text8", tmp_path / "out", "99-1").keys() == {"train", "dev"}
+    assert split_text8(tmp_path / "text8", tmp_path / "out").keys() == {"train", "dev", "test"}
+
+
 def test_the_split_of_language_models_of_words_has_no_test_part(tmp_path: Path) -> None:
     text, out = write(tmp_path), tmp_path / "out"
     assert run(["data", "text8", str(tmp_path / "text8"), "--out", str(out), "--parts", "99-1"]) == 0

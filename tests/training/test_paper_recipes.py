@@ -28,7 +28,7 @@ PAPERS: dict[str, dict[str, dict[str, Any]]] = {
     "rnng-ptb": {
         "model": {"embedding_size": 256, "hidden_size": 256, "dropout": 0.3, **RNNG},
         "vocabulary": ENGLISH,
-        "training": {**NOJI, "batch_size": 64},
+        "training": {**NOJI, "batch_size": 512},
     },
     "rnng-bllip-lg": {
         "model": {"embedding_size": 256, "hidden_size": 256, "dropout": 0.1, **RNNG},

@@ -405,6 +405,22 @@ def test_plain_text_for_a_system_of_trees_is_named_before_a_run_begins(tmp_path:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("model", "evaluation", "found"),
+    [
+        (["model.system=prpn"], ["search=released"], "prpn scores without a search"),
+        ([], ["search=released", "action_beam=1"], "action_beam of at least 2"),
+    ],
+)
+def test_a_search_that_cannot_be_is_named_before_a_run_begins(
+    tmp_path: Path, model: list[str], evaluation: list[str], found: str
+) -> None:
+    recipe = load_recipe(write_treebank(tmp_path), [*model, *(f"evaluation.{one}" for one in evaluation)])
+    with pytest.raises(InputError, match=found):
+        train(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_sizes_beyond_memory_are_told(tmp_path: Path) -> None:
     recipe = load_recipe(write_treebank(tmp_path), ["model.hidden_size=20_000_000"])
     with pytest.raises(InputError, match=r"\[model\]: a network of these sizes does not fit into memory"):

@@ -18,7 +18,7 @@ class Arguments:
 
     One tree a line of the text, word for word its words: perplexities are those of the text. Words of trees are left
     out or replaced as the text has it; order and gaps do not matter. A line of several trees has them under ROOT, one
-    that no tree belongs to is (UNPARSED word word ...), a blank one stays blank (data.empty_lines = true counts it).
+    that no tree belongs to is (UNPARSED (X word) ...), a blank one stays blank (data.empty_lines = true counts it).
     OUT.json counts them.
 
     Example: treelm data align ptb/train.ptb --text ptb-lm/ptb.train.txt --out ptb-lm-trees/train.ptb

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import SECONDS_BETWEEN_NOTES, write_metadata
-from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, given_search
+from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, check_particles, given_search
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def _beam(options: Arguments) -> tuple[tuple[str, Any], ...]:
         if given:
             raise InputError(f"a beam for {options.parser}", remedy="leave it out: only runs search with a beam")
         return ()
-    return tuple((run_beam(options.parser) | given).items())
+    beam = run_beam(options.parser) | given
+    check_particles(given, beam.get("search", "beam"))
+    return tuple(beam.items())
 
 
 class _Notes:

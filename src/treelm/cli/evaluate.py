@@ -11,7 +11,15 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_output, report_skipped
-from treelm.cli.options import FileFormat, ModelOptions, RunFolder, SpanProtocol, WorkerOptions, given_search
+from treelm.cli.options import (
+    FileFormat,
+    ModelOptions,
+    RunFolder,
+    SpanProtocol,
+    WorkerOptions,
+    check_particles,
+    given_search,
+)
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 
@@ -156,6 +164,7 @@ def _evaluate_run(options: Arguments) -> int:
 def _with_settings(recipe: Recipe, options: Arguments) -> Recipe:
     names = ("max_sentences", "tree_builder", "stream_rows", "cache_weight", "cache_theta", "cache_window")
     given: dict[str, Any] = given_search(options)
+    check_particles(given, given.get("search", recipe.evaluation.search))
     given |= {name: value for name in names if (value := getattr(options, name)) is not None}
     given["stream"] = _stream(options, recipe.evaluation.stream)
     if options.split:

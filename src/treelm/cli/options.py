@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -117,11 +117,22 @@ def given_search(options: ModelOptions) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
+def check_particles(given: Mapping[str, Any], search: str) -> None:
+    """Raise ``InputError`` for settings of particles that were given for another search, which would not see them."""
+    lost = [name for name in ("num_particles", "search_seed") if name in given]
+    if lost and search != "particles":
+        flag = f"--{lost[0].replace('_', '-')}"
+        raise InputError(f"{flag} with search by {search!r}", remedy="add --search particles, or leave it out")
+
+
 def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, Any]]:
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam
 
-    lm, beam = load(run, device=device_here(options)), run_beam(run) | given_search(options)
+    given = given_search(options)
+    beam = run_beam(run) | given
+    check_particles(given, beam.get("search", "beam"))
+    lm = load(run, device=device_here(options))
     lm.set_beam(**beam)
     return lm, beam
 
@@ -134,6 +145,7 @@ def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> t
         raise InputError(f"threshold = {threshold}", remedy="give a number of nats from 1 on, such as 12")
     lm = load(run, device=device_here(options))
     given = given_search(options)
+    check_particles(given, given.get("search", "beam"))
     if threshold is None and given.get("search", "beam") == "beam" and given.keys().isdisjoint(WIDTHS):
         threshold = THRESHOLD
     usual = ADAPTIVE if threshold is not None else run_beam(run)

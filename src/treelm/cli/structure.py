@@ -56,10 +56,15 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "structure", arguments)
     from rich.console import Console
 
+    from treelm.evaluation.comparison.compare import row_names
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.structure import analyse_structure
     from treelm.figures.tables import structure_tables
+    from treelm.models.persistence.shipped import find_run
 
+    if not options.runs:
+        raise InputError("no runs", remedy="name one or more")
+    row_names([find_run(run) for run in options.runs])  # refuses the same run twice: it would be two seeds
     for name in ("draws", "max_sentences"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise InputError(f"{name} = {value}", remedy="give 1 or more")

@@ -156,6 +156,8 @@ def _read(options: Arguments, skipped: list[InputError]) -> tuple[tuple[str, ...
 
 def _wider(beam: Mapping[str, Any]) -> str:
     """Advice about words that have not converged."""
+    if beam.get("search", "beam") == "released":
+        return "give larger widths"
     if beam["threshold"] is None:
         return "leave out the widths for an adaptive beam"
     return f"--threshold {beam['threshold'] + 1:g} takes longer and settles more of them"

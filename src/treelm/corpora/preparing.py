@@ -249,8 +249,15 @@ def split_text8(file: Path, folder: Path, parts: Text8Parts = "90-5-5") -> dict[
     Lines are cut at blanks and mean nothing: train with ``sentence_ends = false``. A word on the border of two parts is
     cut in two. With a character vocabulary, a word's end mark is the blank after it, so a part of n characters is n
     tokens (one more where it begins within a word, one less where it begins with a blank). Raises ``InputError`` for
-    other characters than the 27 of text8.
+    other characters than the 27 of text8, and for a folder that has a part of a split into more parts.
     """
+    others = (
+        folder / f"{name}.txt" for split in TEXT8_PARTS.values() for name in split if name not in TEXT8_PARTS[parts]
+    )
+    left = next((path for path in others if path.exists()), None)
+    if left is not None:
+        found = f"a part of another split than {parts}, whose text train has here"
+        raise InputError(found, where=str(left), remedy="remove it, or give another folder")
     with open_bytes(file) as stream:
         text = read_whole(stream, name=str(file)).rstrip(b"\r\n")
     strange = re.search(rb"[^a-z ]", text)

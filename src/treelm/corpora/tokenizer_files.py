@@ -9,7 +9,7 @@ from treelm.corpora.inputs import read_json, read_text
 from treelm.errors import InputError
 
 TOKENIZER, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
-_REMEDY = f"give a {TOKENIZER}, or a folder with it or with {VOCABULARY} and {MERGES}"
+REMEDY = f"give a {TOKENIZER}, or a folder with it or with {VOCABULARY} and {MERGES}"
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
 
@@ -19,9 +19,9 @@ def read_tokenizer(path: Path) -> dict[str, Any]:
     Raises ``InputError`` for a file that is missing or damaged.
     """
     if not path.is_dir():
-        return read_json(path, remedy=_REMEDY)
+        return read_json(path, remedy=REMEDY)
     if (path / TOKENIZER).exists() or not (path / VOCABULARY).exists():
-        return read_json(path / TOKENIZER, remedy=_REMEDY)
+        return read_json(path / TOKENIZER, remedy=REMEDY)
     return _byte_level(path / VOCABULARY, path / MERGES)
 
 
@@ -30,9 +30,9 @@ def _byte_level(vocabulary: Path, merges: Path) -> dict[str, Any]:
 
     Tokens that no merge makes and that are more than one character are those of control, such as ``<|endoftext|>``.
     """
-    ids = read_json(vocabulary, remedy=_REMEDY)
+    ids = read_json(vocabulary, remedy=REMEDY)
     if not ids or not all(isinstance(index, int) for index in ids.values()):
-        raise InputError("not a table of tokens and their ids", where=str(vocabulary), remedy=_REMEDY)
+        raise InputError("not a table of tokens and their ids", where=str(vocabulary), remedy=REMEDY)
     pairs, made = [], {token for token in ids if len(token) == 1}
     for number, line in enumerate(read_text(merges).split("\n"), start=1):  # other ends of lines may be tokens
         parts = line.rstrip("\r").split(" ")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.arrays import offsets_of
-from treelm.corpora.tokenizer_files import read_tokenizer
+from treelm.corpora.tokenizer_files import REMEDY, read_tokenizer
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.errors import InputError
 
@@ -103,7 +103,7 @@ class TokenizerVocabulary(Vocabulary):
         except InputError as error:
             raise InputError(error.found, where=str(path), remedy=error.remedy) from error
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise InputError("not a tokenizer file", where=str(path), remedy=_REMEDY) from error
+            raise InputError("not a tokenizer file", where=str(path), remedy=REMEDY) from error
 
     def __len__(self) -> int:
         """Number of tokens, without those of control."""

@@ -65,6 +65,11 @@ class VocabularyConfig:
                 f"vocabulary.unknown = {self.unknown!r} with kind = {self.kind!r}",
                 remedy="leave unknown out: classes of unknown words are for kind = 'word'",
             )
+        if self.kind == "tokenizer" and self.max_size is not None:
+            raise InputError(
+                f"vocabulary.max_size = {self.max_size} with kind = 'tokenizer'",
+                remedy="leave max_size out: the tokenizer has the tokens of its file",
+            )
         if (self.file is None) == (self.kind == "tokenizer"):
             given = "without vocabulary.file" if self.file is None else f"with vocabulary.file = {self.file!r}"
             raise InputError(

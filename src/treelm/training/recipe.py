@@ -100,8 +100,9 @@ class EvaluationConfig:
         for name in ("action_beam", "word_beam", "num_particles", "stream_rows", "cache_window"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} = {getattr(self, name)}", remedy="give 1 or more")
-        if self.fast_track < 0:
-            raise InputError(f"fast_track = {self.fast_track}", remedy="give 0 or more")
+        for name in ("fast_track", "search_seed"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} = {getattr(self, name)}", remedy="give 0 or more")
         if not 0 <= self.cache_weight < 1:
             raise InputError(f"cache_weight = {self.cache_weight}", remedy="give a number from 0 and below 1")
         if not self.cache_theta >= 0:

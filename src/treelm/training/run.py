@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -208,6 +209,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
             _logger.warning("left out: %s", error)
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
+    copy(model).set_beam(**recipe.evaluation.beam)  # a search that cannot be is refused now, not after training
     splits = {"train": train_data, "dev": dev_data}
     if model.predicts_words and not vocabulary.is_predictable:
         found = f"vocabulary.kind = {vocabulary.kind!r} with {model.system}, which predicts words"

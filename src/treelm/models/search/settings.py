@@ -60,8 +60,9 @@ class Search:
                 raise InputError(f"search.{name} is {getattr(self, name)}", remedy="give at least 1")
         if not self.threshold >= 1:
             raise InputError(f"search.threshold is {self.threshold}", remedy="give at least 1 nat, such as 9")
-        if self.fast_track < 0:
-            raise InputError(f"search.fast_track is {self.fast_track}", remedy="give 0 or more")
+        for name in ("fast_track", "seed"):
+            if getattr(self, name) < 0:
+                raise InputError(f"search.{name} is {getattr(self, name)}", remedy="give 0 or more")
         if self.compatibility == "released" and (self.action_beam < 2 or self.method != "beam"):
             raise InputError(
                 "compatibility with the released search needs beam search with action_beam of at least 2",
