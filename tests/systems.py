@@ -42,6 +42,7 @@ _AWD = {
 }
 _PALM = {**_LSTM, "attention_layer": 1, "rational_size": 4, "scorer_size": 4, "residual_size": 8, "max_span": 4}
 _RNNG: dict[str, Any] = {**_LSTM, "dropout": 0.3, "max_open": 8, "max_consecutive": 4}
+_TRANSFORMER = {"size": 8, "num_layers": 2, "num_heads": 2, "max_distance": 5, "dropout": 0.2}
 _STREAM = {"batches": "stream", "batch_size": 3, "bptt": 5, "dev_rows": 2}
 
 SMALL: dict[str, Small] = {
@@ -66,6 +67,14 @@ SMALL: dict[str, Small] = {
     "shift-reduce parser": Small(
         system="shift-reduce", model={"size": 8, "language_model": False, "oracle": "static"}, learns_from_trees=True
     ),
+    "transformer": Small(system="transformer", model=_TRANSFORMER),
+    "transformer learned": Small(system="transformer", model={**_TRANSFORMER, "positions": "learned"}),
+    "transformer rotary": Small(system="transformer", model={**_TRANSFORMER, "positions": "rotary"}),
+    "transformer treereg": Small(
+        system="transformer", model={**_TRANSFORMER, "auxiliary": "treereg", "treereg_layer": 1, "treereg_units": 6}
+    ),
+    "transformer planting": Small(system="transformer", model={**_TRANSFORMER, "auxiliary": "tree-planting"}),
+    "transformer stream": Small(system="transformer", model={**_TRANSFORMER, "memory_length": 7}, training=_STREAM),
     "som": Small(system="som", model={"size": 8, "num_slots": 5, "oracle": "dynamic"}, learns_from_trees=True),
 }
 """Name -> recipe; under the name of a system stands its plainest, other names are variants."""

@@ -35,9 +35,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / folder, root / folder, ignore=lambda _, names: [n for n in names if n in NOT_NEEDED])
     shutil.copy(ROOT / "pyproject.toml", root)
     (network,), (registered, small) = blocks("python"), blocks("")
-    system = root / "src" / "treelm" / "models" / "gru"
+    system = root / "src" / "treelm" / "models" / "mini_transformer"
     system.mkdir()
-    (system / "__init__.py").write_text('"""GRU language model."""\n')
+    (system / "__init__.py").write_text('"""A small Transformer."""\n')
     (system / "network.py").write_text(network, encoding="utf-8")
     assert registered.count("\n") == small.count("\n") == 1, "one line each, outside the folder"
     insert(root / "src" / "treelm" / "models" / "__init__.py", "SYSTEMS: dict[str, str] = {\n", registered)
@@ -52,7 +52,7 @@ def run(command: list[str], checkout: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_conformance_suite_runs_on_it_unasked_and_finds_nothing(checkout: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "tests/test_conformance.py"]
-    done = run([*command, "-k", "gru"], checkout)
+    done = run([*command, "-k", "mini-transformer"], checkout)
     assert done.returncode == 0, done.stdout[-3000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed, done.stdout
@@ -63,7 +63,7 @@ def test_the_conformance_suite_runs_on_it_unasked_and_finds_nothing(checkout: Pa
 def test_the_tests_that_run_over_all_systems_pass_too(checkout: Path) -> None:
     files = ["tests/evaluation/test_speed.py", "tests/inference/test_stimulus_scores.py", "tests/test_walls.py"]
     done = run(
-        [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *files, "-k", "gru or system"], checkout
+        [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *files, "-k", "mini-transformer or system"], checkout
     )
     assert done.returncode == 0, done.stdout[-3000:]
 
@@ -71,8 +71,8 @@ def test_the_tests_that_run_over_all_systems_pass_too(checkout: Path) -> None:
 def test_its_style_and_imports_are_as_the_package_wants_them(checkout: Path) -> None:
     tool = Path(sys.executable).with_name
     for command in (
-        [str(tool("ruff")), "check", "src/treelm/models/gru"],
-        [str(tool("ruff")), "format", "--check", "src/treelm/models/gru"],
+        [str(tool("ruff")), "check", "src/treelm/models/mini_transformer"],
+        [str(tool("ruff")), "format", "--check", "src/treelm/models/mini_transformer"],
         [str(tool("lint-imports")), "--no-cache"],
     ):
         done = run(command, checkout)

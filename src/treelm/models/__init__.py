@@ -19,6 +19,7 @@ SYSTEMS: dict[str, str] = {
     "rnng": "treelm.models.rnng.network:RNNG",
     "shift-reduce": "treelm.models.shift_reduce.network:ShiftReduce",
     "som": "treelm.models.som.network:SOM",
+    "transformer": "treelm.models.transformer.network:Transformer",
 }
 """Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
 BENCHMARKED = "rnng"

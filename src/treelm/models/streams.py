@@ -331,8 +331,9 @@ def score_text(lm: StreamLM, sentences: Sequence[Sequence[str]], *, entropies: b
     stream = np.append(lm.end, np.insert(batch.tokens, batch.token_offsets[1:], lm.end))
     tokens = torch.from_numpy(stream).to(exact.decoder_weight.device)
     carried, parts = exact.begin(1), list[dict[str, WordMetric]]()
-    for start in range(0, len(stream) - 1, _STEPS):
-        inputs = tokens[start : start + _STEPS][: len(stream) - 1 - start, None]
+    steps = _STEPS if carried else len(stream)  # what carries nothing knows of a text what it reads at once
+    for start in range(0, len(stream) - 1, steps):
+        inputs = tokens[start : start + steps][: len(stream) - 1 - start, None]
         targets = tokens[start + 1 : start + 1 + len(inputs), None]
         reading = exact.read(inputs, carried)
         carried = reading.carried

@@ -1,0 +1,171 @@
+"""The block of every Transformer here: multi-head attention over what a mask lets a query see, and a feed-forward net.
+
+A mask and, for each (query, key), an integer of every kind of relative position come from outside: distance, depth on a
+stack, height on a tape. Pre-norm (Radford et al. 2019):
+
+    x <- x + drop(W_o A(LN x) + b_o);    x <- x + drop(W_2 gelu(W_1 LN x + b_1) + b_2)
+    logit[t, s] = ((q_t + u) . k_s + sum over kinds i of (q_t + v_i) . r_i[rel_i[t, s]]) / sqrt(d)
+
+u, v_i (H, d) and the tables r_i (H, R_i, d) are the terms of Transformer-XL (Dai et al. 2019, Eq. 5), with learned
+tables instead of sinusoids times a matrix. Without kinds of relative positions there is no u, and torch's fused
+attention serves.
+
+Shapes: B rows, T queries, S keys, D units, H heads of size d = D / H, R relative positions of a kind, N layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelm.models.layers.dropout import dropout
+from treelm.models.layers.packing import Packing
+
+START_DEVIATION = 0.02  # of all matrices, embeddings and tables, as in GPT-2
+
+
+class Rotary(NamedTuple):
+    """Places of queries (B or 1, T) and of keys (B or 1, S), by whose angles both are turned (Su et al. 2021)."""
+
+    queries: Tensor
+    keys: Tensor
+
+
+class Sight(NamedTuple):
+    """What queries see, and where: the same for all layers. A query sees itself at least."""
+
+    hidden: Tensor | None  # bool (B or 1, H or 1, T, S), what is not seen; None: all that comes later, T = S
+    relative: tuple[Tensor, ...] = ()  # of each kind, integers 0 to R - 1 (B or 1, T, S)
+    rotary: Rotary | None = None
+    num_relative: tuple[int, ...] | None = None  # of each kind, how many integers from 0 on are met; None: all R
+
+
+def start_normal(parameter: Tensor, *, residual_layers: int | None = None) -> None:
+    """Draw from a normal distribution as GPT-2 starts; what adds to the residual stream N layers deep, smaller."""
+    scale = 1.0 if residual_layers is None else 1 / math.sqrt(2 * residual_layers)
+    nn.init.normal_(parameter, std=START_DEVIATION * scale)
+
+
+def rotated(vectors: Tensor, places: Tensor) -> Tensor:
+    """Vectors (H, B, T, d) with units 2i and 2i + 1 turned by places (B or 1, T) times 10000^(-2i/d)."""
+    frequencies = 10000.0 ** (-torch.arange(0, vectors.shape[-1], 2, device=places.device).double() / vectors.shape[-1])
+    angles = places[..., None] * frequencies  # (B or 1, T, d / 2)
+    cosine, sine = angles.cos().to(vectors.dtype), angles.sin().to(vectors.dtype)
+    even, odd = vectors[..., 0::2], vectors[..., 1::2]
+    return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1).flatten(-2)
+
+
+class RelativeKeys(nn.Module):
+    """A kind of relative positions: the table of keys r (H, R, d) and the bias v (H, 1, d) of the queries."""
+
+    def __init__(self, num_heads: int, num_positions: int, head_size: int) -> None:
+        """Draw from torch's global generator."""
+        super().__init__()
+        self.keys = nn.Parameter(torch.empty(num_heads, num_positions, head_size))
+        self.bias = nn.Parameter(torch.empty(num_heads, 1, head_size))
+        start_normal(self.keys)
+        start_normal(self.bias)
+
+    def logits(self, queries: Tensor, relative: Tensor, num_met: int, scale: float) -> Tensor:
+        """Queries (H, B, T, d) times scale and the keys of relative positions (B or 1, T, S): (H, B, T, S)."""
+        turned = ((queries + self.bias[:, None]) * scale).flatten(1, 2)
+        table = torch.bmm(turned, self.keys[:, :num_met].transpose(1, 2))  # (H, B T, R), never (B, T, S, d)
+        heads, batch, steps, _ = queries.shape
+        index = relative.expand(heads, batch, steps, -1)
+        return table.view(heads, batch, steps, -1).gather(3, index)
+
+
+class AttentionBlock(nn.Module):
+    """One layer. Those who keep keys and values themselves call its parts: ``heads``, ``attend``, ``finish``."""
+
+    def __init__(
+        self, size: int, num_heads: int, *, num_layers: int, kinds: Sequence[int] = (), dropout: float = 0.0
+    ) -> None:
+        """Draw from torch's global generator. ``kinds``: the numbers R of relative positions, one of each kind."""
+        super().__init__()
+        self.num_heads, self.dropout, self.scale = num_heads, dropout, (size // num_heads) ** -0.5
+        self.attention_norm, self.feedforward_norm = nn.LayerNorm(size), nn.LayerNorm(size)
+        self.query_key_value, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+        self.content_bias = nn.Parameter(torch.empty(num_heads, 1, size // num_heads)) if kinds else None
+        self.relative = nn.ModuleList(RelativeKeys(num_heads, number, size // num_heads) for number in kinds)
+        if self.content_bias is not None:
+            start_normal(self.content_bias)
+        for linear in (self.query_key_value, self.up, self.output, self.down):
+            adds = linear is self.output or linear is self.down
+            start_normal(linear.weight, residual_layers=num_layers if adds else None)
+            nn.init.zeros_(linear.bias)
+
+    def heads(self, units: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (..., D) of the layer's inputs (..., D)."""
+        query, key, value = self.query_key_value(self.attention_norm(units)).chunk(3, -1)
+        return query, key, value
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
+        """Mix values: queries (B, T, D), keys and values (B, S, D) -> (B, T, D)."""
+        return self._mix(self._split(query), self._split(key), self._split(value), sight)
+
+    def log_weights(self, query: Tensor, key: Tensor, sight: Sight, *, head: int) -> Tensor:
+        """log softmax of one head's attention (B, T, S); -inf where it does not see."""
+        return self._logits(self._split(query), self._split(key), sight)[head].log_softmax(-1)
+
+    def finish(self, units: Tensor, mixed: Tensor) -> Tensor:
+        """The layer's outputs (..., D) from its inputs and the mixed values, (..., D) both."""
+        units = units + dropout(self.output(mixed), self.dropout, training=self.training)
+        inner = functional.gelu(self.up(self.feedforward_norm(units)))
+        return units + dropout(self.down(inner), self.dropout, training=self.training)
+
+    def forward(self, units: Tensor, sight: Sight, packing: Packing | None = None) -> Tensor:
+        """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own."""
+        together = self.query_key_value(self.attention_norm(units))
+        padded = together if packing is None else packing.pad(together)
+        batch, steps, size = padded.shape
+        parts = padded.view(batch, steps, 3, self.num_heads, size // 3 // self.num_heads).permute(2, 3, 0, 1, 4)
+        queries, keys, values = parts.contiguous().unbind()
+        mixed = self._mix(queries, keys, values, sight)
+        return self.finish(units, mixed if packing is None else packing.pack(mixed))
+
+    def _split(self, units: Tensor) -> Tensor:
+        """(B, T, D) -> (H, B, T, d), heads first: products of all rows of a head are then one, without copies."""
+        return units.view(*units.shape[:-1], self.num_heads, -1).permute(2, 0, 1, 3)
+
+    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
+        """(H, B, T, d) and twice (H, B, S, d) -> (B, T, D)."""
+        if self.content_bias is not None:
+            mixed = self._logits(queries, keys, sight).softmax(-1) @ values
+        else:
+            queries, keys = _turned(queries, keys, sight)
+            seen = None if sight.hidden is None else ~sight.hidden.transpose(0, 1)
+            mixed = functional.scaled_dot_product_attention(
+                queries, keys, values, attn_mask=seen, is_causal=seen is None
+            )
+        return mixed.permute(1, 2, 0, 3).flatten(2)
+
+    def _logits(self, queries: Tensor, keys: Tensor, sight: Sight) -> Tensor:
+        """(H, B, T, S), -inf where a query does not see."""
+        if self.content_bias is None:
+            queries, keys = _turned(queries, keys, sight)
+            logits = (queries * self.scale) @ keys.transpose(2, 3)
+        else:
+            logits = ((queries + self.content_bias[:, None]) * self.scale) @ keys.transpose(2, 3)
+            for number, kind in enumerate(self.relative):
+                assert isinstance(kind, RelativeKeys)
+                num_met = kind.keys.shape[1] if sight.num_relative is None else sight.num_relative[number]
+                logits += kind.logits(queries, sight.relative[number], num_met, self.scale)
+        hidden = sight.hidden
+        if hidden is None:
+            steps = torch.arange(logits.shape[-1], device=logits.device)
+            hidden = (steps > steps[:, None])[None, None]
+        seen: Tensor = logits.masked_fill_(hidden.transpose(0, 1), -torch.inf)
+        return seen
+
+
+def _turned(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
+    if sight.rotary is None:
+        return queries, keys
+    return rotated(queries, sight.rotary.queries), rotated(keys, sight.rotary.keys)

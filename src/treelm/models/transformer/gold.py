@@ -1,0 +1,69 @@
+"""What the gold trees of a batch teach, in words: where their binary constituents split, how far apart their words are.
+
+Trees come as top-down actions with one SHIFT a token. Places a, b, k are those of tokens in their sentence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+
+Ints = NDArray[np.int64]
+
+
+def binary_splits(actions: Ints, ends_word: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
+    """Constituents (a, b, k) of a tree whose parts are a to k and k + 1 to b, all included, in the order of their ends.
+
+    ``ends_word`` (n,) tells the tokens that end words. Constituents of more than two parts branch to the right: the
+    first part, and all others. Those of one part have no split.
+    """
+    spans: list[tuple[int, int, int]] = []
+    open_ends: list[list[int]] = [[-1]]  # of each open constituent: the place before it, then the last of each part
+    num_read = 0
+    for action in actions.tolist():
+        if action >= FIRST_NT:
+            open_ends.append([open_ends[-1][-1]])
+        elif action == SHIFT:
+            if ends_word[num_read]:
+                open_ends[-1].append(num_read)
+            num_read += 1
+        elif action == REDUCE:
+            before, *parts = open_ends.pop()
+            for part in parts[:-1]:
+                spans.append((before + 1, parts[-1], part))
+                before = part
+            open_ends[-1].append(parts[-1])
+    return spans
+
+
+def word_distances(actions: Ints, ends_word: NDArray[np.bool_]) -> Ints:
+    """(W, W + 1): edges of the tree between a word and START (column 0) or a word (column 1 + its number).
+
+    START is a daughter of the root. ``ends_word`` (n,) tells the tokens that end words.
+    """
+    num_open = np.cumsum((actions >= FIRST_NT).astype(np.int64) - (actions == REDUCE))
+    shifts = np.flatnonzero(actions == SHIFT)
+    last = shifts[ends_word]
+    first = shifts[np.append(True, ends_word[:-1])]
+    depth = np.append(2, num_open[first] + 1)  # of leaves, where the root has depth 1
+    common = np.array([1] + [num_open[a : b + 1].min() for a, b in zip(last[:-1], first[1:], strict=True)])
+    size = len(first) + 1
+    lowest = np.zeros((size, size), dtype=np.int64)  # depth of the smallest constituent that holds both
+    for left in range(size):
+        lowest[left, left] = depth[left]
+        lowest[left, left + 1 :] = lowest[left + 1 :, left] = np.minimum.accumulate(common[left:])
+    distances: Ints = depth[1:, None] + depth - 2 * lowest[1:]
+    return distances
+
+
+def trees_of(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> list[tuple[Ints, NDArray[np.bool_]]]:
+    """The actions of each sentence's tree, and which of its tokens end words. ``ends_word`` (V,) is of tokens."""
+    assert batch.actions is not None, "the batch has trees"
+    assert batch.action_offsets is not None, "the batch has trees"
+    return [
+        (batch.actions[batch.action_offsets[row] : batch.action_offsets[row + 1]], ends_word[batch.tokens_of(row)])
+        for row in range(len(batch))
+    ]

@@ -1,0 +1,300 @@
+"""The decoder-only Transformer: a language model of sentences and of streams (Radford et al. 2019; Dai et al. 2019).
+
+Shapes: T steps, B rows, n tokens of a batch without padding, D units, N layers, M tokens of memory, V tokens of the
+vocabulary (the end token is V).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.stream_batches import StreamBatch
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models.base import IncrementalState
+from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
+from treelm.models.layers.devices import to_device
+from treelm.models.layers.dropout import dropout, shared_generator
+from treelm.models.layers.key_values import KeyValueCache
+from treelm.models.layers.packing import Packing
+from treelm.models.layers.precision import DECIMALS
+from treelm.models.layers.softmax import summed_cross_entropy, tied
+from treelm.models.readings import Carried, Reading
+from treelm.models.scores import Loss, Losses
+from treelm.models.streams import StreamLM
+from treelm.models.transformer.config import TransformerConfig
+from treelm.models.transformer.planting import planting_loss
+from treelm.models.transformer.reading import TransformerState, causal_sight, sight_between
+from treelm.models.transformer.treereg import greedy_tree, scin_chart, treereg_loss
+from treelm.trees.tree import Tree
+
+PLANTED_HEAD = 0
+"""Head of the last layer whose attention tree planting teaches."""
+
+
+class Transformer(StreamLM):
+    """Embedding, blocks, a last layer norm, softmax over the tied embedding.
+
+    What is carried from segment to segment is a window of the last M tokens, and how many of them there are: in
+    training the inputs of each layer, whose keys and values then come from the present weights, else keys and values.
+    """
+
+    system: ClassVar[str] = "transformer"
+    benchmark_recipe: ClassVar[str] = "transformer-gum-open"
+    tree_builder = None
+
+    def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
+        """Draw the parameters from torch's global generator, as GPT-2 starts."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        self._config = config
+        self.parses = config.auxiliary == "treereg"
+        self.embedding = nn.Parameter(torch.empty(len(vocabulary) + 1, config.size))
+        self.output_bias = nn.Parameter(torch.zeros(len(vocabulary) + 1))
+        start_normal(self.embedding)
+        self.places: nn.Parameter | None = None
+        if config.positions == "learned":
+            self.places = nn.Parameter(torch.empty(config.max_length, config.size))
+            start_normal(self.places)
+        kinds = (config.max_distance + 1,) if config.positions == "relative" else ()
+        self.blocks = nn.ModuleList(
+            AttentionBlock(
+                config.size, config.num_heads, num_layers=config.num_layers, kinds=kinds, dropout=config.dropout
+            )
+            for _ in range(config.num_layers)
+        )
+        self.norm = nn.LayerNorm(config.size)
+
+    @property
+    def config(self) -> TransformerConfig:
+        """The sizes and the kind of positions that this network was built from."""
+        return self._config
+
+    @property
+    def decoder_weight(self) -> Tensor:
+        """(V + 1, D): the embeddings."""
+        return self.embedding
+
+    @property
+    def decoder_bias(self) -> Tensor:
+        """(V + 1,)."""
+        return self.output_bias
+
+    # Sentences and segments.
+
+    def begin(self, num_rows: int) -> Carried:
+        """An empty memory: ``length`` (B,); of each layer ``inputs.l``, or ``keys.l`` and ``values.l``, (B, M, D)."""
+        config, like = self.config, self.embedding
+        if not config.memory_length:
+            return {}
+        names = ("inputs",) if self.training else ("keys", "values")
+        length = torch.zeros(num_rows, dtype=torch.int64, device=like.device)
+        shape = (num_rows, config.memory_length, config.size)
+        windows = {f"{name}.{layer}": like.new_zeros(shape) for layer in range(config.num_layers) for name in names}
+        return {"length": length, **windows}
+
+    def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
+        """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0."""
+        self._check_length(len(inputs))
+        units = self._embedded(self.embedding[inputs.T], torch.arange(len(inputs), device=inputs.device))
+        if not carried:
+            return Reading(outputs=self._finished(self._through(units)[-1]).transpose(0, 1), carried={})
+        window, steps = self.config.memory_length, len(inputs)
+        places = torch.arange(window + steps, device=inputs.device)[None]
+        first = window - carried["length"]
+        sight = sight_between(places[:, window:], places, self.config, first=first)
+        following: Carried = {"length": (carried["length"] + steps).clamp(max=window)}
+        for layer, block in enumerate(self._layers):
+            units = self._with_memory(block, units, sight, carried, following, layer)
+        return Reading(outputs=self._finished(units).transpose(0, 1), carried=following)
+
+    def _with_memory(
+        self, block: AttentionBlock, units: Tensor, sight: Sight, carried: Carried, following: Carried, layer: int
+    ) -> Tensor:
+        """The outputs of a layer over a segment (B, T, D); ``following`` gets the window that the next one sees."""
+        kept = f"inputs.{layer}"
+        if kept in carried:
+            seen = torch.cat([carried[kept], units], 1)
+            following[kept] = seen[:, -self.config.memory_length :].detach()
+            query, key, value = block.heads(seen)
+            query = query[:, self.config.memory_length :]
+        else:
+            query, key, value = block.heads(units)
+            key = torch.cat([carried[f"keys.{layer}"], key], 1)
+            value = torch.cat([carried[f"values.{layer}"], value], 1)
+            following[f"keys.{layer}"] = key[:, -self.config.memory_length :].detach()
+            following[f"values.{layer}"] = value[:, -self.config.memory_length :].detach()
+        return block.finish(units, block.attend(query, key, value, sight))
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        """Losses of every token and end, as of every stream model; computed without padding but in attention.
+
+        With trees there is the term of a second loss, if the config wants one. It counts in training alone:
+        evaluation's total is that of words.
+        """
+        lengths = np.diff(batch.token_offsets) + 1
+        inputs = np.insert(batch.tokens, batch.token_offsets[:-1], self.end)
+        targets = np.insert(batch.tokens, batch.token_offsets[1:], self.end)
+        num_steps = int(lengths.max(initial=0))
+        self._check_length(num_steps)
+        places, sources = Packing.indices(lengths)
+        moved = to_device(np.concatenate([inputs, targets, places, sources]), self.embedding.device)
+        token, target, place, source = torch.split(moved, [*[len(inputs)] * 3, len(sources)])
+        vectors, weight = tied(self.embedding, token)
+        packing = Packing(place, source, (len(batch), num_steps))
+        layers = self._through(self._embedded(vectors, place % num_steps), packing)
+        hidden = self._finished(layers[-1])
+        word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.output_bias, target)
+        terms, total = {"word": Loss(sum=word, count=len(targets))}, word
+        if batch.actions is not None and self._is_drawn():
+            found = self._second_loss(batch, layers, packing)
+            if found is not None:
+                terms[self.config.auxiliary.replace("-", "_")] = found
+                total = word + self.config.auxiliary_weight * found.sum if self.training else word
+        num_words, num_sentences = int(batch.num_words.sum()), len(batch)
+        return Losses(terms=terms, total=total, num_words=num_words, num_sentences=num_sentences)
+
+    def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
+        """Losses as of every stream model. Raises ``InputError`` in training if there is a second loss."""
+        if self.training and self.config.auxiliary != "none":
+            found = f"batches = 'stream' with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
+            raise InputError(found, where="[training]", remedy="set batches = 'sentences'")
+        return super().stream_losses(batch, carried)
+
+    def _is_drawn(self) -> bool:
+        """Whether this batch has the second loss; in training, all parts of an update draw the same."""
+        if self.config.auxiliary == "none":
+            return False
+        if not self.training or self.config.auxiliary_share == 1:
+            return True
+        device = self.embedding.device
+        drawn = torch.rand((), device=device, generator=shared_generator())
+        return drawn.item() < self.config.auxiliary_share
+
+    def _second_loss(self, batch: SentenceBatch, layers: list[Tensor], packing: Packing) -> Loss | None:
+        """The auxiliary loss of a batch, from the inputs of the first layer and the outputs of all (n, D)."""
+        config, ends_word = self.config, self.vocabulary.ends_word
+        with torch.autocast(packing.places.device.type, enabled=False):
+            if config.auxiliary == "treereg":
+                states = layers[config.treereg_layer][:, : config.treereg_units]
+                return treereg_loss(packing.pad(states.to(self.embedding.dtype))[:, 1:], batch, ends_word)
+            query, key, _ = self._layers[-1].heads(layers[-2].to(self.embedding.dtype))
+            sight = causal_sight(packing.shape[1], config, query.device)
+            log_weights = self._layers[-1].log_weights(packing.pad(query), packing.pad(key), sight, head=PLANTED_HEAD)
+            return planting_loss(log_weights, batch, ends_word)
+
+    @property
+    def _layers(self) -> list[AttentionBlock]:
+        return [block for block in self.blocks if isinstance(block, AttentionBlock)]
+
+    def _embedded(self, vectors: Tensor, places: Tensor) -> Tensor:
+        """Inputs of the first layer: embeddings (..., D) of tokens at these places of their sentences."""
+        if self.places is not None:
+            vectors = vectors + self.places[places]
+        return dropout(vectors, self.config.dropout, training=self.training)
+
+    def _through(self, units: Tensor, packing: Packing | None = None) -> list[Tensor]:
+        """The inputs of the first layer and the outputs of all, of whole sentences: (B, T, D), or packed (n, D)."""
+        sight = causal_sight(packing.shape[1] if packing else units.shape[1], self.config, units.device)
+        layers = [units]
+        for block in self._layers:
+            layers.append(block(layers[-1], sight, packing))
+        return layers
+
+    def _finished(self, units: Tensor) -> Tensor:
+        return dropout(self.norm(units), self.config.dropout, training=self.training)
+
+    # Word by word.
+
+    @torch.no_grad()
+    def start(self, num_sentences: int = 1) -> TransformerState:
+        """The state before the first word, after the end token that stands before a sentence."""
+        exact = self.exact()
+        cache = KeyValueCache(self.config.num_layers, num_sentences, self.config.size, exact.embedding)
+        hidden = exact._append(cache, [0] * num_sentences, [self.end] * num_sentences, list(range(num_sentences)))
+        empty: tuple[tuple[()], ...] = ((),) * num_sentences
+        return TransformerState(words=empty, tokens=empty, carried={}, hidden=hidden, cache=cache)
+
+    @torch.no_grad()
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> TransformerState:
+        """The state after one more token in each sentence; None for a sentence that waits."""
+        before = TransformerState.own(state)
+        before.check_tokens(tokens)
+        rows = [row for row, token in enumerate(tokens) if token is not None]
+        if not rows:
+            return before
+        cache = before.cache.for_lengths(before.lengths, rows)
+        read = [token for token in tokens if token is not None]
+        found = self.exact()._append(cache, before.lengths, read, rows)
+        hidden = before.hidden.index_copy(0, torch.tensor(rows, device=found.device), found)
+        return before.after(tokens, self.vocabulary, hidden=hidden, cache=cache)
+
+    def _append(self, cache: KeyValueCache, lengths: Sequence[int], tokens: Sequence[int], rows: list[int]) -> Tensor:
+        """Read one token in each of the rows (m,), behind what the cache holds of them: hidden states (m, D)."""
+        device, num_seen = self.embedding.device, max(lengths[row] for row in rows) + 1
+        self._check_length(num_seen)
+        row, token = torch.tensor([rows, tokens], device=device)
+        place = torch.tensor([lengths[number] for number in rows], device=device)
+        sight = sight_between(place[:, None], torch.arange(num_seen, device=device)[None], self.config)
+        cache.claim(lengths, rows)
+        units = self._embedded(self.embedding[token], place)
+        for layer, block in enumerate(self._layers):
+            query, key, value = block.heads(units)
+            keys, values = cache.append(layer, row, place, key, value, num_seen=num_seen)
+            units = block.finish(units, block.attend(query[:, None], keys, values, sight)[:, 0])
+        return self._finished(units)
+
+    # Trees.
+
+    def distances(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """Raise ``InputError`` always: trees come from scores of splits, if there are any."""
+        self.require_trees()
+        raise InputError("a Transformer has no syntactic distances", remedy="take parse")
+
+    @torch.no_grad()
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """Binary trees, greedily by TreeReg's scores of splits; constituents have the label X.
+
+        Raises ``InputError`` for a sentence without words, and without ``auxiliary = "treereg"``.
+        """
+        self.require_trees()
+        if not all(sentences):
+            raise InputError("a sentence without words", remedy="leave it out")
+        exact, trees = self.exact(), list[Tree]()
+        for words in sentences:
+            tokens = encode_words([words], self.vocabulary).tokens
+            exact._check_length(len(tokens) + 1)
+            inputs = torch.tensor([[self.end, *tokens.tolist()]], device=self.embedding.device)
+            places = torch.arange(inputs.shape[1], device=inputs.device)
+            layers = exact._through(exact._embedded(exact.embedding[inputs], places))
+            states = layers[self.config.treereg_layer][:, 1:, : self.config.treereg_units]
+            chart = scin_chart(states)[0].cpu().numpy().round(DECIMALS)
+            trees.append(greedy_tree(tuple(words), chart, self.vocabulary.ends_word[tokens]))
+        return trees
+
+    # Limits.
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Refuse sentences longer than the learned positions, and text where trees are to teach."""
+        if trains and self.config.auxiliary != "none" and not corpus.prepared.has_trees:
+            found = f"sentences without trees with auxiliary = {self.config.auxiliary!r}"
+            where = corpus.name(0) if len(corpus) else None
+            raise InputError(found, where=where, remedy="give brackets or CoNLL-U, or set auxiliary = 'none'")
+        if self.places is not None:
+            too_long = np.flatnonzero(corpus.num_tokens >= self.config.max_length)
+            if len(too_long):
+                index = int(too_long[0])
+                self._check_length(int(corpus.num_tokens[index]) + 1, where=corpus.name(index))
+
+    def _check_length(self, num_steps: int, *, where: str | None = None) -> None:
+        """Raise ``InputError`` if the places of so many tokens, the start included, have no vectors."""
+        if self.places is not None and num_steps > len(self.places):
+            found = f"{num_steps - 1} tokens in a row, of which learned positions take {len(self.places) - 1}"
+            raise InputError(found, where=where, remedy="raise max_length, or train with positions = 'relative'")

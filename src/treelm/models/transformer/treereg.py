@@ -1,0 +1,96 @@
+"""TreeReg (Nandi, Manning & Murty 2024): states at the end of a constituent are to be independent of what is before it.
+
+For the hidden states h of a layer, without that of the start, and a span of tokens a to b, both included:
+
+    SCIN(a, b) = |h_b - (h_b . u) u|,  u = h_{a-1} / |h_{a-1}|;   0 if a is the first token or stands beyond the end
+    score(a, k, b) = SCIN(a, k) + SCIN(k + 1, b) + SCIN(k + 1, k + 1) + SCIN(b + 1, b + 1)
+    loss of a sentence = mean over binary constituents of -log softmax over k of score(a, k, b), at their gold split
+
+The last term of the score is the same for all k, so it is left out here: neither losses nor trees look beyond b.
+
+Shapes: B sentences, n tokens, d units, m constituents, K splits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.models.layers.devices import to_device
+from treelm.models.scores import Loss
+from treelm.models.transformer.gold import binary_splits, trees_of
+from treelm.trees.distances import tree_from_splits
+from treelm.trees.tree import Tree
+
+
+def scin_chart(states: Tensor) -> Tensor:
+    """SCIN of all spans, (B, n, n), from hidden states (B, n, d): from one product of all pairs.
+
+    |h_b - (h_b . u) u|^2 = |h_b|^2 - (h_b . h_{a-1})^2 / |h_{a-1}|^2; it has no gradient where it is lost in rounding.
+    """
+    products = states @ states.transpose(1, 2)
+    squares = products.diagonal(dim1=1, dim2=2)
+    tiny = torch.finfo(states.dtype)
+    along = products[:, :-1] ** 2 / squares[:, :-1, None].clamp(min=tiny.tiny)
+    least = (squares.detach() * tiny.eps).clamp(min=tiny.tiny)
+    inner = torch.maximum(squares[:, None] - along, least[:, None]).sqrt()
+    return torch.cat([torch.zeros_like(products[:, :1]), inner], 1)
+
+
+def split_scores(chart: Tensor, a: Tensor, k: Tensor, b: Tensor, sentence: Tensor) -> Tensor:
+    """score(a, k, b) without its last term, of spans and splits (...) in the charts (B, n, n) of their sentences."""
+    return chart[sentence, a, k] + chart[sentence, k + 1, b] + chart[sentence, k + 1, k + 1]
+
+
+def treereg_loss(states: Tensor, batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> Loss | None:
+    """The loss of a batch from hidden states (B, n, d) of its tokens; None if no constituent has two possible splits.
+
+    The mean over a sentence's constituents counts as often as the sentence has targets: so parts of a batch add up, and
+    the term weighs against that of the words as in a mean over targets.
+    """
+    rows, weights, count = list[tuple[int, int, int, int, int]](), list[float](), 0
+    splits = list[NDArray[np.int64]]()
+    for sentence, (actions, ends) in enumerate(trees_of(batch, ends_word)):
+        word_ends = np.flatnonzero(ends)
+        found = []
+        for a, b, gold in binary_splits(actions, ends):
+            possible = word_ends[(word_ends >= a) & (word_ends < b)]
+            if len(possible) > 1:
+                found.append((sentence, a, b, int(np.searchsorted(possible, gold)), len(possible)))
+                splits.append(possible)
+        rows += found
+        weights += [(len(ends) + 1) / len(found)] * len(found) if found else []
+        count += len(ends) + 1 if found else 0
+    if not rows:
+        return None
+    width = max(map(len, splits))
+    packed = np.zeros((len(rows), 5 + width), dtype=np.int64)
+    packed[:, :5] = rows
+    for row, possible in zip(packed[:, 5:], splits, strict=True):
+        row[: len(possible)], row[len(possible) :] = possible, possible[0]
+    moved = to_device(packed, states.device)
+    (sentence_of, a_of, b_of, gold_of, number), k = moved[:, :5].T, moved[:, 5:]
+    scores = split_scores(scin_chart(states), a_of[:, None], k, b_of[:, None], sentence_of[:, None])
+    hidden = torch.arange(width, device=states.device) >= number[:, None]
+    log_probs = scores.masked_fill(hidden, -torch.inf).log_softmax(1).gather(1, gold_of[:, None])[:, 0]
+    total = -(log_probs.double() * to_device(np.array(weights), states.device)).sum()
+    return Loss(sum=total, count=count)
+
+
+def greedy_tree(words: tuple[str, ...], chart: NDArray[np.float64], ends_word: NDArray[np.bool_]) -> Tree:
+    """The binary tree that splits where the score is highest, the leftmost of equals first, from the top on.
+
+    ``chart`` (n, n) is that of the tokens, ``ends_word`` (n,) tells those that end words.
+    """
+    last = np.flatnonzero(ends_word)
+    begin = np.append(0, last + 1)
+
+    def split(start: int, end: int) -> int:
+        k = last[start : end - 1]
+        scores = chart[begin[start], k] + chart[k + 1, last[end - 1]] + chart[k + 1, k + 1]
+        return start + 1 + int(scores.argmax())
+
+    return tree_from_splits(words, split)

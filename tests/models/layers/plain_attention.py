@@ -1,0 +1,92 @@
+"""The block of a Transformer straight from its equations: one query, one head at a time. Shares nothing with treelm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+Weights = Mapping[str, Tensor]
+Place = Callable[[int, int], int]  # of a query and a key
+EPSILON = 1e-5  # of the layer norm
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    mean = x.mean()
+    return (x - mean) / ((x - mean) ** 2).mean().add(EPSILON).sqrt() * weight + bias
+
+
+def gelu(x: Tensor) -> Tensor:
+    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def turned(vector: Tensor, place: int) -> Tensor:
+    """Pairs of units as complex numbers, times e^(i place 10000^(-2i/d))."""
+    pairs = torch.view_as_complex(vector.view(-1, 2).contiguous())
+    angles = torch.tensor([place * 10000 ** (-2 * i / len(vector)) for i in range(len(pairs))], dtype=torch.float64)
+    return torch.view_as_real(pairs * torch.exp(1j * angles)).flatten()
+
+
+def weights_of(
+    weights: Weights,
+    queries: Sequence[Tensor],
+    keys: Sequence[Tensor],
+    t: int,
+    seen: Sequence[int],
+    head: slice,
+    number: int,
+    kinds: Sequence[Place],
+    rotary: bool,
+) -> Tensor:
+    """The attention of one query and one head over what it sees."""
+    query = queries[t][head]
+    logits = []
+    for s in seen:
+        key = keys[s][head]
+        if rotary:
+            logit = turned(query, t) @ turned(key, s)
+        elif kinds:
+            logit = (query + weights["content_bias"][number, 0]) @ key
+        else:
+            logit = query @ key
+        for kind, place in enumerate(kinds):
+            table, bias = weights[f"relative.{kind}.keys"], weights[f"relative.{kind}.bias"]
+            logit = logit + (query + bias[number, 0]) @ table[number, place(t, s)]
+        logits.append(logit / math.sqrt(len(query)))
+    return torch.stack(logits).softmax(0)
+
+
+def block(
+    weights: Weights,
+    inputs: Sequence[Tensor],
+    sees: Sequence[Sequence[int]],
+    *,
+    num_heads: int,
+    kinds: Sequence[Place] = (),
+    rotary: bool = False,
+    found: list[list[Tensor]] | None = None,
+) -> list[Tensor]:
+    """Outputs of a layer for its inputs (D,) at places 0, 1, ...; place t sees the places ``sees[t]``.
+
+    ``found`` gets the attention of each head of each query over what it sees.
+    """
+    size = len(inputs[0])
+    normed = [layer_norm(x, weights["attention_norm.weight"], weights["attention_norm.bias"]) for x in inputs]
+    both = [weights["query_key_value.weight"] @ x + weights["query_key_value.bias"] for x in normed]
+    queries, keys, values = ([one[k * size : (k + 1) * size] for one in both] for k in range(3))
+    outputs = []
+    for t, x in enumerate(inputs):
+        mixed = []
+        for number in range(num_heads):
+            head = slice(number * size // num_heads, (number + 1) * size // num_heads)
+            attention = weights_of(weights, queries, keys, t, sees[t], head, number, kinds, rotary)
+            if found is not None:
+                found.append([attention])
+            mixed.append(sum(a * values[s][head] for a, s in zip(attention, sees[t], strict=True)))
+        x = x + weights["output.weight"] @ torch.cat(mixed) + weights["output.bias"]
+        inner = layer_norm(x, weights["feedforward_norm.weight"], weights["feedforward_norm.bias"])
+        inner = gelu(weights["up.weight"] @ inner + weights["up.bias"])
+        outputs.append(x + weights["down.weight"] @ inner + weights["down.bias"])
+    return outputs

@@ -1,0 +1,197 @@
+"""The Transformer's block against its plain form: masks and places from outside, packed rows, kept keys and values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.models.layers.plain_attention import Place, block
+from treelm.models.layers.attention import AttentionBlock, Rotary, Sight, rotated
+from treelm.models.layers.key_values import KeyValueCache, KeyValueRows
+from treelm.models.layers.packing import Packing
+
+SIZE, HEADS, STEPS = 12, 3, 7
+DISTANCE: Place = lambda t, s: min(t - s, 4)  # noqa: E731
+DEPTHS = [0, 1, 1, 2, 3, 2, 1]
+DEPTH: Place = lambda t, s: min(max(DEPTHS[t] - DEPTHS[s], -1), 2) + 1  # noqa: E731
+CAUSAL = [list(range(t + 1)) for t in range(STEPS)]
+# Seen on a stack: 3 takes 1 and 2 off, and what comes later does not see them; 4 sees 3 and itself alone.
+STACK = [[0], [0, 1], [0, 1, 2], [1, 2, 3], [3, 4], [0, 3, 5], [0, 3, 5, 6]]
+FORMS = {
+    "causal": (CAUSAL, [], False),
+    "distance": (CAUSAL, [DISTANCE], False),
+    "stack and depth": (STACK, [DEPTH], False),
+    "two kinds": (STACK, [DISTANCE, DEPTH], False),
+    "rotary": (CAUSAL, [], True),
+    "rotary on a stack": (STACK, [], True),
+}
+every_form = pytest.mark.parametrize("form", FORMS)
+
+
+def make(form: str, *, size: int = SIZE, heads: int = HEADS, seed: int = 0) -> AttentionBlock:
+    torch.manual_seed(seed)
+    made = AttentionBlock(size, heads, num_layers=2, kinds=[5 for _ in FORMS[form][1]]).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return made
+
+
+def sight_of(form: str) -> Sight:
+    sees, kinds, rotary = FORMS[form]
+    hidden = torch.ones(STEPS, STEPS, dtype=torch.bool)
+    for t, seen in enumerate(sees):
+        hidden[t, seen] = False
+    relative = [
+        torch.tensor([[kind(t, s) if s <= t else 0 for s in range(STEPS)] for t in range(STEPS)]) for kind in kinds
+    ]
+    places = torch.arange(STEPS)[None]
+    return Sight(
+        None if form == "causal" else hidden[None, None],
+        tuple(one[None] for one in relative),
+        Rotary(places, places) if rotary else None,
+    )
+
+
+def plain(made: AttentionBlock, form: str, units: Tensor) -> Tensor:
+    sees, kinds, rotary = FORMS[form]
+    rows = block(dict(made.named_parameters()), list(units), sees, num_heads=made.num_heads, kinds=kinds, rotary=rotary)
+    return torch.stack(rows)
+
+
+@every_form
+def test_outputs_and_gradients_are_those_of_the_plain_form(form: str) -> None:
+    made, units = make(form), torch.randn(3, STEPS, SIZE, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(3, STEPS, SIZE, dtype=torch.float64)
+    fast = made(units, sight_of(form))
+    slow = torch.stack([plain(made, form, one) for one in units])
+    torch.testing.assert_close(fast, slow, rtol=0, atol=1e-12)
+    wanted = [units, *made.parameters()]
+    ours, theirs = (torch.autograd.grad((found * weights).sum(), wanted) for found in (fast, slow))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+
+
+@every_form
+def test_packed_rows_are_the_rows_of_their_sequences(form: str) -> None:
+    made, lengths = make(form), np.array([4, 7, 1])
+    places, sources = map(torch.from_numpy, Packing.indices(lengths))
+    packing = Packing(places, sources, (3, STEPS))
+    rows = torch.randn(12, SIZE, dtype=torch.float64)
+    found = made(rows, sight_of(form), packing)
+    for one, units in zip(found.split(lengths.tolist()), rows.split(lengths.tolist()), strict=True):
+        padded = torch.cat([units, torch.zeros(STEPS - len(units), SIZE, dtype=torch.float64)])
+        torch.testing.assert_close(one, plain(made, form, padded)[: len(units)], rtol=0, atol=1e-12)
+
+
+@every_form
+def test_one_position_at_a_time_from_kept_rows_is_the_whole_pass(form: str) -> None:
+    """Rows of an arena, found by number and padded: as a stack is read."""
+    made, units, sight = make(form), torch.randn(2, STEPS, SIZE, dtype=torch.float64), sight_of(form)
+    arena, numbers, outputs = KeyValueRows(1, SIZE, units, capacity=3), list[range](), list[Tensor]()
+    for t in range(STEPS):
+        query, key, value = made.heads(units[:, t])
+        numbers.append(arena.allocate(2))
+        arena.write(0, torch.tensor(numbers[-1]), key, value)
+        seen = [*FORMS[form][0][t], -1, -1]
+        index = torch.tensor([[numbers[s][row] if s >= 0 else -1 for s in seen] for row in range(2)])
+        own = Sight(
+            (index < 0)[:, None, None],
+            tuple(one[:, t, seen][:, None].clamp(min=0) for one in sight.relative),
+            None if sight.rotary is None else Rotary(torch.tensor([[t]]), torch.tensor([seen])),
+        )
+        mixed = made.attend(query[:, None], *arena.read(0, index), own)
+        outputs.append(made.finish(units[:, t], mixed[:, 0]))
+    assert len(arena) == 2 * STEPS
+    torch.testing.assert_close(torch.stack(outputs, 1), made(units, sight), rtol=0, atol=1e-12)
+
+
+def test_the_weights_of_one_head_are_those_that_mix_the_values() -> None:
+    for form in FORMS:
+        made, units, found = make(form), torch.randn(STEPS, SIZE, dtype=torch.float64), list[list[Tensor]]()
+        sees, kinds, rotary = FORMS[form]
+        block(
+            dict(made.named_parameters()),
+            list(units),
+            sees,
+            num_heads=HEADS,
+            kinds=kinds,
+            rotary=rotary,
+            found=found,
+        )
+        query, key, _ = made.heads(units[None])
+        weights = made.log_weights(query, key, sight_of(form), head=1).exp()
+        for t, seen in enumerate(sees):
+            torch.testing.assert_close(weights[0, t, seen], found[t * HEADS + 1][0], rtol=0, atol=1e-12)
+            assert weights[0, t].sum().item() == pytest.approx(1)
+
+
+def test_turned_vectors_meet_by_their_distance_alone() -> None:
+    torch.manual_seed(1)
+    query, key = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
+    products = [
+        (rotated(query, torch.tensor([[t + 3]])) * rotated(key, torch.tensor([[t]]))).sum() for t in (0, 5, 100)
+    ]
+    torch.testing.assert_close(products[0].expand(3), torch.stack(products), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["causal", "two kinds"])
+def test_blocks_of_one_unit_compute(form: str) -> None:
+    made, units = make(form, size=1, heads=1), torch.randn(1, STEPS, 1, dtype=torch.float64)
+    torch.testing.assert_close(made(units, sight_of(form))[0], plain(made, form, units[0]), rtol=0, atol=1e-12)
+
+
+def test_a_block_starts_near_the_identity_whatever_the_seed() -> None:
+    """What the residual stream gets is small and of the size that 0.02 gives, and no gradient is lost or explodes."""
+    for seed in range(20):
+        torch.manual_seed(seed)
+        made, units = AttentionBlock(64, 4, num_layers=2, kinds=[8]), torch.randn(2, 9, 64)
+        distance = (torch.arange(9)[:, None] - torch.arange(9)).clamp(0, 7)
+        added = made(units, Sight(None, (distance[None],))) - units
+        assert 0.005 < added.std().item() < 0.15
+        assert made.output.weight.std().item() == pytest.approx(0.02 / math.sqrt(4), rel=0.15)
+        added.square().sum().backward()
+        for name, parameter in made.named_parameters():
+            assert parameter.grad is not None
+            assert parameter.grad.isfinite().all(), name
+            assert parameter.grad.any(), name
+
+
+def append(cache: KeyValueCache, lengths: Sequence[int], rows: Sequence[int], value: float) -> KeyValueCache:
+    """The cache after a token in each of the rows whose key is this number and whose value is its negative."""
+    cache = cache.for_lengths(lengths, rows)
+    cache.claim(lengths, rows)
+    key = torch.full((len(rows), 1), value)
+    places = torch.tensor([lengths[row] for row in rows])
+    cache.append(0, torch.tensor(rows), places, key, -key, num_seen=max(lengths) + 1)
+    return cache
+
+
+def test_two_continuations_of_one_state_do_not_meet() -> None:
+    begun = append(KeyValueCache(1, 2, 1, torch.zeros(0)), [0, 0], [0, 1], 1.0)
+    first = append(begun, [1, 1], [0, 1], 2.0)
+    second = append(begun, [1, 1], [0, 1], 3.0)
+    waits = append(begun, [1, 1], [1], 4.0)
+    assert first is begun  # the first continues in place
+    assert first.keys[0, :, :2, 0].tolist() == [[1, 2], [1, 2]]
+    assert second.keys[0, :, :2, 0].tolist() == [[1, 3], [1, 3]]
+    assert second.values[0, :, :2, 0].tolist() == [[-1, -3], [-1, -3]]
+    assert waits.keys[0, 1, :2, 0].tolist() == [1, 4]
+    after = append(waits, [1, 2], [0], 5.0)
+    assert after.keys[0, 0, :2, 0].tolist() == [1, 5]
+    assert after is waits  # the row that waited goes on in place too
+
+
+def test_a_long_sentence_is_copied_a_logarithmic_number_of_times() -> None:
+    cache, copies = KeyValueCache(1, 1, 1, torch.zeros(0)), 0
+    for length in range(1000):
+        following = append(cache, [length], [0], float(length))
+        copies += following is not cache
+        cache = following
+    assert copies <= 8
+    assert cache.keys[0, 0, :1000, 0].tolist() == [float(one) for one in range(1000)]

@@ -1,0 +1,257 @@
+"""Second losses from gold trees against their plain forms, trees by TreeReg's scores, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.models.rnng.worlds import Node, Tokens, as_batch, random_tree, tokens_of
+from tests.models.test_streams import stream_batch
+from tests.models.transformer.plain import (
+    edges,
+    paths,
+    plain_layers,
+    plain_planting,
+    plain_treereg,
+    right_branching,
+    split_score,
+)
+from tests.models.transformer.test_network import TOKENS, assert_same, plain_nats, sizes_of, transformer
+from tests.systems import small_recipe, small_setup
+from treelm.corpora.encoding import encode_words
+from treelm.errors import InputError
+from treelm.models.transformer.config import TransformerConfig
+from treelm.models.transformer.gold import binary_splits, trees_of, word_distances
+from treelm.models.transformer.network import Transformer
+from treelm.models.transformer.planting import planted_targets
+from treelm.training.run import set_up
+
+WHOLE, PIECES = Tokens(8), Tokens(8, num_unfinished=3)
+TREEREG = {"auxiliary": "treereg", "treereg_layer": 1, "treereg_units": 5, "auxiliary_weight": 0.7}
+PLANTING = {"auxiliary": "tree-planting", "auxiliary_weight": 0.5}
+every_vocabulary = pytest.mark.parametrize("vocabulary", [WHOLE, PIECES])
+every_loss = pytest.mark.parametrize("config", [TREEREG, PLANTING])
+
+
+def trees_in(vocabulary: Tokens, number: int, *, budget: int = 6, seed: int = 0) -> list[Node]:
+    """Random ones after a first one of five words, to be sure that something is taught."""
+    source, first = random.Random(seed), (0, [3, (1, [(2, [4, 5]), 6]), 7])
+    return [first, *(random_tree(source, vocabulary, 3, source.randint(1, budget)) for _ in range(number - 1))]
+
+
+def plain_second(network: Transformer, tree: Node) -> Tensor:
+    tokens, ends_word = tokens_of(tree), network.vocabulary.ends_word.tolist()
+    sizes, attention = sizes_of(network), list[list[Tensor]]()
+    end = sizes.pop("end")
+    layers = plain_layers(dict(network.named_parameters()), [end, *tokens], **sizes, attention=attention)
+    if network.config.auxiliary == "treereg":
+        states = [row[: network.config.treereg_units] for row in layers[network.config.treereg_layer][1:]]
+        return plain_treereg(states, tree, tokens, ends_word)
+    first_heads = [one[0] for one in attention[:: network.config.num_heads]]
+    return plain_planting(first_heads, tree, tokens, ends_word)
+
+
+# What trees teach.
+
+
+@every_vocabulary
+def test_splits_and_distances_are_those_of_the_trees(vocabulary: Tokens) -> None:
+    ends_word = vocabulary.ends_word.tolist()
+    trees = trees_in(vocabulary, 100, budget=9)
+    for tree, (actions, ends) in zip(trees, trees_of(as_batch(trees, vocabulary), vocabulary.ends_word), strict=True):
+        assert sorted(binary_splits(actions, ends)) == sorted(right_branching(tree, 0, ends_word))
+        ways = [(-1,), *paths(tree, (), ends_word)]
+        expected = [[edges(one, other) for other in ways] for one in ways[1:]]
+        assert word_distances(actions, ends).tolist() == expected
+
+
+@every_vocabulary
+def test_planted_targets_are_shares_of_what_stands_before(vocabulary: Tokens) -> None:
+    batch = as_batch(trees_in(vocabulary, 20), vocabulary)
+    targets = planted_targets(batch, vocabulary.ends_word)
+    for row, num_words in zip(targets, batch.num_words, strict=True):
+        np.testing.assert_allclose(row[:num_words].sum(1), 1)
+        assert not row[num_words:].any()
+        assert not np.triu(row, 1).any()
+        assert row[0, 0] == 1
+
+
+def test_what_is_near_in_the_tree_gets_the_larger_share() -> None:
+    """(S (A 1 2) 3): word 2 is two edges from word 1, three from START; word 3 is two from START, three from words."""
+    batch = as_batch([(0, [(1, [1, 2]), 3])], WHOLE)
+    targets = planted_targets(batch, WHOLE.ends_word)[0]
+    np.testing.assert_allclose(targets[1, :2], np.exp([-3, -2]) / np.exp([-3, -2]).sum())
+    np.testing.assert_allclose(targets[2, :3], np.exp([-2, -3, -3]) / np.exp([-2, -3, -3]).sum())
+
+
+# Losses.
+
+
+@pytest.mark.parametrize("num_sentences", [1, 7])
+@every_vocabulary
+@every_loss
+def test_loss_and_gradients_equal_the_plain_form(
+    config: dict[str, Any], vocabulary: Tokens, num_sentences: int
+) -> None:
+    network = transformer(vocabulary=vocabulary, **config).train()
+    trees = trees_in(vocabulary, num_sentences, seed=3)
+    losses = network.losses(as_batch(trees, vocabulary))
+    words = torch.cat(plain_nats(network, [[*tokens_of(tree), 8] for tree in trees])).sum()
+    second = torch.stack([plain_second(network, tree) for tree in trees]).sum()
+    assert second.item() > 0
+    term = losses.terms[config["auxiliary"].replace("-", "_")]
+    torch.testing.assert_close(term.sum, second, rtol=0, atol=1e-10)
+    assert_same(network, losses.total, words + config["auxiliary_weight"] * second)
+
+
+@every_loss
+def test_in_evaluation_the_second_loss_is_told_and_does_not_count(config: dict[str, Any]) -> None:
+    network = transformer(**config).eval()
+    losses = network.losses(as_batch(trees_in(WHOLE, 5, seed=3), WHOLE))
+    assert losses.total.item() == losses.terms["word"].sum.item()
+    assert len(losses.terms) == 2
+
+
+@every_loss
+def test_sentences_without_trees_or_splits_have_no_second_loss(config: dict[str, Any]) -> None:
+    network = transformer(**config).train()
+    text = network.losses(encode_words([list("1234"), []], WHOLE))
+    assert list(text.terms) == ["word"]
+    one_word = network.losses(as_batch([(0, [1])], WHOLE))
+    assert list(one_word.terms) == ["word"]
+    assert one_word.total.item() == one_word.terms["word"].sum.item()
+
+
+def test_states_that_are_parallel_have_finite_gradients() -> None:
+    """Of one unit all are: what is left of them is 0, whose root has no gradient."""
+    network = transformer(**{**TREEREG, "treereg_units": 1}).train()
+    losses = network.losses(as_batch(trees_in(WHOLE, 5, seed=3), WHOLE))
+    losses.total.backward()
+    assert all(one.grad is None or one.grad.isfinite().all() for one in network.parameters())
+
+
+def test_a_share_of_updates_has_the_second_loss() -> None:
+    network = transformer(**{**TREEREG, "auxiliary_share": 0.25}).train()
+    batch = as_batch(trees_in(WHOLE, 2, seed=3), WHOLE)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        drawn = [len(network.losses(batch).terms) == 2 for _ in range(400)]
+        assert 60 < sum(drawn) < 140
+        assert all(len(network.eval().losses(batch).terms) == 2 for _ in range(5))
+
+
+# Trees.
+
+
+def best_tree(states: list[Tensor], tokens: list[int], ends_word: list[bool], a: int, b: int) -> Any:
+    possible = [k for k in range(a, b) if ends_word[tokens[k]]]
+    if not possible:
+        return "".join(str(token) for token in tokens[a : b + 1])
+    k = max(possible, key=lambda k: (round(split_score(states, a, k, b).item(), 9), -k))
+    return best_tree(states, tokens, ends_word, a, k), best_tree(states, tokens, ends_word, k + 1, b)
+
+
+@every_vocabulary
+def test_it_parses_by_the_scores_that_it_learns_by(vocabulary: Tokens) -> None:
+    network, ends_word = transformer(vocabulary=vocabulary, **TREEREG).eval(), vocabulary.ends_word.tolist()
+    for tree in trees_in(vocabulary, 12, budget=9, seed=5):
+        tokens = tokens_of(tree)
+        words, piece = list[str](), ""
+        for token in tokens:
+            piece += f"{token}+"
+            if ends_word[token]:
+                words.append(piece[:-1])
+                piece = ""
+        sizes = sizes_of(network)
+        layers = plain_layers(dict(network.named_parameters()), [sizes.pop("end"), *tokens], **sizes)
+        states = [row[:5].detach() for row in layers[1][1:]]
+        expected = best_tree(states, tokens, ends_word, 0, len(tokens) - 1)
+        (found,) = network.parse([words])
+        as_text = str(found).replace("(X ", "(").replace("+", "")
+        assert as_text == (str(expected).replace("'", "").replace(",", "") if len(words) > 1 else f"({expected})")
+
+
+def test_it_learns_the_trees_that_it_is_taught() -> None:
+    """Left and right branching by the first word: what the words alone do not say."""
+    trees: list[Node] = [(0, [(1, [(1, [1, 2]), 3]), 4]), (0, [5, (1, [2, (1, [3, 4])])])] * 2
+    batch, network = as_batch(trees, WHOLE), transformer(**{**TREEREG, "treereg_units": 12}).train()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        network.losses(batch).total.backward()
+        optimizer.step()
+    left, right = network.eval().parse([list("1234"), list("5234")])
+    assert str(left) == "(X (X (X 1 2) 3) 4)"
+    assert str(right) == "(X 5 (X 2 (X 3 4)))"
+    state = network.start()
+    for word in "523":
+        state = network.extend(state, [word])
+    assert network.partial_trees(state)[0].words() == list("523")
+
+
+def test_the_attention_becomes_what_it_is_taught() -> None:
+    batch, network = as_batch([(0, [(1, [1, 2]), (1, [3, 4, 5])])], WHOLE), transformer(**PLANTING).train()
+    optimizer, divergence = torch.optim.Adam(network.parameters(), lr=0.02), list[float]()
+    for _ in range(60):
+        optimizer.zero_grad()
+        losses = network.losses(batch)
+        losses.total.backward()
+        optimizer.step()
+        divergence.append(losses.terms["tree_planting"].sum.item())
+    assert divergence[-1] < 0.1 * divergence[0]
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize("auxiliary", ["treereg", "tree-planting"])
+def test_text_is_refused_before_training(auxiliary: str, tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("the cat sees a dog\na bird sings\n")
+    small = {"treereg": "transformer treereg", "tree-planting": "transformer planting"}[auxiliary]
+    changes = {"data": {split: str(tmp_path / "train.txt") for split in ("train", "dev", "test")}}
+    recipe = small_recipe(small, tmp_path)
+    text = type(recipe.data)(**{**vars(recipe.data), **changes["data"]})
+    message = (
+        rf"train\.txt:1.*: sentences without trees with auxiliary = '{auxiliary}'; give brackets or CoNLL-U, or set"
+    )
+    with pytest.raises(InputError, match=message):
+        set_up(type(recipe)(**{**vars(recipe), "data": text}))
+
+
+@every_loss
+def test_a_stream_is_refused_in_training(config: dict[str, Any]) -> None:
+    network = transformer(**config).train()
+    with pytest.raises(InputError, match=r"batches = 'stream' with auxiliary"):
+        network.stream_losses(stream_batch(TOKENS, start=0, stop=4), None)
+    network.eval().stream_losses(stream_batch(TOKENS, start=0, stop=4), None)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"auxiliary": "trees"}, "auxiliary is 'trees'; give one of 'none', 'treereg', 'tree-planting'"),
+        ({"auxiliary": "treereg", "num_layers": 2}, "treereg_layer is 3; give 1 to 2"),
+        ({"auxiliary": "treereg", "treereg_units": 300}, "treereg_units is 300; give 1 to 256"),
+        ({"auxiliary": "tree-planting", "memory_length": 9}, "memory_length is 9; give 0"),
+        ({"auxiliary_weight": -1.0}, "auxiliary_weight is -1.0; give a finite number"),
+        ({"auxiliary_share": 0.0}, "auxiliary_share is 0.0; give a share"),
+    ],
+)
+def test_values_that_make_no_second_loss_are_refused(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TransformerConfig(**config)
+
+
+def test_only_treereg_parses(tmp_path: Path) -> None:
+    network = transformer(**PLANTING)
+    with pytest.raises(InputError, match="without trees"):
+        network.parse([["1"]])
+    with pytest.raises(InputError, match="take parse"):
+        transformer(**TREEREG).distances([["1"]])
+    assert small_setup("transformer treereg", tmp_path).model.parses

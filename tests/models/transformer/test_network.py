@@ -1,0 +1,268 @@
+"""The Transformer against its plain form: sentences, streams with memory, and states that share what they have read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.models.rnng.worlds import Tokens
+from tests.models.test_streams import stream_batch
+from tests.models.transformer.plain import plain_losses
+from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.errors import InputError
+from treelm.models import streams
+from treelm.models.layers.key_values import KeyValueCache
+from treelm.models.streams import score_text
+from treelm.models.transformer.config import TransformerConfig
+from treelm.models.transformer.network import Transformer
+
+SIZES = {"size": 12, "num_layers": 2, "num_heads": 3, "max_distance": 3, "dropout": 0.0}
+WORDS = [list("1234567"), list("20"), list("7"), list("55512034")]
+POSITIONS = ["relative", "learned", "rotary"]
+every_kind = pytest.mark.parametrize("positions", POSITIONS)
+
+
+def transformer(seed: int = 0, *, vocabulary: Tokens | None = None, **config: Any) -> Transformer:
+    torch.manual_seed(seed)
+    network = Transformer(TransformerConfig(**{**SIZES, **config}), vocabulary=vocabulary or Tokens(8)).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return network
+
+
+def sizes_of(network: Transformer) -> dict[str, Any]:
+    names = ("num_layers", "num_heads", "positions", "max_distance", "memory_length")
+    return {"end": len(network.vocabulary), **{name: getattr(network.config, name) for name in names}}
+
+
+def plain_nats(network: Transformer, rows: list[list[int]]) -> list[Tensor]:
+    parameters = dict(network.named_parameters())
+    return [torch.stack(plain_losses(parameters, row, **sizes_of(network))) for row in rows]
+
+
+def gradients(network: Transformer, loss: Tensor) -> dict[str, Tensor]:
+    names, parameters = zip(*network.named_parameters(), strict=True)
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return {name: one for name, one in zip(names, found, strict=True) if one is not None}
+
+
+def assert_same(network: Transformer, fast: Tensor, plain: Tensor) -> None:
+    torch.testing.assert_close(fast, plain, rtol=0, atol=1e-10)
+    ours, theirs = gradients(network, fast), gradients(network, plain)
+    assert ours.keys() == theirs.keys()
+    for name, gradient in ours.items():
+        torch.testing.assert_close(gradient, theirs[name], rtol=0, atol=1e-10, msg=name)
+
+
+def ended(words: list[list[str]]) -> list[list[int]]:
+    return [[int(word) for word in one] + [8] for one in words]
+
+
+@pytest.mark.parametrize("config", [{}, {"memory_length": 2}, {"size": 4, "num_heads": 1, "num_layers": 1}])
+@every_kind
+def test_loss_and_gradients_of_sentences_equal_the_plain_form(positions: str, config: dict[str, Any]) -> None:
+    if positions == "learned" and "memory_length" in config:
+        return
+    network = transformer(positions=positions, **config)
+    fast = network.losses(encode_words(WORDS, network.vocabulary)).total
+    assert_same(network, fast, torch.cat(plain_nats(network, ended(WORDS))).sum())
+
+
+@pytest.mark.parametrize("num_sentences", [1, 7, 64])
+def test_batches_of_any_size_equal_the_plain_form(num_sentences: int) -> None:
+    rng = np.random.default_rng(num_sentences)
+    words = [[str(one) for one in rng.integers(0, 8, rng.integers(1, 6))] for _ in range(num_sentences)]
+    network = transformer(size=4, num_heads=2, num_layers=1)
+    fast = network.losses(encode_words(words, network.vocabulary)).total
+    assert_same(network, fast, torch.cat(plain_nats(network, ended(words))).sum())
+
+
+@every_kind
+def test_scores_are_those_of_the_plain_form_also_of_subwords(positions: str) -> None:
+    vocabulary = Tokens(8, num_unfinished=3)
+    network = transformer(positions=positions, vocabulary=vocabulary).eval()
+    words = [["0+1+5", "6", "2+7"], ["4"]]
+    for score, wanted in zip(network.score(words), plain_nats(network, [[0, 1, 5, 6, 2, 7, 8], [4, 8]]), strict=True):
+        np.testing.assert_allclose(score.log_probs, -wanted.detach().numpy(), atol=1e-8)
+    state = network.start(2)
+    for one, other in (("0+1+5", "4"), ("6", "4")):
+        state = network.extend(state, [one, other])
+    expected = plain_nats(network, [[0, 1, 5, 6, 2]])[0][-1]
+    assert network.next_word_log_probs(state)[0, 2].item() == pytest.approx(-expected.item(), abs=1e-8)
+
+
+# Streams.
+
+TOKENS = np.random.default_rng(1).integers(0, 9, (3, 14))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("positions", ["relative", "rotary"])
+@pytest.mark.parametrize("memory_length", [1, 4, 20])
+def test_segments_with_memory_are_one_long_row_that_sees_so_far_back(
+    positions: str, memory_length: int, training: bool
+) -> None:
+    network = transformer(positions=positions, memory_length=memory_length).train(training)
+    carried, nats = None, list[float]()
+    for start, stop in ((0, 1), (1, 6), (6, 9), (9, 14)):
+        losses, carried = network.stream_losses(stream_batch(TOKENS, start=start, stop=stop), carried)
+        nats.append(losses.total.item())
+    assert sum(nats) == pytest.approx(torch.cat(plain_nats(network, TOKENS.tolist())).sum().item(), abs=1e-9)
+
+
+def test_the_gradient_of_a_segment_stops_at_the_inputs_of_what_it_remembers() -> None:
+    """The first segment equals the plain form; in the next, keys and values of the memory are of present weights."""
+    network = transformer(memory_length=20)
+    first, carried = network.stream_losses(stream_batch(TOKENS, start=0, stop=7), None)
+    assert_same(network, first.total, torch.cat(plain_nats(network, TOKENS[:, :7].tolist())).sum())
+    assert not any(tensor.requires_grad for tensor in carried.values())
+    inputs = carried["inputs.1"].requires_grad_()
+    second, _ = network.stream_losses(stream_batch(TOKENS, start=7, stop=14), carried)
+    assert torch.autograd.grad(second.total, inputs)[0].any()
+
+
+def test_without_memory_each_segment_begins_anew() -> None:
+    network = transformer()
+    _, carried = network.stream_losses(stream_batch(TOKENS, start=0, stop=7), None)
+    assert carried == {}
+    batch = stream_batch(TOKENS, start=7, stop=14)
+    changed = TOKENS.copy()
+    changed[:, :6] = 0  # the last token before a segment is its first input
+    again = network.stream_losses(stream_batch(changed, start=7, stop=14), carried)[0]
+    assert network.stream_losses(batch, carried)[0].total.item() == again.total.item()
+
+
+@pytest.mark.parametrize("memory_length", [0, 3, 30])
+def test_a_text_is_scored_as_one_row(memory_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing depends on how many tokens are read at a time."""
+    network = transformer(memory_length=memory_length).eval()
+    monkeypatch.setattr(streams, "_STEPS", 4)
+    scores = score_text(network, WORDS)
+    (expected,) = plain_nats(network, [[token for row in ended(WORDS) for token in row]])
+    found = np.concatenate([score.log_probs for score in scores])
+    np.testing.assert_allclose(found, -expected.detach().numpy(), atol=1e-8)
+
+
+# Word by word.
+
+
+@pytest.mark.parametrize("config", [{}, {"memory_length": 2}, {"positions": "rotary"}, {"positions": "learned"}])
+def test_continuations_of_one_state_do_not_disturb_each_other(config: dict[str, Any]) -> None:
+    network = transformer(**config).eval()
+    begun = network.extend(network.start(2), ["1", "2"])
+    one, other = network.extend(begun, ["3", "4"]), network.extend(begun, ["5", "6"])
+    waits = network.extend_tokens(begun, [None, 7])
+    last = [network.extend(state, ["0", "0"]) for state in (waits, other, one, begun)]
+    read = [("10", "270"), ("150", "260"), ("130", "240"), ("10", "20")]
+    for state, rows in zip(last, read, strict=True):
+        for row, tokens in enumerate(rows):
+            fresh = network.start(1)
+            for token in tokens:
+                fresh = network.extend(fresh, [token])
+            found, expected = network.next_word_log_probs(state)[row], network.next_word_log_probs(fresh)[0]
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_a_sentence_of_a_thousand_words_is_read_without_quadratic_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, copy = list[int](), KeyValueCache.for_lengths
+
+    def counted(cache: KeyValueCache, lengths: list[int], rows: list[int]) -> KeyValueCache:
+        found = copy(cache, lengths, rows)
+        copied.append(0 if found is cache else max(lengths))
+        return found
+
+    monkeypatch.setattr(KeyValueCache, "for_lengths", counted)
+    network = transformer(size=2, num_heads=1, num_layers=1).eval()
+    words = [str(one) for one in np.random.default_rng(0).integers(0, 8, 1000)]
+    state = network.start()
+    for word in words:
+        state = network.extend(state, [word])
+    assert sum(copied) < 3 * len(words)
+    end = network.next_word_log_probs(state)[0, -1].item()
+    assert end == pytest.approx(network.score([words])[0].log_probs[-1], abs=1e-8)
+
+
+def test_a_state_of_another_system_is_refused() -> None:
+    network = transformer()
+    other = transformer().start()
+    assert network.extend_tokens(other, [None]) is other
+    with pytest.raises(InputError, match="one word for each"):
+        network.extend(other, ["1", "2"])
+
+
+# Sizes and limits.
+
+
+@pytest.mark.parametrize("positions", ["relative", "learned"])
+def test_one_unit_is_a_network(positions: str) -> None:
+    network = transformer(size=1, num_heads=1, num_layers=1, max_distance=1, positions=positions)
+    fast = network.losses(encode_words(WORDS, network.vocabulary)).total
+    assert_same(network, fast, torch.cat(plain_nats(network, ended(WORDS))).sum())
+
+
+@every_kind
+def test_it_starts_near_the_uniform_distribution_whatever_the_seed(positions: str) -> None:
+    vocabulary = Tokens(50)
+    for seed in range(20):
+        torch.manual_seed(seed)
+        config = TransformerConfig(size=32, num_layers=3, num_heads=4, positions=positions)  # type: ignore[arg-type]
+        network = Transformer(config, vocabulary=vocabulary)
+        losses = network.losses(encode_words([["3", "17", "49"], [str(one) for one in range(30, 39)]], vocabulary))
+        assert losses.total.item() / 14 == pytest.approx(np.log(51), abs=0.3)
+        losses.total.backward()
+        assert all(one.grad is not None and one.grad.isfinite().all() for one in network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"num_heads": 5}, "num_heads is 5; give a divisor of size = 12"),
+        ({"num_heads": 4, "positions": "rotary"}, "num_heads is 4; give one that leaves each head .* an even number"),
+        ({"positions": "absolute"}, "positions is 'absolute'; give one of 'relative', 'learned', 'rotary'"),
+        ({"positions": "learned", "memory_length": 5}, "positions is 'learned'; give 'relative' or 'rotary'"),
+        ({"memory_length": -1}, "memory_length is -1; give an integer of at least 0"),
+    ],
+)
+def test_values_that_make_no_network_are_refused(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TransformerConfig(**{**SIZES, **config})
+
+
+def test_what_is_longer_than_learned_positions_is_refused_before_training() -> None:
+    network = transformer(positions="learned", max_length=4).eval()
+
+    class Corpus:
+        num_tokens = np.array([3, 4, 9])
+
+        def name(self, index: int) -> str:
+            return f"train.txt:{index + 1}"
+
+    corpus: EncodedCorpus = Corpus()  # type: ignore[assignment]
+    message = r"train\.txt:2: 4 tokens in a row, of which learned positions take 3; raise max_length, or"
+    with pytest.raises(InputError, match=message):
+        network.check_corpus(corpus, trains=True)
+    assert len(network.score([list("123")])[0].log_probs) == 4
+    for ask in (lambda: network.score([list("1234")]), lambda: network.losses(encode_words(WORDS, network.vocabulary))):
+        with pytest.raises(InputError, match="in a row, of which learned positions take 3"):
+            ask()
+    state = network.start()
+    for word in "123":
+        state = network.extend(state, [word])
+    with pytest.raises(InputError, match="4 tokens in a row"):
+        network.extend(state, ["4"])
+    assert network.extend_tokens(state, [None]) is state
+
+
+def test_the_number_of_parameters_is_as_counted() -> None:
+    """N (12 D^2 + 13 D) of the blocks, (V + 1) (D + 1), the last norm, and what positions need."""
+    D, N, H, V, R = 12, 2, 3, 8, 4
+    common = N * (12 * D * D + 13 * D) + (V + 1) * (D + 1) + 2 * D
+    extra = {"relative": N * (R * D + 2 * D), "learned": 10 * D, "rotary": 0}
+    for positions in POSITIONS:
+        network = transformer(positions=positions, max_length=10)
+        assert sum(one.numel() for one in network.parameters()) == common + extra[positions], (positions, H)
