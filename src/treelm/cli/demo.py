@@ -36,6 +36,7 @@ RECIPES = (
     "shift-reduce-small",
     "awd-lstm-small",
     "lstm-small",
+    "transformer-small",
     "ngram-demo",
 )
 """A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes

@@ -89,6 +89,12 @@ class StreamLM(SyntacticLM):
     def decoder_bias(self) -> Tensor:
         """(V + 1,)."""
 
+    def check_stream(self, num_steps: int) -> None:
+        """Raise ``InputError`` if it cannot be trained on a stream in segments of so many steps. Here: it can.
+
+        Asked before training.
+        """
+
     # Losses.
 
     @property

@@ -228,6 +228,7 @@ def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -
     if recipe.batches != BatchesConfig():
         found = 'settings of sentence batches with training.batches = "stream"'
         raise InputError(found, where="[batches]", remedy="leave this section out")
+    model.check_stream(config.bptt)
     return BPTTBatches(
         encoded,
         batch_size=config.batch_size,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.models.layers.plain_attention import Place, block
+from treelm.models.layers import attention
 from treelm.models.layers.attention import AttentionBlock, Rotary, Sight, rotated
 from treelm.models.layers.key_values import KeyValueCache, KeyValueRows
 from treelm.models.layers.packing import Packing
@@ -75,6 +77,27 @@ def test_outputs_and_gradients_are_those_of_the_plain_form(form: str) -> None:
     ours, theirs = (torch.autograd.grad((found * weights).sum(), wanted) for found in (fast, slow))
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("most", [1, 40, 100, 250])
+@every_form
+def test_attention_in_pieces_is_the_whole(form: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without gradient: few weights are computed at once, so that a long sentence fits into memory."""
+    made, units = make(form), torch.randn(3, STEPS, SIZE, dtype=torch.float64)
+    monkeypatch.setattr(attention, "MOST_WEIGHTS", most)
+    widest, logits = list[int](), AttentionBlock._logits
+
+    def told(block: AttentionBlock, *parts: Any) -> Tensor:
+        found = logits(block, *parts)
+        widest.append(found.numel())
+        return found
+
+    monkeypatch.setattr(AttentionBlock, "_logits", told)
+    with torch.no_grad():
+        found = made(units, sight_of(form))
+    assert max(widest, default=0) <= max(most, HEADS * STEPS)
+    expected = torch.stack([plain(made, form, one) for one in units])
+    torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-12)
 
 
 @every_form

@@ -30,6 +30,7 @@ from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.gold import binary_splits, trees_of, word_distances
 from treelm.models.transformer.network import Transformer
 from treelm.models.transformer.planting import planted_targets
+from treelm.training.loop import fit
 from treelm.training.run import set_up
 
 WHOLE, PIECES = Tokens(8), Tokens(8, num_unfinished=3)
@@ -141,9 +142,32 @@ def test_a_share_of_updates_has_the_second_loss() -> None:
     batch = as_batch(trees_in(WHOLE, 2, seed=3), WHOLE)
     torch.manual_seed(0)
     with torch.no_grad():
-        drawn = [len(network.losses(batch).terms) == 2 for _ in range(400)]
-        assert 60 < sum(drawn) < 140
+        drawn = [len(network.losses(batch).terms) == 2 for _ in range(100)]
+        assert 10 < sum(drawn) < 40
         assert all(len(network.eval().losses(batch).terms) == 2 for _ in range(5))
+
+
+def test_shards_of_an_update_draw_the_same_and_a_resumed_run_draws_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run whose updates have two shards each, and of one that stops in the middle."""
+    told, is_drawn = list[bool](), Transformer._is_drawn
+    monkeypatch.setattr(Transformer, "_is_drawn", lambda model: told.append(is_drawn(model)) or told[-1])
+    training = {"shards": 2, "epochs": None}
+
+    def drawn(run: Path, *stops: int) -> list[bool]:
+        told.clear()
+        for stop in stops:
+            changes = {"model": {"auxiliary_share": 0.5}, "training": {**training, "max_steps": stop}}
+            setup = set_up(small_recipe("transformer treereg", tmp_path, changes))
+            config = setup.recipe.training
+            assert list(fit(setup.model, setup.batches, None, config, run, resume=stop != stops[0]))[-1].step == stop
+        return told.copy()
+
+    whole = drawn(tmp_path / "whole", 8)
+    assert whole[::2] == whole[1::2]
+    assert {True, False} == set(whole)
+    assert drawn(tmp_path / "stopped", 3, 8) == whole
 
 
 # Trees.
@@ -230,6 +254,15 @@ def test_a_stream_is_refused_in_training(config: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"batches = 'stream' with auxiliary"):
         network.stream_losses(stream_batch(TOKENS, start=0, stop=4), None)
     network.eval().stream_losses(stream_batch(TOKENS, start=0, stop=4), None)
+
+
+def test_a_stream_is_refused_before_training(tmp_path: Path) -> None:
+    stream = {"training": {"batches": "stream", "batch_size": 2, "bptt": 5}}
+    with pytest.raises(InputError, match=r"\[training\]: batches = 'stream' with auxiliary = 'treereg'"):
+        set_up(small_recipe("transformer treereg", tmp_path, stream))
+    learned = {**stream, "model": {"max_length": 4}}
+    with pytest.raises(InputError, match=r"in a row, of which learned positions take 3; raise max_length"):
+        set_up(small_recipe("transformer learned", tmp_path, learned))
 
 
 @pytest.mark.parametrize(

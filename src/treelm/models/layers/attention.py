@@ -16,7 +16,7 @@ Shapes: B rows, T queries, S keys, D units, H heads of size d = D / H, R relativ
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,6 +26,8 @@ from torch.nn import functional
 from treelm.models.layers.dropout import dropout
 from treelm.models.layers.packing import Packing
 
+MOST_WEIGHTS = 2**24
+"""Weights of attention that are computed at once without gradient, so that a long sentence fits into memory."""
 START_DEVIATION = 0.02  # of all matrices, embeddings and tables, as in GPT-2
 
 
@@ -43,6 +45,27 @@ class Sight(NamedTuple):
     relative: tuple[Tensor, ...] = ()  # of each kind, integers 0 to R - 1 (B or 1, T, S)
     rotary: Rotary | None = None
     num_relative: tuple[int, ...] | None = None  # of each kind, how many integers from 0 on are met; None: all R
+
+    def part(self, rows: slice, steps: slice) -> Sight:
+        """The sight of some of the queries, by relative positions."""
+        like = self.relative[0]
+        hidden = later(like.shape[-1], like.device) if self.hidden is None else self.hidden
+        return Sight(
+            _rows(hidden, rows)[:, :, steps],
+            tuple(_rows(one, rows)[:, steps] for one in self.relative),
+            num_relative=self.num_relative,
+        )
+
+
+def later(num_steps: int, device: torch.device) -> Tensor:
+    """(1, 1, T, T): whether a key comes after a query."""
+    steps = torch.arange(num_steps, device=device)
+    return (steps > steps[:, None])[None, None]
+
+
+def _rows(values: Tensor, rows: slice) -> Tensor:
+    """Rows of values that may be the same for all, (B or 1, ...)."""
+    return values if len(values) == 1 else values[rows]
 
 
 def start_normal(parameter: Tensor, *, residual_layers: int | None = None) -> None:
@@ -73,8 +96,8 @@ class RelativeKeys(nn.Module):
 
     def logits(self, queries: Tensor, relative: Tensor, num_met: int, scale: float) -> Tensor:
         """Queries (H, B, T, d) times scale and the keys of relative positions (B or 1, T, S): (H, B, T, S)."""
-        turned = ((queries + self.bias[:, None]) * scale).flatten(1, 2)
-        table = torch.bmm(turned, self.keys[:, :num_met].transpose(1, 2))  # (H, B T, R), never (B, T, S, d)
+        biased = _biased(queries, self.bias, scale).flatten(1, 2)
+        table = torch.bmm(biased, self.keys[:, :num_met].transpose(1, 2))  # (H, B T, R), never (B, T, S, d)
         heads, batch, steps, _ = queries.shape
         index = relative.expand(heads, batch, steps, -1)
         return table.view(heads, batch, steps, -1).gather(3, index)
@@ -108,7 +131,8 @@ class AttentionBlock(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
         """Mix values: queries (B, T, D), keys and values (B, S, D) -> (B, T, D)."""
-        return self._mix(self._split(query), self._split(key), self._split(value), sight)
+        mixed = self._mix(self._split(query), self._split(key), self._split(value), sight)
+        return mixed.permute(1, 2, 0, 3).flatten(2)
 
     def log_weights(self, query: Tensor, key: Tensor, sight: Sight, *, head: int) -> Tensor:
         """log softmax of one head's attention (B, T, S); -inf where it does not see."""
@@ -122,29 +146,30 @@ class AttentionBlock(nn.Module):
 
     def forward(self, units: Tensor, sight: Sight, packing: Packing | None = None) -> Tensor:
         """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own."""
+        if packing is None:
+            return self.finish(units, self.attend(*self.heads(units), sight))
         together = self.query_key_value(self.attention_norm(units))
-        padded = together if packing is None else packing.pad(together)
-        batch, steps, size = padded.shape
-        parts = padded.view(batch, steps, 3, self.num_heads, size // 3 // self.num_heads).permute(2, 3, 0, 1, 4)
-        queries, keys, values = parts.contiguous().unbind()
-        mixed = self._mix(queries, keys, values, sight)
-        return self.finish(units, mixed if packing is None else packing.pack(mixed))
+        queries, keys, values = packing.pad_heads(together, self.num_heads, 3)
+        return self.finish(units, packing.pack_heads(self._mix(queries, keys, values, sight)))
 
     def _split(self, units: Tensor) -> Tensor:
         """(B, T, D) -> (H, B, T, d), heads first: products of all rows of a head are then one, without copies."""
         return units.view(*units.shape[:-1], self.num_heads, -1).permute(2, 0, 1, 3)
 
     def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
-        """(H, B, T, d) and twice (H, B, S, d) -> (B, T, D)."""
+        """(H, B, T, d) and twice (H, B, S, d) -> (H, B, T, d)."""
         if self.content_bias is not None:
-            mixed = self._logits(queries, keys, sight).softmax(-1) @ values
-        else:
-            queries, keys = _turned(queries, keys, sight)
-            seen = None if sight.hidden is None else ~sight.hidden.transpose(0, 1)
-            mixed = functional.scaled_dot_product_attention(
-                queries, keys, values, attn_mask=seen, is_causal=seen is None
-            )
-        return mixed.permute(1, 2, 0, 3).flatten(2)
+            heads, batch, steps, _ = queries.shape
+            if torch.is_grad_enabled() or heads * batch * steps * keys.shape[2] <= MOST_WEIGHTS:
+                return self._logits(queries, keys, sight).softmax(-1) @ values
+            mixed = torch.empty_like(queries)
+            for b, t in _pieces(batch, steps, MOST_WEIGHTS // (heads * keys.shape[2])):
+                weights = self._logits(queries[:, b, t], keys[:, b], sight.part(b, t)).softmax(-1)
+                mixed[:, b, t] = weights @ values[:, b]
+            return mixed
+        queries, keys = _turned(queries, keys, sight)
+        seen = None if sight.hidden is None else ~sight.hidden.transpose(0, 1)
+        return functional.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, is_causal=seen is None)
 
     def _logits(self, queries: Tensor, keys: Tensor, sight: Sight) -> Tensor:
         """(H, B, T, S), -inf where a query does not see."""
@@ -152,17 +177,27 @@ class AttentionBlock(nn.Module):
             queries, keys = _turned(queries, keys, sight)
             logits = (queries * self.scale) @ keys.transpose(2, 3)
         else:
-            logits = ((queries + self.content_bias[:, None]) * self.scale) @ keys.transpose(2, 3)
+            logits = _biased(queries, self.content_bias, self.scale) @ keys.transpose(2, 3)
             for number, kind in enumerate(self.relative):
                 assert isinstance(kind, RelativeKeys)
                 num_met = kind.keys.shape[1] if sight.num_relative is None else sight.num_relative[number]
                 logits += kind.logits(queries, sight.relative[number], num_met, self.scale)
-        hidden = sight.hidden
-        if hidden is None:
-            steps = torch.arange(logits.shape[-1], device=logits.device)
-            hidden = (steps > steps[:, None])[None, None]
+        hidden = later(logits.shape[-1], logits.device) if sight.hidden is None else sight.hidden
         seen: Tensor = logits.masked_fill_(hidden.transpose(0, 1), -torch.inf)
         return seen
+
+
+def _pieces(batch: int, steps: int, num_queries: int) -> Iterator[tuple[slice, slice]]:
+    """Cut the queries (B, T) into pieces of at most so many, but one at least: whole rows, or parts of one."""
+    rows, width = max(1, num_queries // steps), max(1, min(steps, num_queries))
+    for b in range(0, batch, rows):
+        for t in range(0, steps, width):
+            yield slice(b, b + rows), slice(t, t + width)
+
+
+def _biased(queries: Tensor, bias: Tensor, scale: float) -> Tensor:
+    """scale (queries + bias) in one pass: queries (H, B, T, d), bias (H, 1, d)."""
+    return torch.add(bias[:, None] * scale, queries, alpha=scale)
 
 
 def _turned(queries: Tensor, keys: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:

@@ -31,23 +31,52 @@ class Packing:
 
     def pad(self, rows: Tensor) -> Tensor:
         """(n, C) -> (B, T, C)."""
-        padded: Tensor = _Pad.apply(rows, self.places, self.sources)  # type: ignore[no-untyped-call]
-        return padded.view(*self.shape, -1)
+        (padded,) = self.pad_heads(rows, 1, 1)
+        return padded[0]
 
-    def pack(self, padded: Tensor) -> Tensor:
-        """(B, T, C) -> (n, C)."""
-        return padded.flatten(0, 1).index_select(0, self.places)
+    def pad_heads(self, rows: Tensor, num_heads: int, num_parts: int) -> tuple[Tensor, ...]:
+        """Parts that lie side by side in rows (n, parts H d), of which each head has d units: (H, B, T, d) each."""
+        index = self.places, self.sources
+        parts: tuple[Tensor, ...] = _PadHeads.apply(rows, *index, num_heads, num_parts)  # type: ignore[no-untyped-call]
+        return tuple(part.view(num_heads, *self.shape, -1) for part in parts)
+
+    def pack_heads(self, padded: Tensor) -> Tensor:
+        """(H, B, T, d) -> (n, H d)."""
+        packed: Tensor = _PackHeads.apply(padded.flatten(1, 2), self.places)  # type: ignore[no-untyped-call]
+        return packed
 
 
-class _Pad(torch.autograd.Function):
-    """Has no gradient from nobody's places: zeros, since nothing depends on them."""
+class _PadHeads(torch.autograd.Function):
+    """Has no gradient from nobody's places: zeros, since nothing depends on them. One pass over the rows either way."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, places: Tensor, sources: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, rows: Tensor, places: Tensor, sources: Tensor, num_heads: int, num_parts: int
+    ) -> tuple[Tensor, ...]:
         ctx.save_for_backward(places)
-        return rows.index_select(0, sources)
+        parts = rows.view(len(rows), num_parts, num_heads, -1)
+        return tuple(parts[:, part].transpose(0, 1).index_select(1, sources) for part in range(num_parts))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
         (places,) = ctx.saved_tensors
-        return gradients[0].index_select(0, places), None, None
+        heads, _, size = gradients[0].shape
+        d_rows = gradients[0].new_empty(len(places), len(gradients), heads, size)
+        for part, gradient in enumerate(gradients):
+            d_rows[:, part] = gradient.transpose(0, 1).index_select(0, places)
+        return d_rows.flatten(1), None, None, None, None
+
+
+class _PackHeads(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, padded: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.shape = padded.shape
+        return padded.transpose(0, 1).index_select(0, places).flatten(1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        heads, _, size = ctx.shape
+        gradient = gradients[0].view(-1, heads, size).transpose(0, 1)
+        return gradient.new_zeros(ctx.shape).index_copy_(1, places, gradient), None

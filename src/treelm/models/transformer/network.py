@@ -163,13 +163,12 @@ class Transformer(StreamLM):
 
     def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
         """Losses as of every stream model. Raises ``InputError`` in training if there is a second loss."""
-        if self.training and self.config.auxiliary != "none":
-            found = f"batches = 'stream' with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
-            raise InputError(found, where="[training]", remedy="set batches = 'sentences'")
+        if self.training:
+            self.check_stream(len(batch.inputs))
         return super().stream_losses(batch, carried)
 
     def _is_drawn(self) -> bool:
-        """Whether this batch has the second loss; in training, all parts of an update draw the same."""
+        """Whether this batch has the second loss; in training, all shards of an update draw the same."""
         if self.config.auxiliary == "none":
             return False
         if not self.training or self.config.auxiliary_share == 1:
@@ -292,6 +291,13 @@ class Transformer(StreamLM):
             if len(too_long):
                 index = int(too_long[0])
                 self._check_length(int(corpus.num_tokens[index]) + 1, where=corpus.name(index))
+
+    def check_stream(self, num_steps: int) -> None:
+        """Refuse streams with a second loss, and segments longer than the learned positions."""
+        if self.config.auxiliary != "none":
+            found = f"batches = 'stream' with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
+            raise InputError(found, where="[training]", remedy="set batches = 'sentences'")
+        self._check_length(num_steps, where="[training] bptt")
 
     def _check_length(self, num_steps: int, *, where: str | None = None) -> None:
         """Raise ``InputError`` if the places of so many tokens, the start included, have no vectors."""
