@@ -20,11 +20,11 @@ TREES = "(S (NP (X the) (X cat)) (VP (X sees) (NP (X a) (X dog))))\n"
         ({"training": {"batches": "stream"}}, "batches = \"stream\" with system 'transformer-grammar'"),
         (
             {"model": {"max_open": 2, "max_consecutive": 9}},
-            r"train\.ptb:1: this tree needs max_open = 3, the model has 2",
+            r"train\.ptb:1: .* needs max_open = 3, the model has 2",
         ),
         (
             {"model": {"max_open": 9, "max_consecutive": 1}},
-            r"train\.ptb:1: this tree needs max_consecutive = 2, the model has 1",
+            r"train\.ptb:1: .* needs max_consecutive = 2, the model has 1",
         ),
         ({"data": {"dev": "other.ptb"}}, r"other\.ptb:1: .*label 'PP'"),
         ({"data": {"train": "text.txt"}}, r"text\.txt:1: a sentence without a tree"),
