@@ -97,13 +97,14 @@ class KeyValueStacks:
 
         Those that are ``composing`` (r,) take all down to the nonterminal that is open on ``tops`` (r,) off the stack.
         """
-        num_rows, first = len(items), len(self._items)
+        num_rows = len(items)
         looking = items[composing]
         looking[:, PLACE] += 1
         seen = self._seen(items, composing, tops)
         rows = self._items.append(items)
         with_looking = np.concatenate([self._items.all, looking])
-        queries = self._queries(with_looking, seen, first, torch.cat([vectors, vectors[composing]]))
+        vectors = torch.cat([vectors, vectors.index_select(0, to_device(composing, vectors.device))])
+        queries = self._queries(with_looking, seen, vectors)
         units = queries.units
         for layer, keys_values in zip(self._weights.layers, self._layers, strict=True):
             units = _read(layer, units, queries, keys_values, num_rows)
@@ -139,7 +140,7 @@ class KeyValueStacks:
             rows = items[rows, column]
         return lists
 
-    def _queries(self, items: Ints, seen: Ints, first: int, vectors: Tensor) -> _Queries:
+    def _queries(self, items: Ints, seen: Ints, vectors: Tensor) -> _Queries:
         """Lay the queries out; ``items`` are those of all rows, the new ones and those of STACK too."""
         config, device = self._weights.config, vectors.device
         units = padded_rows(vectors)
