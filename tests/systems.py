@@ -82,7 +82,6 @@ SMALL: dict[str, Small] = {
     "tg without masking": Small(
         system="transformer-grammar", model={**_TG, "masking": False, "positions": "height"}, learns_from_trees=True
     ),
-    "plm": Small(system="transformer-grammar", model=_PLM, learns_from_trees=True),
     "plm-mask": Small(system="transformer-grammar", model={**_PLM, "structured_heads": True}, learns_from_trees=True),
 }
 """Name -> recipe; under the name of a system stands its plainest, other names are variants."""

@@ -12,8 +12,7 @@ from treelm.models.search.settings import Search
 
 
 @pytest.mark.isa
-@pytest.mark.parametrize("variant", ["TG", "PLM-mask"])
-@pytest.mark.parametrize("matmul", ["highest", "medium"])
+@pytest.mark.parametrize(("variant", "matmul"), [("TG", "highest"), ("PLM-mask", "medium")])
 def test_a_sentence_scores_the_same_bytes_in_batches_of_1_and_9(variant: str, matmul: str) -> None:
     sizes = {"size": 256, "num_layers": 2, "num_heads": 4, "max_distance": 30}
     model = build_grammar(Tokens(5541), 27, seed=3, dtype=torch.float32, **{**VARIANTS[variant], **sizes})

@@ -18,7 +18,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no masking": {"masking": False},
     "no masking by height": {"masking": False, "positions": "height"},
     "PLM": PLM,
-    "PLM by depth": {**PLM, "positions": "depth"},
     "PLM-mask": {**PLM, "structured_heads": True},
 }
 
