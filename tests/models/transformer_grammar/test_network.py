@@ -104,6 +104,15 @@ def mass(everything: Enumeration) -> float:
     return float(np.exp(finished) + np.exp(log_sum(everything.unfinished)))
 
 
+def test_words_in_pieces_sum_to_one() -> None:
+    """One of two tokens does not end a word: after it, only SHIFT is valid."""
+    model = build_grammar(Tokens(2, 1), 2, num_layers=1, **TINY)
+    found = model.probability_mass()
+    assert found is not None
+    assert found.finished > 0
+    assert found.finished + found.unfinished == pytest.approx(1.0, abs=1e-9)
+
+
 @every_variant
 def test_a_narrow_beam_is_the_one_of_the_definition(variant: dict[str, Any]) -> None:
     model = build_grammar(Tokens(12), 3, seed=5, num_layers=1, max_open=4, max_consecutive=3, **variant)
