@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def test_a_saved_recipe_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_packaged_recipes_load(name: str) -> None:
-    called = name.removeprefix("awd-").replace("treereg", "transformer")
+    called = re.sub("^(tg|plm)-", "transformer-grammar-", name.removeprefix("awd-").replace("treereg", "transformer"))
     named = [system for system in SYSTEMS if called.startswith(system)]
     assert load_recipe(name).model.system == (max(named, key=len) if named else "rnng")
 

@@ -21,6 +21,7 @@ SYSTEMS: dict[str, str] = {
     "shift-reduce": "treelm.models.shift_reduce.network:ShiftReduce",
     "som": "treelm.models.som.network:SOM",
     "transformer": "treelm.models.transformer.network:Transformer",
+    "transformer-grammar": "treelm.models.transformer_grammar.network:TransformerGrammar",
 }
 """Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
 BENCHMARKED = "rnng"

@@ -8,13 +8,11 @@ import pytest
 from tests.models.rnng.worlds import Node, Tokens, as_batch, in_order, random_tree, top_down
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.structure import (
-    Derivations,
     Direction,
     chain_local_trees,
-    derive,
-    find_local_trees,
     stack_contexts,
 )
+from treelm.models.search.derivations import Derivations, derive, find_local_trees
 
 SEEDS = range(20)
 

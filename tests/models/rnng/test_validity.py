@@ -9,16 +9,8 @@ import torch
 
 from tests.models.rnng.plain import PlainRNNG, State
 from tests.models.rnng.worlds import Tokens, build_model
-from treelm.models.rnng.config import (
-    CONSTITUENT,
-    EMPTY,
-    OPEN,
-    WORD,
-    Configuration,
-    RNNGConfig,
-    spread,
-    valid_actions,
-)
+from treelm.models.rnng.config import RNNGConfig
+from treelm.models.search.validity import CONSTITUENT, EMPTY, OPEN, WORD, Configuration, spread, valid_actions
 
 KINDS = {"initial": EMPTY, "word": WORD, "constituent": CONSTITUENT, "open": OPEN}
 

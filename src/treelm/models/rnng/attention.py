@@ -21,7 +21,7 @@ from treelm.models.layers.levels import Schedule, ranges, schedule, starts
 from treelm.models.layers.lstm import LSTMWeights, lstm_cell
 from treelm.models.layers.sweep import Constant, Kind, Matrix, Rows, sweep
 from treelm.models.rnng.config import EMBEDDING_DEVIATION
-from treelm.models.rnng.structure import Derivations, LocalTrees
+from treelm.models.search.derivations import Derivations, LocalTrees
 
 IntArray = NDArray[np.int64]
 

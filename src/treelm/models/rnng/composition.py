@@ -31,7 +31,8 @@ from treelm.models.layers.precision import (
 )
 from treelm.models.rnng.attention import AttentionComposition
 from treelm.models.rnng.config import EMBEDDING_DEVIATION
-from treelm.models.rnng.structure import Chains, Direction, LocalTrees
+from treelm.models.rnng.structure import Chains, Direction
+from treelm.models.search.derivations import LocalTrees
 
 
 class LSTMComposition(nn.Module):

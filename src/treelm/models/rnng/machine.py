@@ -12,12 +12,20 @@ from torch import Tensor
 
 from treelm.models.rnng import stacks as at
 from treelm.models.rnng.composition import NoComposition
-from treelm.models.rnng.config import CONSTITUENT, OPEN, WORD, Configuration, spread, valid_actions
 from treelm.models.rnng.constituents import ConstituentTable
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
+from treelm.models.search.validity import (
+    CONSTITUENT,
+    OPEN,
+    WORD,
+    Configuration,
+    log_softmax,
+    spread,
+    valid_actions,
+)
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
@@ -197,14 +205,3 @@ class StackMachine:
         new.stacks, new.constituents = self.stacks.copy(), self.constituents.copy()
         new.histories = self.histories.copy()
         return new
-
-
-def log_softmax(logits: Floats, valid: Bools) -> Floats:
-    """log p of the valid actions, float64; -inf for the others, and for all where none is valid."""
-    masked = np.where(valid, logits, -np.inf).astype(np.float64)
-    highest = masked.max(1, keepdims=True)
-    masked -= np.maximum(highest, -1e300)
-    with np.errstate(divide="ignore"):
-        total = np.log(np.exp(masked).sum(1, keepdims=True))
-    masked -= np.maximum(total, -1e300)
-    return masked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
@@ -14,11 +13,11 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import Loss, Losses
+from treelm.models.base import Losses
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.lstm import LSTMWeights, sweep_lstm
 from treelm.models.layers.precision import linear
-from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
+from treelm.models.layers.softmax import tied
 from treelm.models.rnng.attention import AttentionComposition, Dropped, attention_outputs
 from treelm.models.rnng.composition import Composition, LSTMComposition, NoComposition, compose
 from treelm.models.rnng.config import EMBEDDING_DEVIATION, RNNGConfig
@@ -26,6 +25,7 @@ from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.plan import BatchPlan, plan_batch
 from treelm.models.rnng.released import released_beam
 from treelm.models.rnng.weights import AttentionWeights, SearchWeights, affine
+from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, widened
 from treelm.models.search.sentences import Searchable
@@ -99,17 +99,7 @@ class RNNG(GenerativeParser):
         plan = self._plan(batch)
         word_vectors, word_weight = tied(self.word_embedding, plan.given.words)
         outputs = self._outputs(plan, word_vectors)
-        action_loss = -self._action_log_probs(plan, outputs).sum(dtype=torch.float64)
-        word_loss = summed_cross_entropy(outputs.index_select(0, plan.shifts), word_weight, self.word_bias, plan.words)
-        return Losses(
-            terms={
-                "action": Loss(sum=action_loss, count=len(plan.actions)),
-                "word": Loss(sum=word_loss, count=len(plan.words)),
-            },
-            total=action_loss + word_loss,
-            num_words=int(batch.num_words.sum()),
-            num_sentences=len(batch),
-        )
+        return joint_losses(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
 
     @torch.no_grad()
     def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
@@ -121,10 +111,7 @@ class RNNG(GenerativeParser):
             outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.given.words))
         finally:
             self.train(was_training)
-        words = target_log_probs(outputs[plan.shifts], self.word_embedding, self.word_bias, plan.words)
-        total = words.new_zeros(len(batch))
-        total.index_add_(0, plan.sentence, self._action_log_probs(plan, outputs).double())
-        return total.index_add_(0, plan.sentence[plan.shifts], words)
+        return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
 
     def _plan(self, batch: SentenceBatch) -> BatchPlan:
         ends_word = self.vocabulary.ends_word
@@ -185,12 +172,6 @@ class RNNG(GenerativeParser):
 
     def _drop(self, units: Tensor) -> Tensor:
         return dropout(units, self.config.dropout, training=self.training)
-
-    def _action_log_probs(self, plan: BatchPlan, outputs: Tensor) -> Tensor:
-        """log p(next action) among the valid ones, in every context: (T,)."""
-        logits = linear(outputs, self.action_head.weight, self.action_head.bias)
-        log_probs = logits.masked_fill(~plan.valid, -math.inf).log_softmax(1)
-        return log_probs.gather(1, plan.actions[:, None])[:, 0]
 
     def searchable(self) -> Searchable:
         """Stacks of LSTM states, a tied softmax, and the search of the public code."""

@@ -17,14 +17,12 @@ from treelm.models.rnng import attention, composition
 from treelm.models.rnng.attention import build_graph, plan_attention
 from treelm.models.rnng.config import RNNGConfig
 from treelm.models.rnng.structure import (
-    Derivations,
     StackSchedule,
     chain_local_trees,
-    derive,
-    require_valid,
     select_local_trees,
     stack_contexts,
 )
+from treelm.models.search.derivations import Derivations, derive, require_valid
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 IntArray = NDArray[np.int64]

@@ -14,7 +14,6 @@ import numpy as np
 
 from treelm.errors import InputError
 from treelm.models.rnng import stacks as at
-from treelm.models.rnng.config import OPEN
 from treelm.models.rnng.machine import StackMachine
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.advance import Advance
@@ -24,6 +23,7 @@ from treelm.models.search.goals import Goal
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
+from treelm.models.search.validity import OPEN
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 

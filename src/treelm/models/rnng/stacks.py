@@ -11,9 +11,9 @@ import copy
 import numpy as np
 from torch import Tensor
 
-from treelm.models.rnng.config import EMPTY
 from treelm.models.rnng.weights import SearchWeights, lstm_cell_
 from treelm.models.search.rows import Bools, FloatRows, IntRows, Ints, as_index, blocks, padded, renumbering, rounded
+from treelm.models.search.validity import EMPTY
 
 # Columns of a row.
 BELOW = 0  # the row below on the stack

@@ -86,6 +86,10 @@ class FloatRows:
         data = self._data if columns is None else self._data[:, columns]
         return data.index_select(0, to_device(index, data.device))
 
+    def get_lists(self, index: Tensor) -> Tensor:
+        """A copy of the rows at an index (n, S): (n, S, width). Reserved ones that were not kept count."""
+        return self._data.index_select(0, index.flatten()).view(*index.shape, -1)
+
     def append(self, rows: Tensor) -> int:
         """Copy rows to the end; returns the number of the first."""
         self.reserve(rows.shape[0]).copy_(rows)

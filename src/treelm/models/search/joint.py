@@ -1,0 +1,75 @@
+"""Losses of joint models of sentence and tree: of actions among the valid ones, and of shifted tokens."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.models.layers.precision import linear
+from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.scores import Loss, Losses
+
+
+class Contexts(Protocol):
+    """Contexts of a batch, A in all: what comes next, and what may."""
+
+    @property
+    def actions(self) -> Tensor:
+        """(A,) the next action."""
+
+    @property
+    def valid(self) -> Tensor:
+        """(A, num_actions) which actions are valid."""
+
+    @property
+    def shifts(self) -> Tensor:
+        """(W,) contexts in which a token comes next."""
+
+    @property
+    def words(self) -> Tensor:
+        """(W,) which token it is."""
+
+    @property
+    def sentence(self) -> Tensor:
+        """(A,) the sentence of each context."""
+
+
+def _action_log_probs(contexts: Contexts, outputs: Tensor, head: nn.Linear) -> Tensor:
+    """log p(next action) among the valid ones, in every context: (A,)."""
+    logits = linear(outputs, head.weight, head.bias)
+    log_probs = logits.masked_fill(~contexts.valid, -math.inf).log_softmax(1)
+    return log_probs.gather(1, contexts.actions[:, None])[:, 0]
+
+
+def joint_losses(
+    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
+) -> Losses:
+    """Sums of -log p(action) and -log p(token), nats, from outputs (A, E) in all contexts.
+
+    ``head`` scores actions, ``weight`` (V, E) and ``bias`` (V,) tokens; see ``layers.softmax.tied``.
+    """
+    action_loss = -_action_log_probs(contexts, outputs, head).sum(dtype=torch.float64)
+    word_loss = summed_cross_entropy(outputs.index_select(0, contexts.shifts), weight, bias, contexts.words)
+    return Losses(
+        terms={
+            "action": Loss(sum=action_loss, count=len(contexts.actions)),
+            "word": Loss(sum=word_loss, count=len(contexts.words)),
+        },
+        total=action_loss + word_loss,
+        num_words=int(batch.num_words.sum()),
+        num_sentences=len(batch),
+    )
+
+
+def joint_log_probs(
+    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
+) -> Tensor:
+    """log p(tree, sentence) of every sentence, without gradient: float64 (B,), nats."""
+    words = target_log_probs(outputs[contexts.shifts], weight, bias, contexts.words)
+    total = words.new_zeros(len(batch))
+    total.index_add_(0, contexts.sentence, _action_log_probs(contexts, outputs, head).double())
+    return total.index_add_(0, contexts.sentence[contexts.shifts], words)

@@ -1,0 +1,1 @@
+"""Transformer Grammars and their relatives: joint models of sentence and tree by attention."""

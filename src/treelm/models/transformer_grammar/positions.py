@@ -1,0 +1,151 @@
+"""The positions of sentences with their trees, and what each of them sees: the rules of a stack, without walking one.
+
+The input of a sentence is START, then for every action its positions (Sartran et al. 2022, Section 2): NT(X) is ``(X``,
+SHIFT its token, REDUCE of X two copies of ``X)``, of which COMPOSE sees the parts of X alone and stands for it from
+then on, and STACK sees the stack and predicts. REDUCE of the root ends the sentence and has none. All follows from one
+number of each position, POPPED: the position that takes it off the stack.
+
+    COMPOSE at q sees k     iff  k = q  or  POPPED[k] = q
+    any other q sees k < q  iff  POPPED[k] > q;  without masking: iff k was ever pushed
+
+Shapes: A actions of B sentences, n positions in all, T of the longest sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.models.layers.attention import Sight
+from treelm.models.search.derivations import BoolArray, Derivations, IntArray
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.trees.transitions import REDUCE
+
+NEVER = np.iinfo(np.int32).max  # POPPED of what stays on the stack
+NOT_PUSHED = 0  # POPPED of what never was on it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Positions:
+    """The positions of a batch, one sentence after the other, each from its START; arrays (n,) unless said."""
+
+    lengths: IntArray  # (B,) positions of each sentence
+    action: IntArray  # the action that made it, -1 for START
+    composes: IntArray  # 1 for COMPOSE
+    popped: IntArray  # the position of its sentence that takes it off the stack
+    where: IntArray  # its depth, its height on the stack, or its place, as distances are measured
+    innermost: IntArray  # the position of the innermost nonterminal that is open after it, -1 for START
+    contexts: IntArray  # (A,) for every action, the position that predicts it, among all n
+
+
+def lay_out(derivations: Derivations, config: TransformerGrammarConfig) -> Positions:
+    """The positions of a batch of top-down derivations."""
+    actions, trees, sentence = derivations.actions, derivations.local_trees, derivations.sentence
+    closes = actions == REDUCE
+    num_open = np.asarray(derivations.state.num_open)
+    ends = closes & (num_open == 1)
+    count = np.where(ends, 0, np.where(closes & config.composes, 2, 1))
+    begins = np.flatnonzero(derivations.is_start)
+    lengths = np.add.reduceat(count, begins) + 1
+    offsets = np.cumsum(lengths) - lengths
+    first = 1 + _before(count, begins, sentence)  # of every action; after the end it is the next one
+
+    of_nonterminal = trees.entries[trees.offsets[:-1]]
+    is_child = np.ones(len(trees.entries), np.bool_)
+    is_child[trees.offsets[:-1]] = False
+    tree = np.full(len(actions), -1)  # the local tree that each item is a child of; of a nonterminal, its own
+    tree[trees.entries] = np.repeat(np.arange(len(of_nonterminal)), np.diff(trees.offsets))
+    pops = (count[trees.reduce] > 0) & config.composes
+    closing = np.append(np.where(pops, first[trees.reduce], NEVER), NEVER)
+
+    taken = np.zeros(len(actions), np.int64)
+    taken[trees.reduce] = np.where(pops, trees.num_children + 1, 0)
+    height = 1 + _before((count > 0) - taken, begins, sentence) - taken
+    place = 1 + _before(count > 0, begins, sentence)
+    measured = {"depth": num_open + ~closes, "height": height, "place": place}[config.positions]
+
+    made = np.flatnonzero(count > 0)
+    again = np.flatnonzero(count == 2)
+    at = (offsets[sentence] + first)[made]
+    at_again = (offsets[sentence] + first)[again] + 1
+    total = int(lengths.sum())
+    out = Positions(
+        lengths=lengths,
+        action=np.full(total, -1),
+        composes=np.zeros(total, np.int64),
+        popped=np.full(total, NEVER),
+        where=np.zeros(total, np.int64),
+        innermost=np.full(total, -1),
+        contexts=offsets[sentence] + first - 1,
+    )
+    innermost = first[np.append(of_nonterminal, 0)[tree]]
+    for columns, rows in ((at, made), (at_again, again)):
+        out.action[columns], out.where[columns], out.innermost[columns] = rows, measured[rows], innermost[rows]
+    out.where[at_again] += config.positions == "place"
+    out.composes[at_again - 1] = 1
+    out.popped[at], out.popped[at_again] = closing[tree[made]], NOT_PUSHED
+    return out
+
+
+def _before(numbers: IntArray | BoolArray, begins: IntArray, sentence: IntArray) -> IntArray:
+    """The sum of what stands before each entry in its sentence."""
+    total = np.cumsum(numbers, dtype=np.int64) - numbers
+    before: IntArray = total - total[begins][sentence]
+    return before
+
+
+class Padded(NamedTuple):
+    """What sight follows from, (B, T) each; what stands behind a sentence is its last position again."""
+
+    composes: Tensor
+    popped: Tensor
+    where: Tensor
+    innermost: Tensor
+
+
+def pad(positions: Positions, sources: IntArray) -> Padded:
+    """Positions by sentence; ``sources`` (B T,) as of ``Packing``."""
+    shape = len(positions.lengths), -1
+    columns = (positions.composes, positions.popped, positions.where, positions.innermost)
+    return Padded(*(torch.from_numpy(column[sources].reshape(shape)) for column in columns))
+
+
+def seen(positions: Padded, *, hides: bool) -> Tensor:
+    """Where the query (second axis) sees the key (third): bool (B, T, T). Nobody sees what comes later."""
+    number = torch.arange(positions.popped.shape[1], device=positions.popped.device)
+    query, popped = number[:, None], positions.popped[:, None]
+    on_stack = popped > (query if hides else NOT_PUSHED)
+    found = torch.where(positions.composes[:, :, None] == 1, popped == query, on_stack)
+    return (found & (number < query)) | (number == query)
+
+
+def seen_by_heads(found: Tensor, innermost: Tensor, places: Tensor, num_heads: int) -> Tensor:
+    """The same for PLM-mask's heads, from (B, T, S) and the innermost open nonterminal of each query: (B, H, T, S).
+
+    The first head sees what stands before it, the second itself and what follows; of START both see all.
+    """
+    inside = places[:, None, :] >= innermost[:, :, None]
+    outside = ~inside | (innermost[:, :, None] < 0)
+    heads = [found & outside, found & inside, *[found] * (num_heads - 2)]
+    return torch.stack(heads, 1)
+
+
+def sight_of(positions: Padded, config: TransformerGrammarConfig) -> Sight:
+    """What the block needs to know of whole sentences."""
+    found = seen(positions, hides=config.hides)
+    if config.structured_heads:
+        places = torch.arange(found.shape[1], device=found.device)[None]
+        heads = seen_by_heads(found, positions.innermost, places, config.num_heads)
+    else:
+        heads = found[:, None]
+    distance = positions.where[:, :, None] - positions.where[:, None, :]
+    return Sight(~heads, (relative(distance, config),))
+
+
+def relative(distance: Tensor, config: TransformerGrammarConfig) -> Tensor:
+    """Distances as numbers of their keys, 0 to R - 1."""
+    return distance.clamp(config.least_distance, config.max_distance) - config.least_distance

@@ -1,0 +1,223 @@
+"""The arena of stacks: a row for every position that was pushed, its keys and values written once.
+
+A row names the row below it and the one before it among those that are seen, so an analysis is the number of its top
+row and nothing is copied but rows that are looked at. A constituent is read in one pass of two queries: COMPOSE, whose
+keys and values are its row, and STACK, which sees that row and predicts, and whose own nobody needs again.
+
+Shapes: n new rows, m queries (those of the new rows, then those of STACK), S rows that a query sees, D units, H heads.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.models.layers.devices import to_device
+from treelm.models.search.rows import (
+    Bools,
+    FloatRows,
+    IntRows,
+    Ints,
+    blocks,
+    padded,
+    padded_rows,
+    renumbered,
+    renumbering,
+)
+from treelm.models.search.validity import EMPTY
+from treelm.models.transformer_grammar.positions import relative, seen_by_heads
+from treelm.models.transformer_grammar.weights import BlockWeights, SearchWeights
+
+# Columns of a row.
+BELOW = 0  # the row below on the stack; -1 below START
+BEFORE = 1  # the row before among those that are seen: the one below or, where nothing is hidden, the last one pushed
+OPENED = 2  # the row of the innermost open nonterminal, this row itself if it is one; -1 for none
+LABEL = 3  # of the innermost open nonterminal; -1 for none
+NUM_OPEN = 4
+NUM_CONSECUTIVE = 5  # NT actions, as the validity rule counts them
+TOP = 6  # EMPTY, WORD, CONSTITUENT or OPEN
+IN_WORD = 7  # 1 if a token that does not end its word
+DEPTH = 8  # of the position in the tree
+HEIGHT = 9  # rows below on the stack
+PLACE = 10  # positions pushed before
+NUM_BEFORE = 11  # rows before among those that are seen
+NUM_COLUMNS = 12
+
+NONE = -1
+_MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}
+_ROUND = 16  # what a query sees is padded to a multiple, so that its sums do not depend on other queries
+_QUERIES = 64  # whose keys and values are held at a time
+
+
+class _Queries(NamedTuple):
+    """Positions to be read, in a padded number m; those beyond the new ones see themselves alone."""
+
+    units: Tensor  # (m, D)
+    seen: Tensor  # (m, S) rows, itself first, any row where ``hidden``
+    hidden: Tensor  # (m, 1 or H, S)
+    relative: Tensor  # (m, 1, S)
+
+
+class KeyValueStacks:
+    """Rows of integers, of keys and values of every layer, and of the hidden state that predicts what comes next."""
+
+    def __init__(self, weights: SearchWeights) -> None:
+        """Push START, which is row 0."""
+        self._weights = weights
+        config, like = weights.config, weights.tokens
+        self._measure = _MEASURES[config.positions]
+        self._items = IntRows(NUM_COLUMNS)
+        self._layers = [FloatRows(2 * config.size, like) for _ in weights.layers]  # keys, then values
+        self._outputs = FloatRows(config.size, like)
+        start = np.zeros((1, NUM_COLUMNS), np.int64)
+        start[0, [BELOW, BEFORE, OPENED, LABEL]] = NONE
+        start[0, TOP] = EMPTY
+        none = np.empty(0, np.int64)
+        self.push(start, weights.marks[:1], none, none)
+
+    def __len__(self) -> int:
+        """Rows on all stacks."""
+        return len(self._items)
+
+    def items(self, rows: Ints) -> Ints:
+        """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
+        items: Ints = self._items.all[rows]
+        return items
+
+    def outputs(self, rows: Ints) -> Tensor:
+        """Hidden states that predict what follows these rows, in a padded number."""
+        return self._outputs.get(padded(rows))
+
+    def push(self, items: Ints, vectors: Tensor, composing: Ints, tops: Ints) -> Ints:
+        """Push rows (n) with these inputs (n, D); gives their numbers.
+
+        Those that are ``composing`` (r,) take all down to the nonterminal that is open on ``tops`` (r,) off the stack.
+        """
+        num_rows = len(items)
+        looking = items[composing]
+        looking[:, PLACE] += 1
+        seen = self._seen(items, composing, tops)
+        rows = self._items.append(items)
+        with_looking = np.concatenate([self._items.all, looking])
+        vectors = torch.cat([vectors, vectors.index_select(0, to_device(composing, vectors.device))])
+        queries = self._queries(with_looking, seen, vectors)
+        units = queries.units
+        for layer, keys_values in zip(self._weights.layers, self._layers, strict=True):
+            units = _read(layer, units, queries, keys_values, num_rows)
+        units = self._weights.norm(units)
+        predicting = np.arange(num_rows)
+        predicting[composing] = num_rows + np.arange(len(composing))
+        self._outputs.append(units.index_select(0, to_device(predicting, units.device)))
+        return rows
+
+    def _seen(self, items: Ints, composing: Ints, tops: Ints) -> Ints:
+        """The rows that each query sees (n + r, S), itself first, NONE behind the last."""
+        num_rows, num_composing, first = len(items), len(composing), len(self._items)
+        stacks = self._walk(items[:, BEFORE], items[:, NUM_BEFORE], BEFORE)
+        old = self._items.all
+        parts = self._walk(tops, old[tops, HEIGHT] - old[old[tops, OPENED], HEIGHT] + 1, BELOW)
+        num_seen = 2 + max(stacks.shape[1], parts.shape[1])
+        seen = np.full((num_rows + num_composing, num_seen + -num_seen % _ROUND), NONE)
+        seen[:, 0] = first + np.arange(len(seen))
+        seen[:num_rows, 1 : 1 + stacks.shape[1]] = stacks
+        seen[composing, 1:] = NONE
+        seen[composing, 1 : 1 + parts.shape[1]] = parts
+        seen[num_rows:, 1] = first + composing
+        seen[num_rows:, 2 : 2 + stacks.shape[1]] = stacks[composing]
+        return seen
+
+    def _walk(self, rows: Ints, lengths: Ints, column: int) -> Ints:
+        """The lists of these lengths that begin with these rows: (n, longest), NONE behind the end."""
+        lists = np.full((len(rows), int(lengths.max(initial=0))), NONE)
+        items = self._items.all
+        for place in range(lists.shape[1]):
+            going = place < lengths
+            lists[going, place] = rows[going]
+            rows = items[rows, column]
+        return lists
+
+    def _queries(self, items: Ints, seen: Ints, vectors: Tensor) -> _Queries:
+        """Lay the queries out; ``items`` are those of all rows, the new ones and those of STACK too."""
+        config, device = self._weights.config, vectors.device
+        units = padded_rows(vectors)
+        missing = len(units) - len(seen)
+        filling = np.full((missing, seen.shape[1]), NONE)
+        filling[:, 0] = 0
+        seen = np.concatenate([seen, filling])
+        own = items[seen[:, 0]]
+        distance = own[:, self._measure, None] - items[seen, self._measure]
+        found = torch.from_numpy(seen != NONE)
+        if config.structured_heads:
+            innermost = np.where(own[:, OPENED] == NONE, NONE, items[own[:, OPENED], PLACE])
+            places = torch.from_numpy(items[seen, PLACE])
+            found = seen_by_heads(found[:, None], torch.from_numpy(innermost)[:, None], places, config.num_heads)[
+                :, :, 0
+            ]
+        else:
+            found = found[:, None]
+        return _Queries(
+            units=units,
+            seen=to_device(np.maximum(seen, 0), device),
+            hidden=(~found).to(device),
+            relative=relative(torch.from_numpy(distance), config).to(device)[:, None],
+        )
+
+    def keep(self, tops: Ints) -> Ints:
+        """Drop the rows that analyses with these tops see no more; returns the new number of every old row."""
+        items = self._items.all
+        marked: Bools = np.zeros(len(items), np.bool_)
+        marked[0] = True
+        while len(tops):
+            marked[tops] = True
+            tops = items[tops, BEFORE]
+            tops = tops[~marked[tops]]
+        new, index = renumbering(marked), np.flatnonzero(marked)
+        self._items.keep(index)
+        for rows in (self._outputs, *self._layers):
+            rows.keep(index)
+        items = self._items.all
+        for column in (BELOW, BEFORE, OPENED):
+            items[:, column] = renumbered(new, items[:, column])
+        return new
+
+    def copy(self) -> KeyValueStacks:
+        """An independent copy."""
+        new = copy.copy(self)
+        new._items, new._outputs = self._items.copy(), self._outputs.copy()
+        new._layers = [rows.copy() for rows in self._layers]
+        return new
+
+
+def _read(layer: BlockWeights, units: Tensor, queries: _Queries, keys_values: FloatRows, num_rows: int) -> Tensor:
+    """One layer over all queries (m, D); the keys and values of the first ``num_rows`` are kept."""
+    size = units.shape[1]
+    together = layer.query_key_value(layer.attention_norm(units))
+    kept = keys_values.reserve(len(units), num_rows)  # those of STACK stand behind, until the next pass
+    kept.copy_(together[:, size:])
+    query = together[:, :size] * layer.scale
+    distances = layer.distance_logits(query.contiguous())
+    content = query + layer.content_bias
+    mixed = torch.empty_like(content)
+    for block in blocks(len(units), _QUERIES):
+        seen = keys_values.get_lists(queries.seen[block])
+        part = _mix(content[block], distances[block], seen, queries.hidden[block], queries.relative[block])
+        mixed[block] = part
+    return layer.finish(units, mixed)
+
+
+def _mix(content: Tensor, distances: Tensor, seen: Tensor, hidden: Tensor, relative: Tensor) -> Tensor:
+    """Values mixed by attention (b, D), from queries (b, D), logits of distances (b, H, R), keys and values (b, S, 2D).
+
+    Products are made and summed place by place, not by a library whose sums depend on how many there are.
+    """
+    num_queries, num_heads, _ = distances.shape
+    keys, values = seen.view(num_queries, seen.shape[1], 2, num_heads, -1).unbind(2)  # (b, S, H, d)
+    logits = (keys * content.view(num_queries, 1, num_heads, -1)).sum(-1).transpose(1, 2)
+    logits = logits + distances.gather(2, relative.expand(-1, num_heads, -1))
+    weights = logits.masked_fill_(hidden, -torch.inf).softmax(-1)
+    mixed: Tensor = (weights.transpose(1, 2)[..., None] * values).sum(1)
+    return mixed.flatten(1)

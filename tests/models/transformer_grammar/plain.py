@@ -1,0 +1,218 @@
+"""Transformer Grammars straight from their equations: a stack that is walked, one position, one head at a time.
+
+Shares nothing with the package but the names of parameters and of the config's fields.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tests.models.layers.plain_attention import gelu, layer_norm
+
+SHIFT, REDUCE, FIRST_LABEL = 0, 1, 2
+
+
+class Position(NamedTuple):
+    """A position of the input, with all that later ones may look at."""
+
+    kind: str  # START, OPEN, WORD, COMPOSE, STACK or CLOSED
+    sees: tuple[int, ...]
+    heads: tuple[tuple[int, ...], tuple[int, ...]]  # what PLM-mask's first two heads see of it
+    depth: int
+    height: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A stack after some actions: positions so far, numbers of those on the stack, and of all that were pushed."""
+
+    positions: tuple[Position, ...] = ()
+    stack: tuple[int, ...] = ()
+    history: tuple[int, ...] = ()
+    frames: tuple[tuple[int, int, int], ...] = ()  # of each open nonterminal: its place on the stack, label, position
+
+    @property
+    def num_open(self) -> int:
+        return len(self.frames)
+
+    def pushed(self, config: Any, kind: str, depth: int, *, sees: tuple[int, ...] | None = None) -> Walk:
+        """With one position more; COMPOSE sees what it is told, the others the stack, or everything."""
+        number = len(self.positions)
+        if sees is None:
+            sees = self.stack if config.masking and config.composition != "none" else self.history
+        sees = (*sees, number)
+        border = self.frames[-1][2] if self.frames else -1
+        outside = tuple(k for k in sees if k < border or border < 0)
+        height, place = len(self.stack), len(self.history)
+        position = Position(kind, sees, (outside, tuple(k for k in sees if k >= border)), depth, height, place)
+        if kind == "STACK":
+            return replace(self, positions=(*self.positions, position._replace(height=height - 1)))
+        return replace(
+            self,
+            positions=(*self.positions, position),
+            stack=(*self.stack, number),
+            history=(*self.history, number),
+        )
+
+    def after(self, config: Any, action: int) -> Walk:
+        """After one action, which does not end the sentence."""
+        depth = self.num_open + 1
+        if action >= FIRST_LABEL:
+            frame = len(self.stack), action - FIRST_LABEL, len(self.positions)
+            return replace(self, frames=(*self.frames, frame)).pushed(config, "OPEN", depth)
+        if action == SHIFT:
+            return self.pushed(config, "WORD", depth)
+        base = self.frames[-1][0]
+        outer = replace(self, frames=self.frames[:-1])
+        if config.composition == "none":
+            return outer.pushed(config, "CLOSED", depth - 1)
+        parts = self.stack[base:]
+        composed = replace(outer, stack=self.stack[:base]).pushed(config, "COMPOSE", depth - 1, sees=parts)
+        return composed.pushed(config, "STACK", depth - 1)
+
+
+def begun(config: Any) -> Walk:
+    return Walk().pushed(config, "START", 0)
+
+
+@dataclass(frozen=True)
+class State:
+    walk: Walk
+    keys: tuple[tuple[Tensor, ...], ...] = ()  # of each position, of each layer
+    values: tuple[tuple[Tensor, ...], ...] = ()
+    output: Any = None  # that predicts what comes next
+    num_consecutive: int = 0
+    above: int = -1  # the last action
+    in_word: bool = False
+    is_finished: bool = False
+
+    @property
+    def num_open(self) -> int:
+        return self.walk.num_open
+
+
+class PlainGrammar:
+    """The model action by action; every position is read once, from the positions that it sees."""
+
+    def __init__(self, model: Any) -> None:
+        self.config, self.parameters = model.config, dict(model.named_parameters())
+        self.num_labels, self.ends_word = len(model.labels), model.vocabulary.ends_word
+        self.finish = FIRST_LABEL + self.num_labels  # there is none
+
+    def initial(self) -> State:
+        return self._read(State(begun(self.config)), [self.parameters["start_embedding"]])
+
+    def valid(self, state: State) -> list[int]:
+        if state.in_word:
+            return [SHIFT]
+        within = state.num_open < self.config.max_open and state.num_consecutive < self.config.max_consecutive
+        labels = [FIRST_LABEL + label for label in range(self.num_labels)] if within else []
+        inside = state.num_open > 0
+        return [*([SHIFT] if inside else []), *([REDUCE] if inside and state.above < FIRST_LABEL else []), *labels]
+
+    def action_log_probs(self, state: State) -> dict[int, Tensor]:
+        valid = self.valid(state)
+        logits = self.parameters["action_head.weight"] @ state.output + self.parameters["action_head.bias"]
+        return dict(zip(valid, logits[valid].log_softmax(0), strict=True))
+
+    def word_log_probs(self, state: State) -> Tensor:
+        logits = self.parameters["word_embedding"] @ state.output + self.parameters["word_bias"]
+        return logits.log_softmax(0)
+
+    def apply(self, state: State, action: int, token: int | None = None) -> State:
+        assert action in self.valid(state)
+        if action == REDUCE and state.num_open == 1:
+            return replace(state, is_finished=True)
+        is_label = action >= FIRST_LABEL
+        new = replace(
+            state,
+            walk=state.walk.after(self.config, action),
+            num_consecutive=state.num_consecutive + 1 if is_label else 0,
+            above=action,
+            in_word=action == SHIFT and not self.ends_word[token],
+        )
+        if action == SHIFT:
+            vector = self.parameters["word_embedding"][token]
+        elif is_label:
+            vector = self.parameters["open_embedding"][action - FIRST_LABEL]
+        else:
+            label = 0 if self.config.composition == "none" else state.walk.frames[-1][1]
+            vector = self.parameters["close_embedding"][label]
+        return self._read(new, [vector] * (len(new.walk.positions) - len(state.walk.positions)))
+
+    def _read(self, state: State, vectors: list[Tensor]) -> State:
+        for x in vectors:
+            state = self._read_one(state, x)
+        return state
+
+    def _read_one(self, state: State, x: Tensor) -> State:
+        """One more position, layer by layer."""
+        own = len(state.keys)
+        keys, values = list[Tensor](), list[Tensor]()
+        for layer in range(self.config.num_layers):
+            weights = self._layer(layer)
+            normed = layer_norm(x, weights["attention_norm.weight"], weights["attention_norm.bias"])
+            query, key, value = (weights["query_key_value.weight"] @ normed + weights["query_key_value.bias"]).chunk(3)
+            all_keys = [one[layer] for one in state.keys] + [key]
+            all_values = [one[layer] for one in state.values] + [value]
+            mixed = [
+                self._head(weights, head, state.walk.positions, own, query, all_keys, all_values)
+                for head in range(self.config.num_heads)
+            ]
+            x = x + weights["output.weight"] @ torch.cat(mixed) + weights["output.bias"]
+            inner = layer_norm(x, weights["feedforward_norm.weight"], weights["feedforward_norm.bias"])
+            inner = gelu(weights["up.weight"] @ inner + weights["up.bias"])
+            x = x + weights["down.weight"] @ inner + weights["down.bias"]
+            keys.append(key)
+            values.append(value)
+        output = layer_norm(x, self.parameters["norm.weight"], self.parameters["norm.bias"])
+        return replace(state, keys=(*state.keys, tuple(keys)), values=(*state.values, tuple(values)), output=output)
+
+    def _head(
+        self,
+        weights: dict[str, Tensor],
+        head: int,
+        positions: tuple[Position, ...],
+        own: int,
+        query: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+    ) -> Tensor:
+        config, position = self.config, positions[own]
+        size = config.size // config.num_heads
+        units = slice(head * size, (head + 1) * size)
+        sees = position.heads[head] if config.structured_heads and head < 2 else position.sees
+        lowest = 0 if config.positions == "place" else -1
+        query = query[units]
+        logits = []
+        for k in sees:
+            distance = getattr(position, config.positions) - getattr(positions[k], config.positions)
+            row = min(max(distance, lowest), config.max_distance) - lowest
+            by_content = (query + weights["content_bias"][head, 0]) @ keys[k][units]
+            by_distance = (query + weights["relative.0.bias"][head, 0]) @ weights["relative.0.keys"][head, row]
+            logits.append((by_content + by_distance) / math.sqrt(size))
+        attention = torch.stack(logits).softmax(0)
+        return sum((a * values[k][units] for a, k in zip(attention, sees, strict=True)), torch.zeros(()))
+
+    def _layer(self, layer: int) -> dict[str, Tensor]:
+        start = f"blocks.{layer}."
+        return {n.removeprefix(start): value for n, value in self.parameters.items() if n.startswith(start)}
+
+    def log_prob(self, actions: list[int], tokens: list[int]) -> tuple[Tensor, Tensor]:
+        """log p of the actions, and of the tokens given them."""
+        state, coming = self.initial(), iter(tokens)
+        action_sum = word_sum = torch.zeros((), dtype=torch.float64)
+        for action in actions:
+            action_sum = action_sum + self.action_log_probs(state)[action]
+            token = next(coming) if action == SHIFT else None
+            if token is not None:
+                word_sum = word_sum + self.word_log_probs(state)[token]
+            state = self.apply(state, action, token)
+        assert state.is_finished
+        return action_sum, word_sum

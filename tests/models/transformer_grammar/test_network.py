@@ -1,0 +1,190 @@
+"""The fast form against the plain one: loss, gradients, tiny worlds and search."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.rnng.worlds import Node, Tokens, as_batch, tokens_of, top_down
+from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
+from tests.models.transformer_grammar.plain import PlainGrammar
+from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
+from treelm.errors import InputError
+from treelm.models.base import Loss
+from treelm.models.search.sentences import SentenceResult, search_all
+from treelm.models.search.settings import Search
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.models.transformer_grammar.network import TransformerGrammar
+
+TINY = {"max_open": 2, "max_consecutive": 2}
+EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
+every_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+
+
+def plain_losses(model: TransformerGrammar, trees: list[Node]) -> tuple[torch.Tensor, torch.Tensor]:
+    plain = PlainGrammar(model)
+    pairs = [plain.log_prob(top_down(tree), tokens_of(tree)) for tree in trees]
+    return -sum(pair[0] for pair in pairs), -sum(pair[1] for pair in pairs)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("count", [1, 7])
+@every_variant
+def test_loss_and_gradients_equal_the_plain_form(variant: dict[str, Any], count: int) -> None:
+    vocabulary = Tokens(9, 3)
+    model, trees = build_grammar(vocabulary, **variant), trees_of(vocabulary, count)
+    losses = model.losses(as_batch(trees, vocabulary))
+    action, word = plain_losses(model, trees)
+    torch.testing.assert_close(losses.terms["action"].sum, action, rtol=1e-10, atol=0)
+    torch.testing.assert_close(losses.terms["word"].sum, word, rtol=1e-10, atol=0)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    found, expected = (
+        torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        for loss in (losses.total, action + word)
+    )
+    for name, one, other in zip(names, found, expected, strict=True):
+        assert float((one - other).abs().max()) <= 1e-10 * max(float(other.abs().max()), 1e-12), name
+
+
+@every_variant
+def test_action_by_action_is_the_full_pass(variant: dict[str, Any]) -> None:
+    vocabulary = Tokens(9, 3)
+    model, trees = build_grammar(vocabulary, size=16, **variant), trees_of(vocabulary, 8)
+    batch = as_batch(trees, vocabulary)
+    read = [read_aloud(model, tree) for tree in trees]
+    assert model.tree_log_probs(batch).tolist() == pytest.approx(read, abs=1e-10)
+    alone = [float(model.tree_log_probs(as_batch([tree], vocabulary))) for tree in trees]
+    assert model.tree_log_probs(batch).tolist() == pytest.approx(alone, abs=1e-10)
+
+
+def read_aloud(model: TransformerGrammar, tree: Node) -> float:
+    """log p(tree, sentence) by the machine of the search."""
+    searchable = model.searchable()
+    machine, head = searchable.machine(), searchable.head(1)
+    analyses, coming, total = machine.start(1), iter(tokens_of(tree)), 0.0
+    *actions, last = top_down(tree)
+    for action in actions:
+        total += analyses.log_probs[0, action]
+        if action == 0:
+            token = next(coming)
+            total += float(head.log_probs(analyses.outputs)[0, token])
+            analyses = machine.shift(analyses, np.array([token]))
+        else:
+            analyses = machine.apply(analyses, np.array([0]), np.array([action]), np.zeros(1))
+    return total + float(analyses.log_probs[0, last])
+
+
+def run(model: TransformerGrammar, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
+    searchable, search = model.searchable(), Search(**settings)
+    return search_all(searchable, searchable.head(1), search, [np.array(tokens) for tokens in sentences])
+
+
+@every_variant
+def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
+    model = build_grammar(Tokens(2), 2, seed=1, num_layers=1, **TINY, **variant)
+    everything = enumerate_all(PlainGrammar(model), 2)
+    sentences = [list(tokens) for size in (1, 2) for tokens in itertools.product(range(2), repeat=size)]
+    for tokens, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
+        trees = everything.trees[tuple(tokens)]
+        prefixes = [log_sum(everything.prefixes[tuple(tokens[:end])]) for end in range(1, len(tokens) + 1)]
+        assert result.log_masses == pytest.approx(prefixes, abs=1e-9)
+        assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
+        assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
+    assert mass(everything) == pytest.approx(1.0, abs=1e-9)
+    found = model.probability_mass()
+    assert found is not None
+    assert found.finished + found.unfinished == pytest.approx(1.0, abs=1e-9)
+
+
+def mass(everything: Enumeration) -> float:
+    finished = log_sum(score for trees in everything.trees.values() for score in trees.values())
+    return float(np.exp(finished) + np.exp(log_sum(everything.unfinished)))
+
+
+def test_words_in_pieces_sum_to_one() -> None:
+    """One of two tokens does not end a word: after it, only SHIFT is valid."""
+    model = build_grammar(Tokens(2, 1), 2, num_layers=1, **TINY)
+    found = model.probability_mass()
+    assert found is not None
+    assert found.finished > 0
+    assert found.finished + found.unfinished == pytest.approx(1.0, abs=1e-9)
+
+
+@every_variant
+def test_a_narrow_beam_is_the_one_of_the_definition(variant: dict[str, Any]) -> None:
+    model = build_grammar(Tokens(12), 3, seed=5, num_layers=1, max_open=4, max_consecutive=3, **variant)
+    sentences = [[3, 1, 4, 1], [9, 2], [6]]
+    widths = {"action_beam": 6, "word_beam": 3, "fast_track": 1}
+    for tokens, result in zip(sentences, run(model, sentences, **widths), strict=True):
+        masses, finished = plain_beam(PlainGrammar(model), tokens, 6, 3, 1)
+        assert result.log_masses == pytest.approx(masses, abs=1e-9)
+        assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+
+
+def test_what_comes_later_changes_nothing() -> None:
+    """Causality: another word and another tree after the fourth word change no earlier term by a bit."""
+    vocabulary = Tokens(9)
+    for variant in VARIANTS.values():
+        model = build_grammar(vocabulary, **variant)
+        before: Node = (0, [3, (1, [4, (2, [5])]), 6, (0, [7, 8])])
+        other: Node = (0, [3, (1, [4, (2, [5])]), 6, 2, 1, (1, [(2, [0])])])
+        plans = [model._plan(as_batch([tree], vocabulary)) for tree in (before, other)]
+        one, two = (model._outputs(plan, model.word_embedding[plan.words]) for plan in plans)
+        same = 9  # contexts up to the fourth word
+        torch.testing.assert_close(one[:same], two[:same], rtol=0, atol=1e-14)
+        assert not torch.allclose(one[same : same + 2], two[same : same + 2])
+
+
+# Limits.
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
+    deep: Node = (0, [4])
+    for _ in range(63):
+        deep = (1, [deep])
+    flat: Node = (0, [*[3] * 64, (1, [2] * 9)])
+    for variant in (VARIANTS["TG"], VARIANTS["PLM-mask"] if heads == 2 else VARIANTS["PLM"]):
+        model = build_grammar(
+            Tokens(5), 2, **{**variant, "size": heads, "num_heads": heads, "max_consecutive": 64, "num_layers": 1}
+        )
+        for tree in (deep, flat):
+            found = float(model.tree_log_probs(as_batch([tree], model.vocabulary)))  # type: ignore[arg-type]
+            assert read_aloud(model, tree) == pytest.approx(found, abs=1e-9)
+
+
+def mean_of(term: Loss) -> float:
+    return term.sum.item() / term.count
+
+
+def test_twenty_starts_are_nearly_uniform() -> None:
+    """The first loss is that of the uniform distribution, whatever the seed, for shallow and for deep networks."""
+    vocabulary, losses = Tokens(300), []
+    batch = as_batch(trees_of(vocabulary, 12), vocabulary)
+    for seed in range(20):
+        torch.manual_seed(seed)
+        config = TransformerGrammarConfig(size=64, num_layers=2 + 4 * (seed % 2))
+        model = TransformerGrammar(config, vocabulary=vocabulary, labels=["X", "Y", "Z"]).eval()
+        found = model.losses(batch)
+        losses.append(mean_of(found.terms["word"]))
+        uniform = model._plan(batch).valid.sum(1).double().log().mean()
+        assert mean_of(found.terms["action"]) == pytest.approx(float(uniform), abs=0.15)
+    assert losses == pytest.approx([float(np.log(300))] * 20, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"num_heads": 3}, "num_heads is 3"),
+        ({"composition": "external"}, "composition is 'external'"),
+        ({"structured_heads": True}, "composition is 'internal'"),
+        ({"structured_heads": True, "composition": "none", "num_heads": 1}, "num_heads is 1"),
+        ({"max_open": 0}, "max_open is 0"),
+    ],
+)
+def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:
+    with pytest.raises(InputError, match=found):
+        TransformerGrammarConfig(**values)

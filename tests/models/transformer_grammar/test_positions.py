@@ -1,0 +1,128 @@
+"""Masks and positions from POPPED, against a stack that is walked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.rnng.worlds import Node, Tokens, as_batch, top_down
+from tests.models.transformer_grammar.plain import Walk, begun
+from tests.models.transformer_grammar.worlds import VARIANTS, trees_of
+from treelm.models.layers.packing import Packing
+from treelm.models.search.derivations import derive
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.models.transformer_grammar.positions import NEVER, Positions, lay_out, pad, sight_of
+
+TOKENS = Tokens(9, 2)
+MEASURES = ("depth", "height", "place")
+
+
+def walked(tree: Node, config: TransformerGrammarConfig) -> Walk:
+    walk = begun(config)
+    for action in top_down(tree)[:-1]:
+        walk = walk.after(config, action)
+    return walk
+
+
+def num_different(
+    trees: list[Node], config: TransformerGrammarConfig, change: Callable[[Positions], None] = lambda found: None
+) -> int:
+    """Queries whose sight is not that of the walk, after a change of what was laid out."""
+    laid_out = lay_out(derive(config, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
+    change(laid_out)
+    sources = Packing.indices(laid_out.lengths)[1]
+    sight = sight_of(pad(laid_out, sources), config)
+    assert sight.hidden is not None
+    (relative,) = sight.relative
+    heads = (~sight.hidden).expand(-1, config.num_heads, -1, -1)
+    lowest = 0 if config.positions == "place" else -1
+    different = 0
+    for row, tree in enumerate(trees):
+        positions = walked(tree, config).positions
+        assert laid_out.lengths[row] == len(positions)
+        for q, position in enumerate(positions):
+            sees = [*position.heads, position.sees] if config.structured_heads else [position.sees] * 3
+            found = [torch.nonzero(heads[row, head, q])[:, 0].tolist() for head in range(3)]
+            mine = getattr(position, config.positions)
+            distances = [mine - getattr(positions[k], config.positions) for k in position.sees]
+            expected = [min(max(one, lowest), config.max_distance) - lowest for one in distances]
+            met = relative[row, q, list(position.sees)].tolist()
+            different += found != [sorted(one) for one in sees] or met != expected
+    return different
+
+
+def config_of(variant: str, **changes: object) -> TransformerGrammarConfig:
+    sizes = {"size": 3, "num_heads": 3, "max_distance": 4, **VARIANTS[variant], **changes}
+    return TransformerGrammarConfig(**sizes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("positions", MEASURES)
+@pytest.mark.parametrize("variant", ["TG", "no masking", "PLM", "PLM-mask"])
+def test_all_positions_see_what_a_walked_stack_shows_them(variant: str, positions: str) -> None:
+    assert num_different(trees_of(TOKENS, 100), config_of(variant, positions=positions)) == 0
+
+
+def _popped_never(found: Positions) -> None:
+    found.popped[found.popped > 0] = NEVER
+
+
+def _stack_pushed(found: Positions) -> None:
+    found.popped[found.popped == 0] = NEVER
+
+
+def _compose_sees_the_stack(found: Positions) -> None:
+    found.composes[:] = 0
+
+
+def _compose_is_not_pushed(found: Positions) -> None:
+    found.popped[found.composes == 1] = 0
+
+
+def _popped_one_later(found: Positions) -> None:
+    found.popped[(found.popped > 0) & (found.popped < NEVER)] += 1
+
+
+def _closing_one_deeper(found: Positions) -> None:
+    found.where[found.composes == 1] += 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _popped_never,
+        _stack_pushed,
+        _compose_sees_the_stack,
+        _compose_is_not_pushed,
+        _popped_one_later,
+        _closing_one_deeper,
+    ],
+)
+def test_each_rule_matters(change: Callable[[Positions], None]) -> None:
+    assert num_different(trees_of(TOKENS, 20), config_of("TG"), change) > 20
+
+
+def test_masking_hides_something_and_heads_see_different_things() -> None:
+    trees = trees_of(TOKENS, 20)
+    assert num_different(trees, config_of("TG")) == 0
+    sights = []
+    for variant in ("TG", "no masking", "PLM", "PLM-mask"):
+        config = config_of(variant, positions="place")
+        laid_out = lay_out(derive(config, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
+        hidden = sight_of(pad(laid_out, Packing.indices(laid_out.lengths)[1]), config).hidden
+        assert hidden is not None
+        sights.append(hidden)
+    assert (sights[0] & ~sights[1]).sum() > 100
+    assert (sights[3][:, 0] != sights[3][:, 1]).sum() > 100
+    assert torch.equal(sights[3][:, 2], sights[2][:, 0])
+
+
+def test_as_many_contexts_as_actions_and_none_composes() -> None:
+    config, trees = config_of("TG"), trees_of(TOKENS, 30)
+    derivations = derive(config, as_batch(trees, TOKENS), TOKENS.ends_word, 3)
+    found = lay_out(derivations, config)
+    assert len(found.contexts) == len(derivations.actions) == len(np.unique(found.contexts))
+    assert not found.composes[found.contexts].any()
+    assert found.lengths.sum() == len(derivations.actions) + found.composes.sum()

@@ -1,0 +1,44 @@
+"""Small grammars with weights that make a difference, and random trees."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+
+from tests.models.rnng.worlds import Node, Tokens, random_tree
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.models.transformer_grammar.network import TransformerGrammar
+
+PLM = {"composition": "none", "positions": "place", "max_distance": 9}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "TG": {},
+    "TG by place": {"positions": "place"},
+    "no masking": {"masking": False},
+    "no masking by height": {"masking": False, "positions": "height"},
+    "PLM": PLM,
+    "PLM-mask": {**PLM, "structured_heads": True},
+}
+
+
+def build_grammar(
+    vocabulary: Tokens, num_labels: int = 3, *, seed: int = 0, dtype: torch.dtype = torch.float64, **config: Any
+) -> TransformerGrammar:
+    """A grammar in evaluation mode; every weight matters."""
+    torch.manual_seed(seed)
+    sizes = {"size": 6, "num_layers": 2, "num_heads": 2, "dropout": 0.0, "max_distance": 3, **config}
+    labels = [f"X{label}" for label in range(num_labels)]
+    model = TransformerGrammar(TransformerGrammarConfig(**sizes), vocabulary=vocabulary, labels=labels).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def trees_of(vocabulary: Tokens, count: int, *, seed: int = 1) -> list[Node]:
+    """Random trees with unary chains, and some that are nothing else."""
+    rng, last = random.Random(seed), vocabulary.size - 1
+    trees: list[Node] = [(0, [last, (1, [last, (0, [last, (2, [last])])])]), (0, [last]), (1, [(0, [(2, [last])])])]
+    trees += [(0, [(1, [(2, [last, last]), last]), last])]
+    return [*trees, *(random_tree(rng, vocabulary, 3, rng.choice([1, 3, 8, 20])) for _ in range(count))][:count]
