@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from treelm.corpora.grouping import arrange
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.configs import from_plain
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
@@ -107,6 +109,19 @@ def test_parsing_reads_words_as_the_paper_does() -> None:
 def test_every_recipe_has_the_released_form(name: str) -> None:
     config = load_recipe(name).model.config
     assert {field: getattr(config, field) for field in VARIANTS["released"]} == VARIANTS["released"]
+
+
+@pytest.mark.parametrize(
+    ("name", "num_sentences"),
+    [("prpn-parsing", 39_832), ("prpn-demo", 3_624), ("prpn-small", 3_624), ("prpn-gum-open", 3_624)],
+)
+def test_batch_norm_sees_sentences_of_all_lengths(name: str, num_sentences: int) -> None:
+    """Batches of one length have statistics of their own, which the running ones do not fit."""
+    lengths = np.random.default_rng(0).integers(3, 60, num_sentences)
+    arranged, groups = arrange(lengths, load_recipe(name).batches, np.random.default_rng(1))
+    assert set(groups.tolist()) == {1}
+    means = lengths[arranged][: num_sentences // 32 * 32].reshape(-1, 32).mean(1)
+    assert abs(means - lengths.mean()).max() < 18  # six deviations of a mean of 32
 
 
 def test_the_default_is_the_released_form() -> None:
