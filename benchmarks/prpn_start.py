@@ -3,9 +3,9 @@
 python benchmarks/prpn_start.py
 python benchmarks/prpn_start.py --recipes prpn-ptb --seeds 5
 
-Rows are the variants, which have batch norm, and each with layer norm. "zeros": seeds with more than half of the distances
-exactly 0; "equal": with more than half equal to the one before as far as gates can tell, of which training warns
-(docs/models/prpn.md).
+Rows are the variants, which have batch norm, and each with layer norm. "zeros": seeds with more than half of the
+distances exactly 0; "equal": with more than half equal to the one before as far as gates can tell, of which training
+warns (docs/models/prpn.md).
 """
 
 from __future__ import annotations
