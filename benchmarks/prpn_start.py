@@ -3,9 +3,9 @@
 python benchmarks/prpn_start.py
 python benchmarks/prpn_start.py --recipes prpn-ptb --seeds 5
 
-Rows are the variants, and each with the other one's norm. "zeros": seeds with more than half of the distances exactly
-0; "equal": with more than half equal to the one before as far as gates can tell, of which training warns
-(docs/models/prpn.md).
+Rows are the variants, which have batch norm, and each with layer norm. "zeros": seeds with more than half of the
+distances exactly 0; "equal": with more than half equal to the one before as far as gates can tell, of which training
+warns (docs/models/prpn.md).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from treelm.training.recipe import load_recipe
 FORMS = {
     "released": {**VARIANTS["released"]},
     "released, layer norm": {**VARIANTS["released"], "norm": "layer"},
-    "paper, layer norm": {**VARIANTS["paper"]},
-    "paper, batch norm": {**VARIANTS["paper"], "norm": "batch"},
+    "paper": {**VARIANTS["paper"]},
+    "paper, layer norm": {**VARIANTS["paper"], "norm": "layer"},
 }
 NUM_STEPS, NUM_ROWS, NUM_WORDS = 40, 4, 60
 

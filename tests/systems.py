@@ -70,7 +70,7 @@ SMALL: dict[str, Small] = {
     "prpn sentences": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}),
     "prpn paper": Small(
         system="prpn",
-        model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2, "variant": "paper"},
+        model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2, "variant": "paper", "norm": "layer"},
         training=_STREAM,
     ),
     "rnng": Small(system="rnng", model=_RNNG, learns_from_trees=True),

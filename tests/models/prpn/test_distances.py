@@ -79,6 +79,7 @@ def test_gates_are_saturated_where_closeness_is_0_or_1() -> None:
     assert shares(distances.flip(0)).saturated == 2 / 3
     assert shares(distances / 100, kind="soft").saturated == 0.0
     assert "saturated" in shares(distances).fault
+    assert DistanceShares(zero=0.0, equal=0.0, saturated=0.96).fault == ""
 
 
 def test_padding_is_not_counted() -> None:

@@ -13,10 +13,11 @@ from tests.models.prpn.worlds import VOCABULARY_SIZE, prpn, tokens
 from treelm.models.prpn.network import PRPN
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "paper": {},
+    "paper": {"variant": "paper"},
+    "paper with layer norm": {},
     "released": {"variant": "released"},
     "paper attention": {"attention": "paper"},
-    "paper with batch norm": {"norm": "batch", "num_blocks": 1},
+    "paper with blocks": {"variant": "paper", "num_blocks": 1},
     "released with blocks": {"variant": "released", "num_blocks": 2},
     "released with layer norm": {"variant": "released", "norm": "layer"},
     "soft gates": {"closeness": "soft", "temperature": 0.3},
@@ -133,7 +134,7 @@ def test_token_by_token_equals_all_at_once(config: dict[str, Any]) -> None:
     assert (torch.cat(steps) - whole).abs().max() < 1e-10
 
 
-@pytest.mark.parametrize("config", [{}, {"variant": "released", "num_blocks": 1}, {"norm": "batch"}])
+@pytest.mark.parametrize("config", [{}, {"variant": "released", "num_blocks": 1}, {"variant": "paper"}])
 def test_padding_enters_nothing(config: dict[str, Any]) -> None:
     inputs, mask = tokens(7), torch.ones(7, 3, dtype=torch.bool)
     mask[4:, 1] = mask[2:, 2] = False

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from treelm.corpora.grouping import arrange
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.configs import from_plain
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
@@ -109,6 +111,19 @@ def test_every_recipe_has_the_released_form(name: str) -> None:
     assert {field: getattr(config, field) for field in VARIANTS["released"]} == VARIANTS["released"]
 
 
+@pytest.mark.parametrize(
+    ("name", "num_sentences"),
+    [("prpn-parsing", 39_832), ("prpn-demo", 3_624), ("prpn-small", 3_624), ("prpn-gum-open", 3_624)],
+)
+def test_batch_norm_sees_sentences_of_all_lengths(name: str, num_sentences: int) -> None:
+    """Batches of one length have statistics of their own, which the running ones do not fit."""
+    lengths = np.random.default_rng(0).integers(3, 60, num_sentences)
+    arranged, groups = arrange(lengths, load_recipe(name).batches, np.random.default_rng(1))
+    assert set(groups.tolist()) == {1}
+    means = lengths[arranged][: num_sentences // 32 * 32].reshape(-1, 32).mean(1)
+    assert abs(means - lengths.mean()).max() < 18  # six deviations of a mean of 32
+
+
 def test_the_default_is_the_released_form() -> None:
     assert PRPNConfig() == PRPNConfig(variant="released")
 
@@ -118,4 +133,5 @@ def test_an_old_run_stays_what_it_was(dropped: tuple[str, ...]) -> None:
     """Runs hold every option by name, so another default, or no variant at all, changes none of them."""
     values = json.loads(LEGACY.read_text())["config"]
     config = from_plain(PRPNConfig, {name: value for name, value in values.items() if name not in dropped}, where="")
-    assert {field: getattr(config, field) for field in VARIANTS["paper"]} == VARIANTS["paper"]
+    printed = {**VARIANTS["paper"], "norm": "layer"}
+    assert {field: getattr(config, field) for field in printed} == printed

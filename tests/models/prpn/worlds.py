@@ -12,8 +12,8 @@ from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.network import PRPN
 
 VOCABULARY_SIZE = 8
+PRINTED: dict[str, Any] = {"variant": "paper", "norm": "layer"}
 TINY: dict[str, Any] = {
-    "variant": "paper",
     "embedding_size": 5,
     "hidden_size": 6,
     "look_back": 2,
@@ -25,9 +25,13 @@ TINY: dict[str, Any] = {
 
 
 def prpn(seed: int = 0, num_unfinished: int = 0, **config: Any) -> PRPN:
-    """A tiny float64 network without dropout, in training mode, whose distances differ and whose gates matter."""
+    """A tiny float64 network without dropout, in training mode, whose distances differ and whose gates matter.
+
+    Unless ``config`` says otherwise it has the printed equations with layer norm, by which no row sees another.
+    """
     torch.manual_seed(seed)
-    network = PRPN(PRPNConfig(**(TINY | config)), vocabulary=Tokens(VOCABULARY_SIZE, num_unfinished)).double()
+    form = {} if "variant" in config else PRINTED
+    network = PRPN(PRPNConfig(**(TINY | form | config)), vocabulary=Tokens(VOCABULARY_SIZE, num_unfinished)).double()
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.add_(torch.randn_like(parameter) * (0.7 if name == "embedding" else 0.3))

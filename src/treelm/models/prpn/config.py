@@ -20,7 +20,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
         "next_distance": "hidden",
         "closeness": "paper",
         "attention": "normalised",
-        "norm": "layer",
+        "norm": "batch",
         "zero_state": False,
     },
     "released": {
@@ -95,8 +95,9 @@ class PRPNConfig(CheckedConfig):
     """Eq. 11: "normalised" g e^l / sum g e^l, "paper" g softmax(l) / sum g, "released" g e^l / (sum g e^l + 1e-8)."""
 
     norm: NormKind | None = None
-    """Normalisation in the parser and in the predict network. In training, "batch" mixes time steps and rows, so
-    that the training loss depends on what follows; in evaluation neither does."""
+    """Normalisation in the parser and in the predict network. Both variants have "batch": in training it mixes time
+    steps and rows, so that the training loss depends on what follows. With "layer" it does not; in evaluation neither
+    does."""
 
     zero_state: bool | None = None
     """Let attention see a state of zeros before the first token."""

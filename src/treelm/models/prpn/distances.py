@@ -14,7 +14,7 @@ TIE = 0.01
 """Distances that differ by less than this over tau are equal: no closeness differs by more than 0.01 from that of a tie
 ("soft": by 0.001)."""
 MOST_EQUAL = 0.5
-MOST_SATURATED = 0.9
+MOST_SATURATED = 0.99
 
 
 @dataclass(frozen=True, kw_only=True)
