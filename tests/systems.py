@@ -26,6 +26,7 @@ class Small:
     system: str
     model: Mapping[str, Any] = field(default_factory=dict)  # of [model]
     training: Mapping[str, Any] = field(default_factory=dict)  # of [training]
+    vocabulary: Mapping[str, Any] = field(default_factory=dict)  # of [vocabulary]
     learns_from_trees: bool = False  # whether its losses need gold trees
     without_gradient: tuple[str, ...] = ()  # parameters that no loss reaches, by name; say why in a comment
 
@@ -45,6 +46,17 @@ _RNNG: dict[str, Any] = {**_LSTM, "dropout": 0.3, "max_open": 8, "max_consecutiv
 _STREAM = {"batches": "stream", "batch_size": 3, "bptt": 5, "dev_rows": 2}
 
 SMALL: dict[str, Small] = {
+    "chart": Small(
+        system="chart",
+        model={"embedding_size": 8, "hidden_size": 8, "span_size": 8, "tags": ("X", "other")},
+        vocabulary={"kind": "affixes", "affix_rows": 64},
+        learns_from_trees=True,
+    ),
+    "chart words": Small(
+        system="chart",
+        model={"embedding_size": 8, "hidden_size": 8, "span_size": 8, "tag_weight": 0.0},
+        learns_from_trees=True,
+    ),
     "lstm": Small(system="lstm", model=_LSTM),
     "awd-lstm": Small(system="lstm", model={**_LSTM, **_AWD}, training=_STREAM),
     "ngram": Small(system="ngram", model={"order": 3, "fallback_discounts": (0.5, 1.0, 1.5)}),
@@ -80,7 +92,7 @@ def small_recipe(name: str, folder: Path, changes: Mapping[str, Mapping[str, Any
     common = {} if small.is_estimated else {"batch_size": 4, "threads": 1, "device": "cpu"}
     values = {
         "data": {**split, "test": split["dev"]},
-        "vocabulary": {"min_count": 1},
+        "vocabulary": {"min_count": 1, **small.vocabulary},
         "model": {"system": small.system, **small.model, **changes.get("model", {})},
         "training": {**common, **small.training, **changes.get("training", {})},
         "batches": changes.get("batches", {}),

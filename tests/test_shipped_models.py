@@ -29,14 +29,14 @@ def test_a_model_is_complete_and_scores_as_it_did(name: str) -> None:
     assert load_run_recipe(name).data.corpus == "gum-open"
 
 
-def test_all_together_are_at_most_25_mb() -> None:
-    assert sum(path.stat().st_size for path in FOLDER.glob("*/*")) <= 25_000_000
+def test_all_together_are_at_most_28_mb() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.glob("*/*")) <= 28_000_000
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_agree_on_data_and_words(name: str) -> None:
-    recipe, first = load_recipe(name), load_recipe(RECIPES[0])
-    assert recipe.vocabulary == first.vocabulary
+    recipe, words = load_recipe(name), load_recipe("lstm-gum-open").vocabulary
+    assert recipe.vocabulary == words or recipe.vocabulary.kind == "affixes"  # a parser's, which predicts no words
     assert recipe.data.corpus == "gum-open"
     assert recipe.training.max_minutes is None  # results do not depend on the machine's speed
     assert recipe.training.batches == "sentences"

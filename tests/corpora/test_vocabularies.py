@@ -33,6 +33,7 @@ CONFIGS = [
     VocabularyConfig(),
     VocabularyConfig(unknown="berkeley"),
     VocabularyConfig(kind="character"),
+    VocabularyConfig(kind="affixes", affix_rows=50),
     VocabularyConfig(kind="subword", max_size=285, min_count=1),
 ]
 WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)

@@ -13,7 +13,7 @@ from treelm.errors import InputError
 from treelm.inference import annotation, tree_parsers
 from treelm.inference.annotation import AnnotationSettings, annotate
 from treelm.inference.annotation_journal import Progress
-from treelm.inference.tree_parsers import ParserSettings, Words
+from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Words
 
 NUM_LINES = 3 * annotation.BLOCK + 5
 
@@ -22,10 +22,10 @@ class Crash(Exception):
     """Stands for anything that ends the process."""
 
 
-def parse(sentences: Words) -> list[str]:
+def parse(sentences: Words) -> list[ParsedLine]:
     if any("bad" in words for words in sentences):
         raise InputError("a bad word", remedy="-")
-    return [f"(S {' '.join(f'(X {word})' for word in words)})" for words in sentences]
+    return [ParsedLine(f"(S {' '.join(f'(X {word})' for word in words)})") for words in sentences]
 
 
 @pytest.fixture(autouse=True)

@@ -68,7 +68,7 @@ def build(system: str, kind: str) -> SyntacticLM:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", [system for system in SYSTEMS if build(system, "word").predicts_words])
 def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(system: str, kind: str) -> None:
     lm = build(system, kind)
     sentences = [text.split() for text in (*TEXT.splitlines()[:3], *NEW)]

@@ -43,6 +43,9 @@ class Arguments(ModelOptions, WorkerOptions):
     """Treatment of a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
     line in its place. flat: a tree (UNPARSED word word ...) in its place. All but raise report every one at the end,
     and exit with code 3."""
+    min_confidence: float | None = None
+    """Leave out sentences of whose trees the parser is less sure: the mean probability, from 0 to 1, that a
+    constituent is right. For parsers that say so (chart); OUT.tsv then has a row for each sentence, with or without."""
     max_words: int | None = None
     """Longer sentences count as ones that cannot be parsed."""
     batch_size: int = 16
@@ -69,6 +72,7 @@ def main(arguments: list[str]) -> int:
         is_guess=is_guess,
         tokenise=options.tokenise,
         max_words=options.max_words,
+        min_confidence=options.min_confidence,
         on_error=options.on_error,
     )
     metadata = partial(describe, settings, source=options.file, version=__version__)
@@ -83,7 +87,8 @@ def main(arguments: list[str]) -> int:
         on_error=lambda message: note(f"not parsed: {message}"),
         on_done=lambda progress: write_metadata(options.out, metadata(progress)),
     )
-    note(f"{progress.num_sentences:,} trees in {options.out}, {progress.num_errors:,} sentences not parsed")
+    unsure = f", {progress.num_unsure:,} left out as unsure" if options.min_confidence is not None else ""
+    note(f"{progress.num_sentences:,} trees in {options.out}, {progress.num_errors:,} sentences not parsed{unsure}")
     return EXIT_SKIPPED if progress.num_errors else EXIT_OK
 
 

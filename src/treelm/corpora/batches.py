@@ -34,6 +34,7 @@ class SentenceBatch:
     num_words: NDArray[np.int64]  # a sentence
     actions: NDArray[np.int64] | None = None
     action_offsets: NDArray[np.int64] | None = None
+    tags: NDArray[np.int64] | None = None  # a word: numbered as in the model, -1 for none; None unless it asks for them
     names: tuple[str, ...]  # file:line of each sentence, for messages
 
     def __len__(self) -> int:

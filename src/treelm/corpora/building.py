@@ -28,6 +28,7 @@ DTYPES: dict[str, str] = {
     "max_consecutive_in_order": "<i2",
     "identifiers": "|u1",  # the source's own names of sentences; empty where it has none
     "identifier_offsets": "<i8",
+    "tags": "<i2",  # part of speech of every word, from 1 as the corpus numbers them; 0 where the source has none
     "forms": "|u1",
     "form_offsets": "<i8",
     "counts": "<i8",  # of every form
@@ -37,11 +38,13 @@ DTYPES: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceBlock:
-    """Some sentences of one source as flat arrays; forms and labels are numbered by their first appearance in it."""
+    """Some sentences of one source as flat arrays; forms, labels and tags are numbered by first appearance in it."""
 
     forms: list[str]
     labels: list[str]
+    tag_names: list[str]
     words: NDArray[np.int32]
+    tags: NDArray[np.int16]  # of every word; 0 for none, else one more than the number of its name
     num_words: NDArray[np.int64]
     actions: NDArray[np.int16]
     num_actions: NDArray[np.int64]
@@ -55,25 +58,31 @@ class SentenceBlock:
         """Flatten sentences."""
         forms: dict[str, int] = {}
         labels: dict[str, int] = {}
+        tag_names: dict[str, int] = {}
         words: list[int] = []
+        tags: list[int] = []
         actions: list[int] = []
         num_actions: list[int] = []
         for sentence in sentences:
             words.extend([forms.setdefault(word, len(forms)) for word in sentence.words])
+            if sentence.tags is None:
+                tags.extend([0] * len(sentence.words))
+            else:
+                tags.extend([1 + tag_names.setdefault(tag, len(tag_names)) for tag in sentence.tags])
             before = len(actions)
             if sentence.tree is not None:
                 actions.extend(_actions(sentence.tree, labels))
             num_actions.append(len(actions) - before)
-        if len(labels) > MAX_LABELS:
-            raise InputError(
-                f"more than {MAX_LABELS} constituent labels",
-                where=sentences[0].where,
-                remedy="strip function tags, or check that the file holds trees",
-            )
+        for names, what in ((labels, "constituent labels"), (tag_names, "part-of-speech tags")):
+            if len(names) > MAX_LABELS:
+                remedy = "strip function tags, or check that the file holds trees"
+                raise InputError(f"more than {MAX_LABELS} {what}", where=sentences[0].where, remedy=remedy)
         return cls(
             forms=list(forms),
             labels=list(labels),
+            tag_names=list(tag_names),
             words=np.array(words, dtype=np.int32),
+            tags=np.array(tags, dtype=np.int16),
             num_words=np.array([len(sentence.words) for sentence in sentences], dtype=np.int64),
             actions=np.array(actions, dtype=np.int16),
             num_actions=np.array(num_actions, dtype=np.int64),
@@ -86,12 +95,15 @@ class SentenceBlock:
     def head(self, num_sentences: int) -> SentenceBlock:
         """The first sentences alone."""
         words = self.words[: self.num_words[:num_sentences].sum()]
+        tags = self.tags[: len(words)]
         actions = self.actions[: self.num_actions[:num_sentences].sum()]
         return SentenceBlock(
-            # Numbers follow first appearance, so the forms and labels in use are the first ones.
+            # Numbers follow first appearance, so the forms, labels and tags in use are the first ones.
             forms=self.forms[: words.max(initial=-1) + 1],
             labels=self.labels[: max(actions.max(initial=0) + 1 - FIRST_NT, 0)],
+            tag_names=self.tag_names[: tags.max(initial=0)],
             words=words,
+            tags=tags,
             num_words=self.num_words[:num_sentences],
             actions=actions,
             num_actions=self.num_actions[:num_sentences],
@@ -120,6 +132,7 @@ class CorpusBuilder:
         """``make_sink(name, dtype)`` opens the place of an array."""
         self.sinks = {name: make_sink(name, dtype) for name, dtype in DTYPES.items()}
         self.labels: dict[str, int] = {}
+        self.tag_names: dict[str, int] = {}
         self.sources: list[tuple[str, int]] = []  # name, and its first sentence
         self.errors: list[InputError] = []
         self.num_sentences = 0
@@ -154,6 +167,10 @@ class CorpusBuilder:
         self._counts[0, numbers] += np.bincount(block.words, minlength=len(numbers))
         self._counts[1, numbers] += np.bincount(block.words[first], minlength=len(numbers))
         self.sinks["words"].append(numbers[block.words])
+        tags = [0, *(1 + self.tag_names.setdefault(name, len(self.tag_names)) for name in block.tag_names)]
+        if len(self.tag_names) > MAX_LABELS:
+            raise InputError(f"more than {MAX_LABELS} part-of-speech tags", remedy="check that the file has tags")
+        self.sinks["tags"].append(np.array(tags, dtype=np.int16)[block.tags])
         self._append_offsets("word_offsets", block.num_words)
 
     def _add_actions(self, block: SentenceBlock) -> None:

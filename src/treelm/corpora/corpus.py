@@ -28,6 +28,7 @@ META = "meta.json"
 FORMAT = "treelm-corpus"
 FORMAT_VERSION = 1
 _CONTENT = ("words", "word_offsets", "actions", "action_offsets", "forms", "form_offsets")
+_TAGS = "tags"
 _REMEDY = "delete the directory and prepare the corpus again"
 
 
@@ -41,6 +42,7 @@ class PreparedCorpus:
 
     arrays: Mapping[str, NDArray[Any]]
     labels: tuple[str, ...]
+    tag_names: tuple[str, ...] = ()
     sources: tuple[tuple[str, int], ...]  # name of each source, and its first sentence
     skipped: tuple[InputError, ...] = ()  # sentences that could not be read
     directory: Path | None = None
@@ -64,14 +66,17 @@ class PreparedCorpus:
         directory = Path(directory)
         meta = _read_meta(directory)
         try:
-            arrays = {name: _open_array(directory / f"{name}.npy", meta["arrays"][name]) for name in DTYPES}
+            kept = [name for name in DTYPES if name != _TAGS or name in meta["arrays"]]
+            arrays = {name: _open_array(directory / f"{name}.npy", meta["arrays"][name]) for name in kept}
+            arrays.setdefault(_TAGS, np.broadcast_to(np.int16(0), len(arrays["words"])))  # once there were none
             corpus = cls(
                 arrays=arrays,
                 labels=tuple(meta["labels"]),
+                tag_names=tuple(meta.get("tag_names", ())),
                 sources=tuple((name, first) for name, first in meta["sources"]),
                 skipped=tuple(InputError(found, remedy=todo, where=where) for found, todo, where in meta["skipped"]),
                 directory=directory,
-                hashes={name: meta["arrays"][name]["hash"] for name in DTYPES},
+                hashes={name: meta["arrays"][name]["hash"] for name in kept},
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
@@ -90,9 +95,12 @@ class PreparedCorpus:
             offsets, end = self.arrays[f"{item}_offsets"], len(self.arrays[f"{item}s"])
             if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < 0).any():
                 raise InputError(f"prepared corpus with damaged {item}s", where=str(self.directory), remedy=_REMEDY)
+        if len(self.tags) != len(self.words):
+            raise InputError("prepared corpus with damaged tags", where=str(self.directory), remedy=_REMEDY)
         for values, number, what in (
             (self.words, len(self.forms), "forms than its words"),
             (self.actions, FIRST_NT + len(self.labels), "labels than its trees"),
+            (self.tags, 1 + len(self.tag_names), "tags than its words"),
         ):
             if len(values) and not 0 <= values.min() <= values.max() < number:
                 raise InputError(f"fewer {what} have", where=str(self.directory), remedy=_REMEDY)
@@ -111,6 +119,11 @@ class PreparedCorpus:
     def words(self) -> NDArray[np.int32]:
         """The number of the form of every word."""
         return self.arrays["words"]
+
+    @property
+    def tags(self) -> NDArray[np.int16]:
+        """The part of speech of every word: 0 for none, k for ``tag_names[k - 1]``."""
+        return self.arrays[_TAGS]
 
     @property
     def word_offsets(self) -> NDArray[np.int64]:
@@ -166,7 +179,7 @@ class PreparedCorpus:
         return f"{self.source(index)}:{self.arrays['lines'][index]}"
 
     def sentence(self, index: int) -> Sentence:
-        """Sentence ``index`` as it was read, but without tags and text, which no model uses."""
+        """Sentence ``index`` as it was read, but without tags and text."""
         index = range(len(self))[index]
         words = tuple(self.forms[form] for form in self.words[self.word_offsets[index] : self.word_offsets[index + 1]])
         actions = self.actions[self.action_offsets[index] : self.action_offsets[index + 1]]
@@ -196,6 +209,7 @@ def built(builder: CorpusBuilder, directory: Path | None) -> PreparedCorpus:
     corpus = PreparedCorpus(
         arrays=arrays,
         labels=tuple(builder.labels),
+        tag_names=tuple(builder.tag_names),
         sources=tuple(builder.sources),
         skipped=tuple(builder.errors),
         directory=directory,
@@ -222,6 +236,7 @@ def _write_meta(corpus: PreparedCorpus, builder: CorpusBuilder, directory: Path)
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "labels": corpus.labels,
+        "tag_names": corpus.tag_names,
         "sources": corpus.sources,
         "skipped": [(error.found, error.remedy, error.where) for error in corpus.skipped],
         "arrays": arrays,

@@ -41,9 +41,10 @@ class EncodedCorpus:
         vocabulary: Vocabulary,
         labels: Sequence[str] = (),
         *,
+        tags: Sequence[str] = (),
         unknown_labels: Literal["raise", "drop"] = "raise",
     ) -> None:
-        """Encode the forms. ``labels`` are the model's; a corpus without trees needs none.
+        """Encode the forms. ``labels`` and ``tags`` are the model's; a corpus without trees needs no labels.
 
         A label that the model does not have raises InputError with the label and its first ``file:line``; with
         ``unknown_labels="drop"`` the sentences that hold one are left out, and ``num_dropped`` counts them.
@@ -51,6 +52,8 @@ class EncodedCorpus:
         self.prepared = prepared
         self.vocabulary = vocabulary
         self.labels = tuple(labels)
+        self.tags = tuple(tags)
+        self._tag_table = _map_tags(prepared.tag_names, self.tags)
         self._action_table, unknown = _map_labels(prepared.labels, self.labels)
         if unknown and unknown_labels == "raise":
             raise _unknown_label(prepared, unknown)
@@ -97,7 +100,8 @@ class EncodedCorpus:
         chosen = self.sentences[np.asarray(indices, dtype=np.int64)]
         starts = self.prepared.word_offsets[chosen]
         num_words = self.prepared.word_offsets[chosen + 1] - starts
-        rows = self._rows(self.prepared.words[gather_indices(starts, num_words)], offsets_of(num_words))
+        places = gather_indices(starts, num_words)
+        rows = self._rows(self.prepared.words[places], offsets_of(num_words))
         piece_counts = self._piece_counts[rows]
         tokens = self._pieces.ids[gather_indices(self._pieces.offsets[rows], piece_counts)]
         actions, action_offsets = self._actions(chosen, piece_counts)
@@ -107,6 +111,7 @@ class EncodedCorpus:
             num_words=num_words,
             actions=actions,
             action_offsets=action_offsets,
+            tags=self._tag_table[self.prepared.tags[places]] if self.tags else None,
             names=tuple(self.prepared.where(index) for index in chosen.tolist()),
         )
 
@@ -203,6 +208,12 @@ def _map_labels(corpus_labels: Sequence[str], labels: Sequence[str]) -> tuple[ND
         dtype=np.int64,
     )
     return table, np.flatnonzero(table < 0).tolist()
+
+
+def _map_tags(corpus_tags: Sequence[str], tags: Sequence[str]) -> NDArray[np.int64]:
+    """Tags of the corpus, after 0 for none, to tags of the model; -1 for none, and for what the model does not have."""
+    index = {tag: number for number, tag in enumerate(tags)}
+    return np.array([-1, *(index.get(tag, -1) for tag in corpus_tags)], dtype=np.int64)
 
 
 def _without_labels(prepared: PreparedCorpus, unknown: list[int]) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from treelm.corpora.arrays import FileSink
-from treelm.corpora.building import CorpusBuilder, SentenceBlock
+from treelm.corpora.building import DTYPES, CorpusBuilder, SentenceBlock
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
 from treelm.corpora.lines import Format, Stretch, cut, numbered_lines
@@ -144,7 +144,7 @@ def _is_on_the_way(name: str | bytes | int | None, folder: Path) -> bool:
 def _cache_key(sources: Sequence[str | Path], hashes: Sequence[str], options: ReadOptions, *rest: object) -> str:
     """Hash names, which messages repeat and which tell the format, and content."""
     files = [(str(source), content) for source, content in zip(sources, hashes, strict=True)]
-    text = json.dumps([FORMAT_VERSION, files, asdict(options), rest])
+    text = json.dumps([FORMAT_VERSION, sorted(DTYPES), files, asdict(options), rest])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

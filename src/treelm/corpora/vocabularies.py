@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from treelm.corpora.affix_vocabulary import AffixVocabulary
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.inputs import read_json
 from treelm.corpora.outputs import replacing
@@ -15,7 +16,7 @@ from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fing
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError, check_choice, check_positive
 
-Kind = Literal["word", "character", "subword"]
+Kind = Literal["word", "character", "subword", "affixes"]
 FILE_NAME = "vocabulary.json"
 _FORMAT = "treelm-vocabulary"
 _FORMAT_VERSION = 1
@@ -27,13 +28,16 @@ class VocabularyConfig:
     """The tokens that a model reads and predicts; built from the training data alone."""
 
     kind: Kind = "word"
-    """Whole words, characters, or subwords by SentencePiece."""
+    """Whole words, characters, or subwords by SentencePiece; ``affixes``, for parsers that do not predict words: words
+    with their affixes and shapes, by which unknown words are told apart."""
     min_count: int = 2
     """Words (characters, for a character vocabulary) that occur less often are unknown; subwords train without them."""
     max_size: int | None = None
     """Keep at most this many words or characters, the most frequent ones; for subwords the exact number of pieces."""
     unknown: Unknown = "single"
     """One token for all unknown words, or Berkeley-style classes by their surface; for kind = "word"."""
+    affix_rows: int = 4096
+    """Rows that affixes and shapes are hashed into; for kind = "affixes"."""
     subword_model: SubwordModel = "unigram"
     """Way in which SentencePiece chooses pieces; for kind = "subword"."""
 
@@ -42,7 +46,7 @@ class VocabularyConfig:
         check_choice("vocabulary.kind", self.kind, get_args(Kind))
         check_choice("vocabulary.unknown", self.unknown, get_args(Unknown))
         check_choice("vocabulary.subword_model", self.subword_model, get_args(SubwordModel))
-        check_positive(**{"vocabulary.min_count": self.min_count})
+        check_positive(**{"vocabulary.min_count": self.min_count, "vocabulary.affix_rows": self.affix_rows})
         if self.max_size is not None and self.max_size < 1:
             raise InputError(f"vocabulary.max_size = {self.max_size}", remedy="give 1 or more, or leave it out")
         if self.kind == "subword" and (self.max_size is None or self.max_size < _LEAST_SUBWORDS):
@@ -70,6 +74,9 @@ def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary
         return SubwordVocabulary.build(
             counts, min_count=config.min_count, max_size=config.max_size, model=config.subword_model
         )
+    if config.kind == "affixes":
+        rows = config.affix_rows
+        return AffixVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size, num_rows=rows)
     return WordVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size, unknown=config.unknown)
 
 
@@ -79,6 +86,7 @@ def vocabulary_from_json(content: Any, *, where: str | None = None) -> Vocabular
         "word": WordVocabulary.from_json,
         "character": CharacterVocabulary.from_json,
         "subword": _read_subwords,
+        "affixes": AffixVocabulary.from_json,
     }
     remedy = "give a vocabulary that treelm wrote"
     try:

@@ -61,6 +61,8 @@ class Vocabulary(ABC):
     """
 
     kind: ClassVar[str]  # its name in configurations and files
+    is_predictable: ClassVar[bool] = True
+    """True if a word is what its tokens spell; false if they only describe it, and no model can predict it by them."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let a subclass that was written for the release before work: see ``adopt_old_names``."""

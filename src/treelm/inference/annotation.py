@@ -19,8 +19,17 @@ from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
 from treelm.inference.processes import compute_each, path_everywhere
-from treelm.inference.tree_parsers import ParserSettings, Words, open_parser, parser_version
+from treelm.inference.tree_parsers import (
+    ParsedLine,
+    ParserSettings,
+    Words,
+    open_parser,
+    parser_class,
+    parser_has_confidence,
+    parser_version,
+)
 from treelm.models.persistence.files import hold_folder
+from treelm.models.scores import Confidence
 from treelm.trees.brackets import format_tree
 from treelm.trees.tree import Tree
 
@@ -49,6 +58,8 @@ class AnnotationSettings:
     """Cut text into words as treebanks do; else at blanks."""
     max_words: int | None = None
     """A longer sentence counts as one that cannot be parsed."""
+    min_confidence: float | None = None
+    """Leave out sentences of whose trees the parser is less sure than this (``Confidence.mean``)."""
     on_error: OnError = "raise"
     """Treatment of a sentence that cannot be read or parsed: stop; leave it out; or put an empty line or a flat tree in
     its place (``UNPARSED``; an empty line if even its words cannot be read)."""
@@ -59,6 +70,8 @@ class AnnotationSettings:
             raise InputError(f"on_error = {self.on_error!r}", remedy=f"choose one of {', '.join(get_args(OnError))}")
         if self.max_words is not None and self.max_words < 1:
             raise InputError(f"max_words = {self.max_words}", remedy="give 1 or more, or leave it out")
+        if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
+            raise InputError(f"min_confidence = {self.min_confidence}", remedy="give a number from 0 to 1")
         if self.tokenise and self.format != "text":
             raise InputError(f"tokenise with {self.format}", remedy="leave it out: these sentences have words")
 
@@ -66,7 +79,8 @@ class AnnotationSettings:
         """Settings in the form that the journal keeps."""
         own = {name: getattr(self, name) for name in ("format", "tokenise", "max_words", "on_error")}
         parser = {"parser": self.parser.name, "parser_version": parser_version(self.parser.name)}
-        return {**parser, "beam": dict(self.parser.beam), **own}
+        least = {} if self.min_confidence is None else {"min_confidence": self.min_confidence}
+        return {**parser, "beam": dict(self.parser.beam), **own, **least}
 
 
 class InputSentence(NamedTuple):
@@ -93,7 +107,9 @@ class ParsingTask(NamedTuple):
     batch_size: int
 
 
-Answer = list["str | InputError"]
+Answer = list["ParsedLine | InputError"]
+TABLE_COLUMNS = ("place", "num_words", "confidence", "expected_f1", "kept")
+"""Columns of the table of confidences, which has a row for each sentence that was parsed."""
 
 
 def annotate(
@@ -119,25 +135,41 @@ def annotate(
     folder = target.with_name(f"{target.name}.annotating")
     _check_target(target)
     asked = settings.to_json()
+    at_once = _sentences_at_once(settings)
     open_parser.cache_clear()  # a run may have been trained on since the last call
     busy = {
         "found": "another process is annotating here",
         "remedy": "wait for it or end it, or give another name for the output",
     }
     with hold_folder(folder, **busy):
-        _check_free(target, folder)
+        for path in (target, table_of(target)) if parser_has_confidence(settings.parser.name) else (target,):
+            _check_free(path, folder)
         journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
         try:
             if not target.exists():  # else it was killed while finishing
-                _work(source, journal, settings, processes, cluster, batch_size, on_progress)
+                _work(source, journal, settings, processes, cluster, batch_size, at_once, on_progress)
         except BaseException:
             journal.leave()
             raise
         for message in journal.errors():
             on_error(message)
         on_done(journal.progress)
-        journal.finish(target)
+        journal.finish(target, table_of(target))
     return journal.progress
+
+
+def table_of(target: Path) -> Path:
+    """The table of confidences of an output: ``silver.ptb.gz.tsv`` beside ``silver.ptb.gz``."""
+    return target.with_name(f"{target.name}.tsv")
+
+
+def _sentences_at_once(settings: AnnotationSettings) -> int:
+    """Sentences that the parser is given at once, 0 if batches do. Raises ``InputError`` if it has no confidence."""
+    system = parser_class(settings.parser.name)
+    if settings.min_confidence is not None and not parser_has_confidence(settings.parser.name):
+        remedy = "leave min_confidence out, or take a run of chart"
+        raise InputError(f"{settings.parser.name} does not say how sure it is of its trees", remedy=remedy)
+    return 0 if system is None else system.sentences_at_once
 
 
 def _check_target(target: Path) -> None:
@@ -167,6 +199,7 @@ def _work(
     processes: int,
     cluster: str,
     batch_size: int,
+    at_once: int,
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Annotate from where the journal is to the end of the input."""
@@ -179,14 +212,18 @@ def _work(
     def tasks(blocks: Iterator[SentenceBlock]) -> Iterator[ParsingTask]:
         for block in blocks:
             waiting.append(block)
-            yield ParsingTask(parser, [item.words for item in block.items if item.error is None], batch_size)
+            sentences = [item.words for item in block.items if item.error is None]
+            yield ParsingTask(parser, sentences, at_once or batch_size)
 
     with mapping(processes, cluster, **_WORKER) as computed, open_bytes(source) as stream:
-        blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=str(journal.folder))
+        where, size = str(journal.folder), at_once or BLOCK
+        blocks = read_blocks(stream, name_of(source), settings, journal.progress, where=where, size=size)
         for answers in computed(parse_task, tasks(blocks)):
             block = waiting.popleft()
-            lines, errors = _settle(block.items, answers, settings.on_error)
+            lines, errors, parsed = _settle(block.items, answers, settings)
             before = journal.progress
+            kept = [one for one in parsed if one.is_kept]
+            sure = [one.confidence for one in kept if one.confidence is not None]
             done = replace(
                 before,
                 num_read=block.num_read,
@@ -194,8 +231,15 @@ def _work(
                 num_sentences=before.num_sentences + len(lines),
                 num_words=before.num_words + sum(len(item.words) for item in block.items),
                 num_errors=before.num_errors + len(errors),
+                num_unsure=before.num_unsure + len(parsed) - len(kept),
+                num_kept_words=before.num_kept_words + sum(one.num_words for one in kept),
+                sum_confidence=before.sum_confidence + sum(one.mean for one in sure),
+                sum_expected_f1=before.sum_expected_f1 + sum(one.expected_f1 for one in sure),
             )
-            journal.append(lines, errors, done)
+            rows = [row for one in parsed if (row := one.row())]
+            if rows and not before.num_table_bytes:
+                rows = ["\t".join(TABLE_COLUMNS), *rows]
+            journal.append(lines, errors, done, rows)
             on_progress(journal.progress)
     if not journal.progress.num_sentences and not journal.progress.num_errors:
         raise no_sentences(name_of(source), [])
@@ -205,9 +249,12 @@ def _work(
 
 
 def read_blocks(
-    stream: Any, name: str, settings: AnnotationSettings, progress: Progress, *, where: str = ""
+    stream: Any, name: str, settings: AnnotationSettings, progress: Progress, *, where: str = "", size: int = BLOCK
 ) -> Iterator[SentenceBlock]:
-    """The rest of the input in blocks. Raises ``InputError`` if what comes before is not what it was."""
+    """The rest of the input in blocks of ``size`` sentences.
+
+    Raises ``InputError`` if what comes before is not what it was.
+    """
     lines = numbered_lines(stream, name=name)
     stretches = cut(only_text(lines, name=name) if settings.is_guess else lines, settings.format)
     num_read, digest = progress.num_read, InputHash()
@@ -222,7 +269,7 @@ def read_blocks(
         num_read += 1
         digest.add(stretch.content)
         items += _items(stretch, parser, settings)
-        if len(items) >= BLOCK:
+        if len(items) >= size:
             yield SentenceBlock(items, num_read, digest.value)
             items = []
     if items:
@@ -256,28 +303,49 @@ def parse_task(task: ParsingTask) -> Answer:
     """A line, or an error, for every sentence of a task; sentences of similar length are parsed together."""
     parser = open_parser(task.parser)
     order = sorted(range(len(task.sentences)), key=lambda number: len(task.sentences[number]))
-    found: dict[int, str | InputError] = {}
+    found: dict[int, ParsedLine | InputError] = {}
     for start in range(0, len(order), task.batch_size):
         numbers = order[start : start + task.batch_size]
         found.update(zip(numbers, compute_each(parser, [task.sentences[one] for one in numbers]), strict=True))
     return [found[number] for number in range(len(task.sentences))]
 
 
-def _settle(items: Sequence[InputSentence], answers: Answer, policy: OnError) -> tuple[list[str], list[InputError]]:
-    """Lines to write, and errors to report. Raises the first error if that is the policy."""
-    remaining = iter(answers)
-    lines, errors = [], []
+class Parsed(NamedTuple):
+    """A sentence that the parser has parsed, whether or not its tree stays."""
+
+    where: str
+    num_words: int
+    confidence: Confidence | None
+    is_kept: bool
+
+    def row(self) -> str:
+        """Its row of the table; "" where the parser has no confidence."""
+        if self.confidence is None:
+            return ""
+        values = (f"{value:.4f}" for value in self.confidence)
+        return "\t".join((self.where, str(self.num_words), *values, str(int(self.is_kept))))
+
+
+def _settle(
+    items: Sequence[InputSentence], answers: Answer, settings: AnnotationSettings
+) -> tuple[list[str], list[InputError], list[Parsed]]:
+    """Lines to write, errors to report, and what was parsed. Raises the first error if that is the policy."""
+    remaining, policy, least = iter(answers), settings.on_error, settings.min_confidence
+    lines, errors, parsed = list[str](), list[InputError](), list[Parsed]()
     for item in items:
         answer = item.error if item.error is not None else next(remaining)
         if not isinstance(answer, InputError):
-            lines.append(answer)
+            sure = answer.confidence
+            is_kept = least is None or sure is None or sure.mean >= least
+            parsed.append(Parsed(item.where, len(item.words), sure, is_kept))
+            lines += [answer.line] if is_kept else []
             continue
         error = InputError(answer.found, where=answer.where or item.where, remedy=answer.remedy)
         if policy == "raise":
             raise error
         errors.append(error)
         lines += _instead(item.words, policy)
-    return lines, errors
+    return lines, errors, parsed
 
 
 def _instead(words: Sequence[str], policy: OnError) -> list[str]:
@@ -290,4 +358,14 @@ def _instead(words: Sequence[str], policy: OnError) -> list[str]:
 def describe(settings: AnnotationSettings, progress: Progress, *, source: str, version: str) -> dict[str, Any]:
     """The provenance of the trees for those who read them, as JSON values."""
     counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
-    return {"treelm_version": version, "input": source, **settings.to_json(), **counts}
+    described = {"treelm_version": version, "input": source, **settings.to_json(), **counts}
+    num_parsed = progress.num_sentences - (0 if settings.on_error in ("raise", "skip") else progress.num_errors)
+    if not progress.num_table_bytes:
+        return described
+    means = {
+        "mean": progress.sum_confidence / num_parsed,
+        "expected_f1": progress.sum_expected_f1 / num_parsed,
+        "mean_words": progress.num_kept_words / num_parsed,
+    }
+    confidence = {name: round(value, 4) for name, value in means.items()} if num_parsed else {}
+    return {**described, "confidence": {**confidence, "num_left_out": progress.num_unsure}}

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,9 +37,19 @@ class Progress:
     """Words in them."""
     num_errors: int = 0
     """Sentences without a tree of the parser's."""
+    num_unsure: int = 0
+    """Sentences that were left out because the parser was not sure enough of them."""
+    num_kept_words: int = 0
+    """Words of the sentences that stayed."""
+    sum_confidence: float = 0.0
+    """Sum over the sentences that stayed."""
+    sum_expected_f1: float = 0.0
+    """Sum over the sentences that stayed."""
+    num_table_bytes: int = 0
+    """Bytes of the table of confidences."""
 
 
-_TREES, _JOURNAL = "trees", "journal.jsonl"
+_TREES, _TABLE, _JOURNAL = "trees", "table", "journal.jsonl"
 
 
 def is_finishing(folder: Path) -> bool:
@@ -55,7 +65,7 @@ class Journal:
 
         Raises ``InputError`` when the work was begun with other settings.
         """
-        self.folder, self.trees = folder, folder / _TREES
+        self.folder, self.trees, self.table = folder, folder / _TREES, folder / _TABLE
         self._lines = folder / _JOURNAL
         self._packed = packed
         self.progress = self._last()
@@ -107,18 +117,28 @@ class Journal:
 
     def go_on(self) -> None:
         """Cut off what is behind the journal's last line. Raises ``InputError`` when trees before it are gone."""
-        self.trees.touch()
-        if self.trees.stat().st_size < self.progress.num_bytes:
-            raise self._damaged(self.trees, "the trees so far are shorter than the journal says")
-        os.truncate(self.trees, self.progress.num_bytes)
+        for path, size in ((self.trees, self.progress.num_bytes), (self.table, self.progress.num_table_bytes)):
+            path.touch()
+            if path.stat().st_size < size:
+                raise self._damaged(path, f"the {path.name} so far is shorter than the journal says")
+            os.truncate(path, size)
 
-    def append(self, lines: Iterable[str], errors: Iterable[InputError], progress: Progress) -> None:
-        """A block is done: its trees, its errors, and how far that is (``num_bytes`` is found here)."""
+    def append(
+        self, lines: Iterable[str], errors: Iterable[InputError], progress: Progress, rows: Iterable[str] = ()
+    ) -> None:
+        """A block is done: its trees, its errors, how far that is (bytes are counted here), rows of the table."""
+        table = "".join(f"{row}\n" for row in rows).encode()
         content = "".join(f"{line}\n" for line in lines).encode()
         if self._packed and content:
             content = gzip.compress(content, mtime=0)  # members in a row are one gzip file
         _append(self.trees, content)
-        self.progress = Progress(**{**asdict(progress), "num_bytes": self.progress.num_bytes + len(content)})
+        if table:
+            _append(self.table, table)
+        self.progress = replace(
+            progress,
+            num_bytes=self.progress.num_bytes + len(content),
+            num_table_bytes=self.progress.num_table_bytes + len(table),
+        )
         entry = {"progress": asdict(self.progress), "errors": [str(error) for error in errors]}
         _append(self._lines, sealed_line(entry))
 
@@ -133,11 +153,16 @@ class Journal:
         if not self.progress.num_read:
             shutil.rmtree(self.folder)
 
-    def finish(self, target: Path) -> None:
-        """Put the trees under their name and remove the folder. Killed in between, it is done by the next call."""
+    def finish(self, target: Path, table: Path) -> None:
+        """Put the trees and, unless it is empty, the table under their names and remove the folder.
+
+        Killed in between, it is done by the next call.
+        """
         if self.trees.exists():
             self.trees.replace(target)
-            flush_directory(target.parent)
+        if self.progress.num_table_bytes and self.table.exists():
+            self.table.replace(table)
+        flush_directory(target.parent)
         for path in self.folder.iterdir():
             if path != self._lines:
                 path.unlink()

@@ -8,19 +8,31 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NamedTuple
 
 from treelm.errors import InputError
 from treelm.inference.loading import load, weights_hash
 from treelm.inference.processes import require_same
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.devices import DeviceName
+from treelm.models.persistence.shipped import find_run
+from treelm.models.persistence.storage import read_system
+from treelm.models.scores import Confidence
 from treelm.trees.brackets import format_tree
 from treelm.trees.tree import Tree
 
 Words = Sequence[Sequence[str]]
-LineParser = Callable[[Words], list[str]]
-"""Function from sentences to their trees in brackets, a tag over each word."""
+
+
+class ParsedLine(NamedTuple):
+    """A tree in brackets, a tag over each word, and how sure the parser is of it, if it says so."""
+
+    line: str
+    confidence: Confidence | None = None
+
+
+LineParser = Callable[[Words], list[ParsedLine]]
+"""Function from sentences to their trees."""
 
 BENEPAR_MODEL = "benepar_en3"
 _LEAF = None
@@ -63,8 +75,22 @@ def parser_version(name: str) -> str:
     return weights_hash(name)
 
 
+def parser_class(name: str) -> type[SyntacticLM] | None:
+    """The system of a run, of which nothing is loaded; None for parsers that are installed apart.
+
+    Raises ``InputError`` for a run that is not there.
+    """
+    return None if name in EXTERNAL else read_system(find_run(name))
+
+
+def parser_has_confidence(name: str) -> bool:
+    """Tell whether a parser says how sure it is of its trees."""
+    system = parser_class(name)
+    return system is not None and system.has_confidence
+
+
 class _Run:
-    """A trained model of this package. Its trees have no tags, so the tag is X."""
+    """A trained model of this package. Where its trees have no tags, the tag is X."""
 
     def __init__(self, lm: SyntacticLM, beam: Mapping[str, int]) -> None:
         """Set the beam, if one is given; raises ``InputError`` for a system without trees."""
@@ -73,9 +99,10 @@ class _Run:
             lm.set_beam(**beam)
         self._lm = lm
 
-    def __call__(self, sentences: Words) -> list[str]:
+    def __call__(self, sentences: Words) -> list[ParsedLine]:
         """Parse sentences together."""
-        return [format_tree(tree) for tree in self._lm.parse(sentences)]
+        parsed = self._lm.annotate(sentences)
+        return [ParsedLine(format_tree(one.tree, one.tags), one.confidence) for one in parsed]
 
 
 class _Benepar:
@@ -90,7 +117,7 @@ class _Benepar:
             remedy = f"python -c \"import benepar; benepar.download('{BENEPAR_MODEL}')\""
             raise InputError(f"benepar has no model {BENEPAR_MODEL}", remedy=remedy) from None
 
-    def __call__(self, sentences: Words) -> list[str]:
+    def __call__(self, sentences: Words) -> list[ParsedLine]:
         """Parse sentences together, checking that each tree has the words of its sentence."""
         inputs = [self._benepar.InputSentence(words=list(words)) for words in sentences]
         with _as_input_error("benepar"):
@@ -116,7 +143,7 @@ class _Stanza:
             remedy = "python -c \"import stanza; stanza.download('en')\""
             raise InputError("stanza has no English models", remedy=remedy) from None
 
-    def __call__(self, sentences: Words) -> list[str]:
+    def __call__(self, sentences: Words) -> list[ParsedLine]:
         """Parse sentences together, checking that each tree has the words of its sentence."""
         with _as_input_error("stanza"):
             found = self._pipeline([list(words) for words in sentences]).sentences
@@ -163,7 +190,7 @@ def _look_stanza(node: Any) -> tuple[str, Sequence[Any]] | None:
     return (node.label, node.children) if node.children else _LEAF
 
 
-def _line(node: Any, words: Sequence[str], look: Look, parser: str) -> str:
+def _line(node: Any, words: Sequence[str], look: Look, parser: str) -> ParsedLine:
     """A foreign tree over our own words (parsers escape some), its tags kept, the outer bracket taken off."""
     tags: list[str] = []
     remaining = iter(words)
@@ -178,7 +205,7 @@ def _line(node: Any, words: Sequence[str], look: Look, parser: str) -> str:
     only = tree.children[0]
     if tree.label in ("TOP", "ROOT", "") and len(tree.children) == 1 and isinstance(only, Tree):
         tree = only
-    return format_tree(tree, tags)
+    return ParsedLine(format_tree(tree, tags))
 
 
 def _rebuild(node: Any, look: Look, words: Iterator[str], tags: list[str]) -> Tree | str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM as SyntacticLM
 
 SYSTEMS: dict[str, str] = {
+    "chart": "treelm.models.chart.network:ChartParser",
     "lstm": "treelm.models.lstm.network:LSTM",
     "on-lstm": "treelm.models.on_lstm.network:ONLSTM",
     "ngram": "treelm.models.ngram.network:NGram",

@@ -25,6 +25,7 @@ from treelm.models.scores import (
     Loss,
     Losses,
     NoLogProbability,
+    ParsedSentence,
     ProbabilityMass,
     SentenceScore,
     SentenceSurprisal,
@@ -171,6 +172,10 @@ class SyntacticLM(Pretrained, ABC):
     """Attributes that may be set on a loaded model: other processes that compute for it get their values too."""
     words_switch: ClassVar[str] = ""
     """Field of its config without which it is a bare parser; "": it always predicts words."""
+    sentences_at_once: ClassVar[int] = 0
+    """Sentences that a parser likes to be given at once, to put those of one length together itself; 0: no wish."""
+    has_confidence: ClassVar[bool] = False
+    """True if ``annotate`` says how sure it is of each tree."""
     parses: bool = True
     """True if it has trees at all; a switch of its config may decide this."""
 
@@ -178,7 +183,7 @@ class SyntacticLM(Pretrained, ABC):
         """Let a system score, parse and analyse texts as well: to Python, a text is a list."""
         super().__init_subclass__(**options)
         adopt_old_names(cls, {"extend_symbols": "extend_tokens"})
-        for name in {"score", "parse", "analyse"} & cls.__dict__.keys():
+        for name in {"score", "parse", "analyse", "annotate"} & cls.__dict__.keys():
             setattr(cls, name, takes_texts(cls.__dict__[name]))
         if "extend" in cls.__dict__:
             cls.extend = takes_a_word_each(cls.__dict__["extend"])  # type: ignore[method-assign]
@@ -190,6 +195,11 @@ class SyntacticLM(Pretrained, ABC):
         self.labels = tuple(labels)
         self.data_identity: dict[str, str] = {}
         """Hashes of the words and trees of each split that it was trained on. Empty if that was not noted."""
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The part-of-speech tags that it learns and gives: those of training data come in its batches. Here: none."""
+        return ()
 
     @property
     def predicts_words(self) -> bool:
@@ -216,8 +226,8 @@ class SyntacticLM(Pretrained, ABC):
     def require_words(self) -> None:
         """Raise ``InputError`` if words alone get no probabilities, for want of trees or of a language model."""
         if not self.predicts_words:
-            remedy = f"parse with it, or train one with model.{self.words_switch} = true"
-            raise InputError("this parser gives words no probabilities", remedy=remedy)
+            other = f"train one with model.{self.words_switch} = true" if self.words_switch else "take another system"
+            raise InputError("this parser gives words no probabilities", remedy=f"parse with it, or {other}")
 
     @property
     def word_columns(self) -> Mapping[str, Gathering]:
@@ -267,6 +277,18 @@ class SyntacticLM(Pretrained, ABC):
     @abstractmethod
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
+
+    @takes_texts
+    def annotate(self, sentences: Sequence[Sequence[str]]) -> list[ParsedSentence]:
+        """Trees with what a silver treebank needs besides: tags and confidence, of parsers that have them."""
+        return [ParsedSentence(tree) for tree in self.parse(sentences)]
+
+    def calibrate(self, batches: Sequence[SentenceBatch]) -> str:
+        """Fit, after training, what makes its probabilities right on held-out sentences. Tells what was found.
+
+        Here: nothing is fitted, and "" is returned.
+        """
+        return ""
 
     def structure(self, words: Sequence[str]) -> Structure | None:
         """A record of the values that determine its tree of a sentence, for figures; None if there are none to draw.

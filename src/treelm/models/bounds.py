@@ -1,4 +1,4 @@
-"""Bounds of configs: ranges of values, and numbers that every training tree must keep, such as open nonterminals."""
+"""What configs check, and what of them follows from the training data: bounds that every tree keeps, inventories."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ class CheckedConfig:
     def require_one_of(self, name: str, choices: Sequence[str]) -> None:
         """Refuse a name that is not among the choices."""
         self.require(name, getattr(self, name) in choices, "one of " + ", ".join(map(repr, choices)))
+
+
+class InventoryConfig(ABC):
+    """A config with lists, of labels or tags, that are found in the training data where none are given."""
+
+    inventories: ClassVar[tuple[str, ...]]
+    """Names of the fields that are such lists."""
+
+    @abstractmethod
+    def taken_from(self, corpus: PreparedCorpus) -> Self:
+        """The config with the lists that it lacks taken from a corpus."""
 
 
 class BoundedConfig(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,23 @@ class Analysis:
 
     score: SentenceScore | None
     tree: Tree | None
+
+
+class Confidence(NamedTuple):
+    """How right a parser expects its tree to be, from 0 to 1."""
+
+    mean: float
+    """Probability that a constituent is right, its label too: the mean over the tree."""
+    expected_f1: float
+    """Twice the number of constituents expected to be right over their number and the one that is expected in gold."""
+
+
+class ParsedSentence(NamedTuple):
+    """A tree as silver data need it. A parser may have no tags and no confidence."""
+
+    tree: Tree
+    tags: tuple[str, ...] | None = None
+    confidence: Confidence | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

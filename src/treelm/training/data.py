@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.arrays import offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
@@ -75,6 +76,7 @@ def _sentences(batch: SentenceBatch, part: slice) -> SentenceBatch:
         num_words=batch.num_words[part],
         actions=actions,
         action_offsets=action_offsets,
+        tags=batch.tags if batch.tags is None else _cut(batch.tags, offsets_of(batch.num_words), part)[0],
         names=batch.names[part],
     )
 

@@ -21,9 +21,10 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models import system_class
 from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.bounds import InventoryConfig
 from treelm.models.configs import to_plain
 from treelm.models.persistence.shipped import find_run
-from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, load_model, load_weights
+from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, load_model, load_weights, save_model
 from treelm.models.streams import StreamLM
 from treelm.training.checkpoints import RESUME, check_new_run, lock_folder
 from treelm.training.config import LIMITS_OF_TIME
@@ -71,7 +72,16 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
             ranks.on_main(partial(estimate, model, setup.encoded, dev, run))
         else:
             _fit(setup, run, resume=resume, ranks=ranks, on_terminal=on_terminal)
+            ranks.on_main(partial(_calibrate, setup.dev, run))
         return load_model(run)
+
+
+def _calibrate(dev: SentenceBatches | BPTTBatches | None, run: Path) -> None:
+    """Let the model that was kept fit itself to dev, where its system does so."""
+    model = load_model(run)
+    if isinstance(dev, SentenceBatches) and type(model).calibrate is not SyntacticLM.calibrate:
+        _logger.info("%s", model.calibrate(list(dev)))
+        save_model(model, run)
 
 
 def _fit(setup: Setup, run: Path, *, resume: bool, ranks: Ranks, on_terminal: bool) -> None:
@@ -170,6 +180,10 @@ def _check_model(kept: ModelConfig, given: ModelConfig, *, where: str) -> None:
         for values in (saved, present):
             for name in given.bounds:
                 values.pop(name, None)
+    if isinstance(given.config, InventoryConfig):
+        for name in given.config.inventories:
+            if not present[name]:  # it is found in the training data
+                del saved[name], present[name]
     check_unchanged({"system": kept.system, **saved}, {"system": given.system, **present}, what="model", where=where)
 
 
@@ -192,10 +206,13 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     seed_everything(recipe.training.seed)
     model = _build(recipe.model, vocabulary, labels)
     splits = {"train": train_data, "dev": dev_data}
+    if model.predicts_words and not vocabulary.is_predictable:
+        found = f"vocabulary.kind = {vocabulary.kind!r} with {model.system}, which predicts words"
+        raise InputError(found, remedy='set vocabulary.kind = "word"')
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
         load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
-    encoded = EncodedCorpus(train_data, vocabulary, labels)
+    encoded = EncodedCorpus(train_data, vocabulary, labels, tags=model.tags)
     model.check_corpus(encoded, trains=True)
     batches = _train_batches(encoded, model, recipe)
     dev = None if dev_data is None else _dev_batches(dev_data, model, recipe)
@@ -252,7 +269,9 @@ def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -
 
 
 def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfig:
-    """The model with its bounds set to what the training trees need plus the margin."""
+    """The model with its bounds set to what training trees need plus the margin, its inventories to what they have."""
+    if isinstance(model.config, InventoryConfig):
+        return replace(model, config=model.config.taken_from(train_data))
     if model.bounds_margin is None:
         return model
     return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)
@@ -260,7 +279,8 @@ def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfi
 
 def _dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:
     labels = model.labels if model.predicts_labels else merge_labels([corpus])  # else any label will do
-    encoded = EncodedCorpus(corpus, model.vocabulary, labels, unknown_labels=recipe.data.unknown_labels)
+    unknown_labels = recipe.data.unknown_labels
+    encoded = EncodedCorpus(corpus, model.vocabulary, labels, tags=model.tags, unknown_labels=unknown_labels)
     model.check_corpus(encoded, trains=False)
     config = recipe.training
     if config.batches == "stream":

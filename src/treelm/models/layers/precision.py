@@ -73,6 +73,20 @@ def _say_once() -> None:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute the block on one thread.
+
+    With several, a library divides a product or a sum among them by its shape, and with it the order of sums.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
 def small_products(device: torch.device) -> Iterator[None]:
     """Give products of a few rows, batched ones too, the kernel that starts soonest, within this context.
 

@@ -189,6 +189,11 @@ def read_data_identity(directory: Path) -> dict[str, str]:
     return identity
 
 
+def read_system(directory: Path) -> type[SyntacticLM]:
+    """The class of the model of a folder; raises ``InputError`` for a description that is none."""
+    return system_class(_read_header(directory)["system"], where=str(directory / CONFIG))
+
+
 def load_weights(model: Pretrained, path: Path, *, remedy: str) -> None:
     """Fill a model with the weights of a file, after every check."""
     tensors, metadata = read_tensors(path, remedy=remedy)

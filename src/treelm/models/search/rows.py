@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.layers.precision import Float32Products, float32_products, float32_setting
+from treelm.models.layers.precision import Float32Products, float32_products, float32_setting, one_thread
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -272,14 +272,6 @@ def widened(parameter: Tensor, size: int, padding: float = 0.0, *, multiple: int
 
 @contextmanager
 def arithmetic(precision: Float32Products, device: torch.device) -> Iterator[None]:
-    """Compute the block as search does: float32 products as wanted, and on one thread.
-
-    With several threads, a library divides a product or a sum among them by its shape, and with it the order of sums.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with float32_products(precision, device):
-            yield
-    finally:
-        torch.set_num_threads(threads)
+    """Compute the block as search does: float32 products as wanted, and on one thread."""
+    with one_thread(), float32_products(precision, device):
+        yield

@@ -1,0 +1,65 @@
+"""Sizes of a chart parser, and the labels and tags that it gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.errors import InputError
+from treelm.models.bounds import CheckedConfig, InventoryConfig
+from treelm.models.chart.gold import chains_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartConfig(CheckedConfig, InventoryConfig):
+    """Sizes, dropout and decoding. Raises ``InputError`` for values that make no network."""
+
+    inventories: ClassVar[tuple[str, ...]] = ("chains", "tags")
+
+    embedding_size: int = 112
+    """Size of the vector of a token; a word's vector is the sum of those of its tokens."""
+    hidden_size: int = 144
+    """Units of the LSTM in one direction."""
+    num_layers: int = 2
+    """Layers of the LSTM."""
+    span_size: int = 192
+    """Units of the hidden layer that scores spans."""
+    embedding_dropout: float = 0.05
+    """Probability that a token of a word is left out of its sum."""
+    dropout: float = 0.3
+    """Probability that a unit is zeroed: in words, between layers, and in states before spans are scored."""
+    tag_weight: float = 0.5
+    """Weight of the loss of part-of-speech tags; 0: the parser has no tags."""
+    threshold: float = 0.4
+    """Probability of being right that a constituent must have to be in a tree: higher, and precision rises."""
+    min_chain_count: int = 3
+    """Unary chains, such as an S over a VP alone, that training data have less often keep only their top label."""
+    chains: tuple[str, ...] = ()
+    """Unary chains of two labels or more that it gives, labels from the top with blanks between; by default those of
+    the training data."""
+    tags: tuple[str, ...] = ()
+    """Part-of-speech tags that it gives; by default those of the training data."""
+
+    def __post_init__(self) -> None:
+        """Check values."""
+        self.require_at_least(1, "embedding_size", "hidden_size", "num_layers", "span_size", "min_chain_count")
+        self.require_dropout("embedding_dropout", "dropout")
+        self.require("tag_weight", self.tag_weight >= 0, "0 or more")
+        self.require("threshold", 0 <= self.threshold < 1, "a probability below 1")
+        self.require("chains", all(len(chain.split()) > 1 for chain in self.chains), "chains of two labels or more")
+
+    def taken_from(self, corpus: PreparedCorpus) -> Self:
+        """The config with the chains and tags that training data have. Raises ``InputError`` for data without trees."""
+        if not corpus.has_trees:
+            remedy = "train this system on brackets or CoNLL-U"
+            raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
+        chains, tags = self.chains, self.tags
+        if not chains:
+            found = Counter(chains_of(corpus.actions, corpus.action_offsets))
+            frequent = [chain for chain, count in found.items() if count >= self.min_chain_count]
+            chains = tuple(sorted(" ".join(corpus.labels[label] for label in chain) for chain in frequent))
+        if not tags and self.tag_weight and len(corpus.tag_names) > 1:  # one alone tells nothing
+            tags = tuple(sorted(corpus.tag_names))
+        return replace(self, chains=chains, tags=tags)

@@ -1,0 +1,299 @@
+"""The chart parser: its parameters, its losses, trees with their confidence, and the interface of all systems."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelm.corpora.arrays import gather_indices, offsets_of
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import encode_words
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.chart.config import ChartConfig
+from treelm.models.chart.decoding import build_tree, decode, log_potentials, span_probabilities
+from treelm.models.chart.gold import Constituents, chain_numbers, constituents_of, crossing
+from treelm.models.layers import chart
+from treelm.models.layers.devices import to_device
+from treelm.models.layers.dropout import dropout, dropout_mask
+from treelm.models.layers.precision import one_thread
+from treelm.models.layers.span_scores import SpanScorer, flat, spans_of, square
+from treelm.models.scores import Confidence, ParsedSentence
+from treelm.trees.tree import Tree
+
+IntArray = NDArray[np.int64]
+UNLABELLED = "X"  # the label of one that was trained on none
+_MOST_SPANS = 40_000  # of the sentences that are parsed together
+
+
+class ChartParser(SyntacticLM):
+    """A parser that scores every labelled span of a sentence, and gives trees of any arity exact probabilities.
+
+    A derivation is a binary tree with a label, or none, on every span; a tree stands for all derivations whose labelled
+    spans are its constituents. p(tree) is proportional to the sum over these of exp(score), so log p(tree) is a
+    difference of two log Z (``layers/chart.py``). An LSTM reads the sentence from both ends: whatever it says of a
+    word, it has seen the words after it.
+    """
+
+    system: ClassVar[str] = "chart"
+    sentences_at_once: ClassVar[int] = 4096
+    has_confidence: ClassVar[bool] = True
+
+    def __init__(self, config: ChartConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
+        """Draw the parameters from torch's global generator."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        self._config = config
+        alone = [(label,) for label in self.labels] or [(UNLABELLED,)]
+        self._chains = [*alone, *(tuple(chain.split()) for chain in config.chains)]
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        self._chain_numbers = {
+            tuple(numbers.get(label, -1) for label in chain): number for number, chain in enumerate(self._chains)
+        }
+        size, hidden = config.embedding_size, config.hidden_size
+        self.embedding = nn.Parameter(torch.empty(len(vocabulary), size).normal_(std=0.3))
+        self.edges = nn.Parameter(torch.empty(2, size).normal_(std=0.3))
+        self.lstm = nn.LSTM(
+            size,
+            hidden,
+            num_layers=config.num_layers,
+            bidirectional=True,
+            batch_first=True,
+            dropout=config.dropout if config.num_layers > 1 else 0.0,
+        )
+        self.spans = SpanScorer(2 * hidden, config.span_size, len(self._chains))
+        self.tagger = nn.Linear(2 * hidden, len(config.tags)) if config.tags else None
+        self.register_buffer("temperature", torch.ones(()))
+        self.temperature: Tensor  # scores are divided by it, except in training: see ``calibrate``
+
+    @property
+    def config(self) -> ChartConfig:
+        """The sizes, labels and tags that this network was built from."""
+        return self._config
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The part-of-speech tags that it gives."""
+        return self.config.tags
+
+    @property
+    def predicts_words(self) -> bool:
+        """False: it sees the whole sentence before it says anything."""
+        return False
+
+    # The network.
+
+    def encode(self, tokens: Tensor, offsets: Tensor, num_words: int) -> Tensor:
+        """The tokens of the words of B sentences of one length -> states (B, n + 2, 2H), those of both edges too.
+
+        ``offsets`` (B n,) say where each word begins.
+        """
+        rate, weights = self.config.embedding_dropout, None
+        if self.training and rate:
+            weights = dropout_mask(len(tokens), 1, rate, self.embedding)[:, 0]
+        words = functional.embedding_bag(tokens, self.embedding, offsets, mode="sum", per_sample_weights=weights)
+        words = words.view(-1, num_words, words.shape[1])
+        first, last = (edge.expand(len(words), 1, -1) for edge in self.edges[:, None])
+        inputs = torch.cat([first, words, last], 1)
+        states: Tensor = self.lstm(dropout(inputs, self.config.dropout, training=self.training))[0]
+        return dropout(states, self.config.dropout, training=self.training)
+
+    def scores(self, states: Tensor) -> Tensor:
+        """States (B, n + 2, 2H) -> scores of all labelled spans (B, spans, chains); that of "no constituent" is 0."""
+        half = states.shape[2] // 2
+        found: Tensor = self.spans(torch.cat([states[:, :-1, :half], states[:, 1:, half:]], 2))
+        return found
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        """Sums of -log p in nats: ``tree`` of the gold trees and, if it has tags, ``tag`` of the gold tags.
+
+        Raises ``InputError`` for a batch without trees, or with a sentence without words.
+        """
+        trees, tags = self._losses(batch, temperature=1.0)
+        terms = {"tree": Loss(sum=trees, count=len(batch))}
+        total = trees
+        if tags is not None:
+            terms["tag"] = tags
+            total = total + self.config.tag_weight * tags.sum
+        return Losses(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
+
+    def _losses(self, batch: SentenceBatch, *, temperature: float) -> tuple[Tensor, Loss | None]:
+        if batch.actions is None or batch.action_offsets is None:
+            remedy = "train on a treebank (brackets or CoNLL-U)"
+            raise InputError("sentence without a tree", where=batch.names[0], remedy=remedy)
+        ends_word = self.vocabulary.ends_word[batch.tokens]
+        found = constituents_of(batch.actions, batch.action_offsets, ends_word)
+        labels = np.arange(max(1, len(self.labels)))
+        numbers = chain_numbers(found, batch.actions, self._chain_numbers, labels)
+        trees = self.embedding.new_zeros((), dtype=torch.float64)
+        tags, num_tags = self.embedding.new_zeros((), dtype=torch.float64), 0
+        word_offsets = offsets_of(batch.num_words)
+        for rows, num_words in _lengths(batch):
+            states = self._states(batch, rows, num_words)
+            gold = _table(found, numbers, rows, num_words)
+            trees = trees + tree_losses(self.scores(states) / temperature, gold, num_words).double().sum()
+            if self.tagger is not None and batch.tags is not None:
+                words = gather_indices(word_offsets[rows], np.full(len(rows), num_words))
+                targets = to_device(batch.tags[words], states.device)
+                logits = self.tagger(states[:, 1:-1].flatten(0, 1))
+                tags = tags + functional.cross_entropy(logits, targets, ignore_index=-1, reduction="sum").double()
+                num_tags += int((batch.tags[words] >= 0).sum())
+        return trees, None if self.tagger is None else Loss(sum=tags, count=num_tags)
+
+    def _states(self, batch: SentenceBatch, rows: IntArray, num_words: int) -> Tensor:
+        """The states of sentences of one length."""
+        counts = batch.token_offsets[rows + 1] - batch.token_offsets[rows]
+        tokens = batch.tokens[gather_indices(batch.token_offsets[rows], counts)]
+        begins = np.concatenate([[True], self.vocabulary.ends_word[tokens[:-1]]])
+        device = self.embedding.device
+        return self.encode(to_device(tokens, device), to_device(np.flatnonzero(begins), device), num_words)
+
+    # Parsing.
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """The tree of each sentence that is expected to have the most right constituents."""
+        return [found.tree for found in self.annotate(sentences)]
+
+    def annotate(self, sentences: Sequence[Sequence[str]]) -> list[ParsedSentence]:
+        """Trees with tags, and how sure they are."""
+        if not sentences:
+            return []
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        was_training = self.training
+        parsed: list[ParsedSentence | None] = [None] * len(sentences)
+        self.eval()
+        try:
+            with torch.no_grad(), one_thread():
+                for rows, num_words in _lengths(batch):
+                    most = max(1, _MOST_SPANS // (num_words * (num_words + 1) // 2))
+                    for start in range(0, len(rows), most):
+                        some = rows[start : start + most]
+                        found = self._parse(batch, some, num_words, [sentences[row] for row in some])
+                        for row, one in zip(some.tolist(), found, strict=True):
+                            parsed[row] = one
+        finally:
+            self.train(was_training)
+        return [one for one in parsed if one is not None]
+
+    def _parse(
+        self, batch: SentenceBatch, rows: IntArray, num_words: int, sentences: Sequence[Sequence[str]]
+    ) -> Iterator[ParsedSentence]:
+        """Parse sentences of one length."""
+        states = self._states(batch, rows, num_words)
+        found = span_probabilities(self.scores(states) / self.temperature, num_words)
+        chosen = decode(found, num_words, self.config.threshold)
+        spans = spans_of(num_words, chosen.device)
+        sentence, place = chosen.nonzero(as_tuple=True)
+        sure = found.best[chosen]
+        labels = [self._chains[number] for number in found.label[chosen].tolist()]
+        constituents = list(zip(*(side[place].tolist() for side in spans), labels, strict=True))
+        tags = None if self.tagger is None else self.tagger(states[:, 1:-1]).argmax(2).tolist()
+        stops = np.cumsum(chosen.sum(1).cpu().numpy()).tolist()
+        right = torch.zeros_like(found.expected).index_add_(0, sentence, sure).tolist()
+        begin = 0
+        for number, (words, stop) in enumerate(zip(sentences, stops, strict=True)):
+            gold = float(found.expected[number])
+            yield ParsedSentence(
+                tree=build_tree(words, constituents[begin:stop]),
+                tags=None if tags is None else tuple(self.tags[tag] for tag in tags[number]),
+                confidence=Confidence(
+                    mean=right[number] / (stop - begin), expected_f1=2 * right[number] / (stop - begin + gold)
+                ),
+            )
+            begin = stop
+
+    @torch.no_grad()
+    def calibrate(self, batches: Sequence[SentenceBatch]) -> str:
+        """Set the temperature by which held-out trees are most probable (Guo et al. 2017); tells what was found.
+
+        It is fitted to every other batch and checked on the rest. Trees hardly change; probabilities do.
+        """
+        self.eval()
+        self.temperature.fill_(1.0)
+        fitted, held = batches[::2], batches[1::2] or batches
+
+        def loss(some: Sequence[SentenceBatch], log_temperature: float) -> float:
+            return sum(float(self._losses(one, temperature=math.exp(log_temperature))[0]) for one in some)
+
+        low, high = math.log(0.5), math.log(4.0)
+        for _ in range(_STEPS):  # golden section: the loss has one minimum
+            left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+            if loss(fitted, left) < loss(fitted, right):
+                high = right
+            else:
+                low = left
+        middle = (low + high) / 2
+        before, after = loss(held, 0.0), loss(held, middle)
+        self.temperature.fill_(math.exp(middle))
+        count = sum(map(len, held))
+        return f"temperature {math.exp(middle):.3f}: {before / count:.3f} -> {after / count:.3f} nats a held-out tree"
+
+    # What sees the whole sentence says nothing of prefixes.
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Raise ``InputError``: it gives words no probabilities."""
+        self._refuse()
+
+    def start(self, num_sentences: int = 1) -> IncrementalState:
+        """Raise ``InputError``: it does not read word by word."""
+        self._refuse()
+
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
+        """Raise ``InputError``: it does not read word by word."""
+        self._refuse()
+
+    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        """Raise ``InputError``: it gives words no probabilities."""
+        self._refuse()
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """Raise ``InputError``: it does not read word by word."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        self.require_words()
+        raise AssertionError("it has no words")
+
+
+def tree_losses(scores: Tensor, gold: IntArray, num_words: int) -> Tensor:
+    """-log p(gold tree) in nats, (B,): log Z minus log Z of the derivations of the gold tree.
+
+    ``scores`` (B, spans, chains) are of sentences of one length; ``gold`` (B, n + 1, n + 1) has the number of the chain
+    of each gold constituent, -1 elsewhere.
+    """
+    labels = flat(to_device(gold, scores.device))
+    allowed = flat(to_device(~crossing(gold >= 0), scores.device))
+    of_gold = scores.gather(2, labels.clamp_min(0)[..., None])[..., 0]
+    restricted = torch.where(labels >= 0, of_gold, 0.0).masked_fill(~allowed, chart.NEG)
+    potentials = square(torch.cat([log_potentials(scores), restricted]), num_words)
+    lengths = torch.full((len(potentials),), num_words, device=scores.device)
+    total, of_trees = chart.log_partition(potentials, lengths).chunk(2)
+    return total - of_trees
+
+
+_STEPS, _GOLDEN = 14, (math.sqrt(5) - 1) / 2
+
+
+def _lengths(batch: SentenceBatch) -> Iterator[tuple[IntArray, int]]:
+    """The sentences of a batch, by their numbers, for each length that there is. Raises ``InputError`` for length 0."""
+    for num_words in np.unique(batch.num_words).tolist():
+        rows = np.flatnonzero(batch.num_words == num_words)
+        if not num_words:
+            raise InputError("a sentence without words", where=batch.names[int(rows[0])], remedy="leave it out")
+        yield rows, num_words
+
+
+def _table(found: Constituents, numbers: IntArray, rows: IntArray, num_words: int) -> IntArray:
+    """The labels of gold constituents of some sentences, -1 elsewhere: (B, n + 1, n + 1)."""
+    table = np.full((len(rows), num_words + 1, num_words + 1), -1, dtype=np.int64)
+    own = np.isin(found.sentence, rows)
+    row = np.searchsorted(rows, found.sentence[own])
+    table[row, found.start[own], found.end[own]] = numbers[own]
+    return table

@@ -1,0 +1,170 @@
+"""Silver trees by a parser that says how sure it is: the table beside them, what is left out, blocks of its size."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm, treelm  # noqa: F401
+from tests.systems import small_setup
+from treelm.corpora.readers import read_sentences
+from treelm.errors import InputError
+from treelm.inference import annotation
+from treelm.inference.annotation import AnnotationSettings, annotate, table_of
+from treelm.inference.annotation_journal import Progress
+from treelm.inference.tree_parsers import ParserSettings
+from treelm.models.chart.network import ChartParser
+from treelm.models.persistence.storage import load_model, save_model
+
+NUM_LINES = 25
+WORDS = ["the", "cat", "sees", "a", "dog", "of", "fish", "."]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("chart")
+    save_model(small_setup("chart", folder).model.eval(), folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("".join(" ".join(WORDS[k % 3 :][: 1 + k % 5]) + "\n" for k in range(NUM_LINES)))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChartParser, "sentences_at_once", 10)
+
+
+def settings(run: Path, **changes: object) -> AnnotationSettings:
+    return AnnotationSettings(parser=ParserSettings(name=str(run)), **changes)  # type: ignore[arg-type]
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+def test_every_sentence_has_its_tree_its_tags_and_a_row(run: Path, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.ptb"
+    seen: list[Progress] = []
+    progress = annotate(str(text), out, settings(run), on_progress=seen.append)
+    assert [one.num_read for one in seen] == [10, 20, 25]
+    sentences = [line.split() for line in text.read_text().splitlines()]
+    model = load_model(run)
+    parsed = model.annotate(sentences)
+    read = list(read_sentences(out))
+    assert [one.tree for one in read] == [one.tree for one in parsed]
+    assert [one.tags for one in read] == [one.tags for one in parsed]
+    rows = rows_of(table_of(out))
+    assert [row["place"] for row in rows] == [f"{text}:{k}" for k in range(1, NUM_LINES + 1)]
+    assert [int(row["num_words"]) for row in rows] == list(map(len, sentences))
+    for row, one in zip(rows, parsed, strict=True):
+        assert one.confidence is not None
+        assert float(row["confidence"]) == pytest.approx(one.confidence.mean, abs=2e-4)
+        assert float(row["expected_f1"]) == pytest.approx(one.confidence.expected_f1, abs=2e-4)
+        assert row["kept"] == "1"
+    about = annotation.describe(settings(run), progress, source="in.txt", version="0")["confidence"]
+    mean = sum(float(row["confidence"]) for row in rows) / NUM_LINES
+    assert about["mean"] == pytest.approx(mean, abs=2e-4)
+    assert about["num_left_out"] == 0
+    assert about["mean_words"] == pytest.approx(sum(map(len, sentences)) / NUM_LINES, abs=1e-4)
+
+
+def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Path) -> None:
+    annotate(str(text), tmp_path / "all.ptb", settings(run))
+    all_rows = rows_of(table_of(tmp_path / "all.ptb"))
+    least = sorted(float(row["confidence"]) for row in all_rows)[NUM_LINES // 2] - 1e-4
+    kept = settings(run, min_confidence=least)
+    progress = annotate(str(text), tmp_path / "out.ptb", kept)
+    lines = (tmp_path / "all.ptb").read_text().splitlines()
+    sure = [float(row["confidence"]) >= least for row in all_rows]
+    assert 0 < sum(sure) < NUM_LINES
+    assert (tmp_path / "out.ptb").read_text().splitlines() == [
+        line for line, is_sure in zip(lines, sure, strict=True) if is_sure
+    ]
+    assert [row["kept"] == "1" for row in rows_of(table_of(tmp_path / "out.ptb"))] == sure
+    assert (progress.num_sentences, progress.num_unsure) == (sum(sure), NUM_LINES - sum(sure))
+    about = annotation.describe(kept, progress, source="in.txt", version="0")
+    assert about["min_confidence"] == least
+    assert about["confidence"]["num_left_out"] == NUM_LINES - sum(sure)
+    assert about["confidence"]["mean"] > least
+
+
+class Crash(Exception):
+    """Stands for anything that ends the process."""
+
+
+def test_the_table_survives_a_crash_and_other_processes(run: Path, text: Path, tmp_path: Path) -> None:
+    annotate(str(text), tmp_path / "whole.ptb", settings(run))
+
+    def crash(progress: Progress) -> None:
+        raise Crash
+
+    out = tmp_path / "out.ptb"
+    with pytest.raises(Crash):
+        annotate(str(text), out, settings(run), on_progress=crash)
+    with (tmp_path / "out.ptb.annotating" / "table").open("a") as stream:
+        stream.write("torn")
+    with pytest.raises(InputError, match=r"begun with min_confidence = None, now it is 0\.5"):
+        annotate(str(text), out, settings(run, min_confidence=0.5))
+    annotate(str(text), out, settings(run))
+    for name in ("", ".tsv"):
+        assert (tmp_path / f"out.ptb{name}").read_bytes() == (tmp_path / f"whole.ptb{name}").read_bytes()
+    assert not (tmp_path / "out.ptb.annotating").exists()
+
+
+def test_killed_between_trees_and_table_it_finishes(
+    run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+
+    def crash(path: Path, target: Path) -> Path:
+        if path.name == "table":
+            raise Crash
+        return replace(path, target)
+
+    out = tmp_path / "out.ptb"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", crash)
+        with pytest.raises(Crash):
+            annotate(str(text), out, settings(run))
+    assert out.exists()
+    assert not table_of(out).exists()
+    annotate(str(text), out, settings(run))
+    assert len(rows_of(table_of(out))) == NUM_LINES
+    assert not (tmp_path / "out.ptb.annotating").exists()
+
+
+def test_a_table_that_is_there_is_not_replaced(run: Path, text: Path, tmp_path: Path) -> None:
+    table_of(tmp_path / "out.ptb").write_text("precious")
+    with pytest.raises(InputError, match=r"out\.ptb\.tsv: this file is there already"):
+        annotate(str(text), tmp_path / "out.ptb", settings(run))
+    assert table_of(tmp_path / "out.ptb").read_text() == "precious"
+
+
+def test_a_parser_that_does_not_say_is_refused_before_any_work(text: Path, tmp_path: Path) -> None:
+    asked = AnnotationSettings(parser=ParserSettings(name="ngram-gum-open"), min_confidence=0.5)
+    with pytest.raises(InputError, match="ngram-gum-open does not say how sure it is"):
+        annotate(str(text), tmp_path / "out.ptb", asked)
+    with pytest.raises(InputError, match=r"min_confidence = 1\.5; give a number from 0 to 1"):
+        AnnotationSettings(parser=ParserSettings(name="x"), min_confidence=1.5)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_the_command_writes_all_three_files(run: Path, text: Path, tmp_path: Path, treelm: Treelm) -> None:  # noqa: F811
+    out = tmp_path / "out.ptb.gz"
+    options = ("--parser", run, "--out", out, "--min-confidence", "0.01")
+    outcome = treelm("data", "annotate", text, *options)
+    assert outcome.code == 0, outcome.err
+    assert "25 trees" in outcome.err
+    assert "0 left out as unsure" in outcome.err
+    about = json.loads((tmp_path / "out.ptb.gz.json").read_text())
+    assert about["confidence"].keys() == {"mean", "expected_f1", "mean_words", "num_left_out"}
+    assert len(rows_of(tmp_path / "out.ptb.gz.tsv")) == NUM_LINES

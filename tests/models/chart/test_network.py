@@ -1,0 +1,201 @@
+"""The chart parser beside its plain form; what it learns, what it is sure of, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.chart import plain
+from tests.models.chart.test_gold import LABELS, draw_tree
+from treelm.corpora.affix_vocabulary import AffixVocabulary
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.vocabulary import FormCounts
+from treelm.errors import InputError
+from treelm.models.chart.config import ChartConfig
+from treelm.models.chart.network import ChartParser
+from treelm.models.persistence.storage import load_model, save_model
+from treelm.trees.tree import Tree
+
+SIZES = {"embedding_size": 6, "hidden_size": 5, "span_size": 7}
+TAGS = ["A", "B"]
+
+
+def draw_sentences(number: int, lengths: Sequence[int], *, seed: int = 1) -> list[Sentence]:
+    """Sentences whose trees and tags follow from nothing, of words that are all different."""
+    source = random.Random(seed)
+    found = []
+    for line in range(number):
+        words = [f"w{line}x{k}" for k in range(source.choice(lengths))]
+        tags = tuple(source.choice(TAGS) for _ in words)
+        tree = draw_tree(source, words)
+        found.append(
+            Sentence(words=tuple(words), tree=tree, tags=tags, identifier=str(line), source="toy", line=line + 1)
+        )
+    return found
+
+
+def build(corpus: PreparedCorpus, **changes: object) -> ChartParser:
+    vocabulary = AffixVocabulary.build(corpus.form_counts(), min_count=1, max_size=None, num_rows=50)
+    torch.manual_seed(2)
+    config = ChartConfig(**{**SIZES, "min_chain_count": 1, **changes}).taken_from(corpus)  # type: ignore[arg-type]
+    return ChartParser(config, vocabulary=vocabulary, labels=sorted(corpus.labels))
+
+
+def encoded(corpus: PreparedCorpus, model: ChartParser) -> EncodedCorpus:
+    return EncodedCorpus(corpus, model.vocabulary, model.labels, tags=model.tags)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7])
+def test_losses_and_gradients_are_those_of_the_plain_form(batch_size: int) -> None:
+    sentences = draw_sentences(7, (1, 2, 3))
+    corpus = PreparedCorpus.from_sentences(sentences)
+    model = build(corpus, num_layers=2, tags=("A", "B"), chains=("S NP",)).double().eval()
+    data = encoded(corpus, model)
+    trees = tags = torch.zeros((), dtype=torch.float64)
+    for start in range(0, 7, batch_size):
+        losses = model.losses(data.batch(range(start, min(7, start + batch_size))))
+        trees, tags = trees + losses.terms["tree"].sum, tags + losses.terms["tag"].sum
+        assert losses.total.item() == pytest.approx((losses.terms["tree"].sum + 0.5 * losses.terms["tag"].sum).item())
+    weights = dict(model.named_parameters())
+    chains = [(label,) for label in model.labels] + [("S", "NP")]
+    expected = torch.zeros((), dtype=torch.float64)
+    for sentence in sentences:
+        assert sentence.tree is not None
+        pieces = model.vocabulary.encode(sentence.words)
+        words = np.split(pieces.ids, pieces.offsets[1:-1])
+        scores = plain.span_scores(weights, [word.tolist() for word in words], 2)
+        masses = plain.log_masses(scores)
+        labels: dict[tuple[int, int], tuple[str, ...]] = {}
+        for label, i, j in sentence.tree.spans():
+            labels[i, j] = (*labels.get((i, j), ()), label)
+        gold = frozenset(
+            (i, j, chains.index(chain if chain in chains else chain[:1])) for (i, j), chain in labels.items()
+        )
+        expected = expected + torch.stack(list(masses.values())).logsumexp(0) - masses[gold]
+    torch.testing.assert_close(trees, expected, rtol=0, atol=1e-10)
+    reached = [weight for name, weight in weights.items() if not name.startswith("tagger")]
+    for found, wanted in zip(
+        torch.autograd.grad(trees, reached, retain_graph=True), torch.autograd.grad(expected, reached), strict=True
+    ):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+    assert tags > 0
+
+
+def test_chains_and_tags_are_those_of_the_training_data_unless_they_are_given() -> None:
+    trees = ["(S (VP a b))", "(S (VP c))", "(S (NP (VP d)) e)"]
+    corpus = PreparedCorpus.from_sentences(
+        [
+            Sentence(
+                words=tuple(tree.words()),
+                tree=tree,
+                tags=("T", "U")[: len(tree.words())],
+                identifier="",
+                source="t",
+                line=1,
+            )
+            for tree in map(Tree.parse, trees)
+        ]
+    )
+    assert ChartConfig(min_chain_count=1).taken_from(corpus).chains == ("NP VP", "S VP")
+    assert ChartConfig(min_chain_count=2).taken_from(corpus).chains == ("S VP",)
+    assert ChartConfig().taken_from(corpus).tags == ("T", "U")
+    assert ChartConfig(tag_weight=0).taken_from(corpus).tags == ()
+    assert ChartConfig(chains=("S S",), tags=("U",)).taken_from(corpus) == ChartConfig(chains=("S S",), tags=("U",))
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[ChartParser, list[Sentence]]:
+    """A parser that knows 20 sentences by heart."""
+    sentences = draw_sentences(20, (2, 7))
+    corpus = PreparedCorpus.from_sentences(sentences)
+    model = build(corpus, embedding_size=16, hidden_size=16, span_size=16, dropout=0.0, embedding_dropout=0.0)
+    batch = encoded(corpus, model).batch(range(20))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(120):
+        optimizer.zero_grad()
+        model.losses(batch).total.backward()
+        optimizer.step()
+    return model.eval(), sentences
+
+
+def test_it_learns_twenty_sentences_by_heart_with_their_tags(trained: tuple[ChartParser, list[Sentence]]) -> None:
+    model, sentences = trained
+    found = model.annotate([sentence.words for sentence in sentences])
+    assert [one.tree for one in found] == [sentence.tree for sentence in sentences]
+    assert [one.tags for one in found] == [sentence.tags for sentence in sentences]
+    for one in found:
+        assert one.confidence is not None
+        assert 0.9 < one.confidence.mean <= 1
+        assert 0.9 < one.confidence.expected_f1 <= 1
+
+
+def test_a_sentence_alone_has_the_tree_that_it_has_among_others(trained: tuple[ChartParser, list[Sentence]]) -> None:
+    model, sentences = trained
+    new = [[*reversed(sentence.words), "new"] for sentence in sentences]
+    together = model.annotate(new)
+    for words, one in zip(new, together, strict=True):
+        (alone,) = model.annotate([words])
+        assert alone.tree == one.tree
+        assert alone.tree.words() == words
+        assert one.confidence is not None
+        assert alone.confidence == pytest.approx(one.confidence, abs=1e-4)
+
+
+def test_it_is_less_sure_of_words_never_seen(trained: tuple[ChartParser, list[Sentence]]) -> None:
+    model, sentences = trained
+    known = model.annotate([sentence.words for sentence in sentences])
+    unknown = model.annotate([[f"Zürich{k}!" for k in range(len(sentence.words))] for sentence in sentences])
+    sure, unsure = (sum(one.confidence.mean for one in some if one.confidence is not None) for some in (known, unknown))
+    assert unsure < sure
+
+
+def test_the_temperature_is_that_of_the_highest_likelihood(
+    trained: tuple[ChartParser, list[Sentence]], tmp_path: Path
+) -> None:
+    model, _ = trained
+    save_model(model, tmp_path / "copy")
+    copy = load_model(tmp_path / "copy")
+    assert isinstance(copy, ChartParser)
+    data = encoded(PreparedCorpus.from_sentences(draw_sentences(20, (3, 6), seed=9)), copy)
+    batches = [data.batch(range(10)), data.batch(range(10, 20))]
+    assert "nats a held-out tree" in copy.calibrate(batches)
+    best = float(copy.temperature)
+    assert best > 1.1  # it knows other sentences by heart, and is too sure of these
+    with torch.no_grad():
+        losses = [float(copy._losses(batches[0], temperature=best * factor)[0]) for factor in (0.97, 1.0, 1.03)]
+    assert min(losses) == losses[1]
+    save_model(copy, tmp_path / "calibrated")
+    again = load_model(tmp_path / "calibrated")
+    assert isinstance(again, ChartParser)
+    assert math.isclose(float(again.temperature), best)
+    words = [["a", "b", "c", "d"]]
+    before, after = (one.annotate(words)[0].confidence for one in (model, again))
+    assert before is not None
+    assert after is not None
+    assert after.mean < before.mean
+
+
+def test_it_says_nothing_of_words_or_prefixes(trained: tuple[ChartParser, list[Sentence]]) -> None:
+    model, _ = trained
+    assert not model.predicts_words
+    for ask in (lambda: model.score([["a"]]), model.start, lambda: model.surprisal([["a"]])):
+        with pytest.raises(InputError, match="gives words no probabilities; parse with it, or take another system"):
+            ask()
+
+
+def test_a_batch_without_trees_is_refused() -> None:
+    corpus = PreparedCorpus.from_sentences([Sentence(words=("a", "b"), identifier="1", source="toy", line=1)])
+    with pytest.raises(InputError, match="toy:1: a sentence without a tree"):
+        build(corpus)
+    vocabulary = AffixVocabulary.build(FormCounts.of([["a"]]), min_count=1, max_size=None, num_rows=5)
+    model = ChartParser(ChartConfig(**SIZES), vocabulary=vocabulary, labels=LABELS)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="without a tree"):
+        model.losses(EncodedCorpus(corpus, vocabulary).batch([0]))
