@@ -63,6 +63,7 @@ SMALL: dict[str, Small] = {
     "on-lstm": Small(system="on-lstm", model={**_LSTM, **_AWD, "chunk_size": 2, "distance_layer": 1}, training=_STREAM),
     "palm": Small(system="palm", model={**_PALM, **_AWD}, training=_STREAM),
     "palm-s": Small(system="palm", model={**_PALM, "span_weight": 0.5}, training=_STREAM),
+    "pcfg": Small(system="pcfg", model={"min_parent_count": 3}),
     "prpn": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}, training=_STREAM),
     "prpn sentences": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}),
     "prpn batch": Small(
