@@ -175,7 +175,7 @@ def test_partial_trees_have_what_is_closed_under_a_top(tmp_path: Path) -> None:
     for word in ("the", "cat", "sees"):
         state = model.extend(state, [word])
         found.append(str(model.partial_trees(state)[0]))
-    assert found[:2] == ["(S the)", "(NP the cat)"]
+    assert found[:2] == ["(NP the)", "(NP the cat)"]
     assert found[2].startswith("(S (NP the cat)")
 
 

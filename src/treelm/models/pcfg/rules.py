@@ -242,8 +242,7 @@ class MarkovRules(Rules):
     @cached_property
     def num_contexts(self) -> int:
         """K."""
-        found: int = self.mixture_to.max(initial=-1).item() + 1
-        return found
+        return len(np.unique(self.mixture_to))
 
     def _mixed(self, contexts: Ints, columns: Ints, probs: Array, num_columns: int) -> Mixture:
         rows = self.num_constituents + self.num_states
