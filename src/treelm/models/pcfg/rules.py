@@ -218,7 +218,7 @@ class MarkovRules(Rules):
     @property
     def num_tags(self) -> int:
         """T."""
-        return self.words.shape[0]
+        return len(self.words)
 
     @property
     def num_states(self) -> int:
