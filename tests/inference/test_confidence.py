@@ -91,6 +91,7 @@ def test_what_it_is_not_sure_of_is_left_out(run: Path, text: Path, tmp_path: Pat
     ]
     assert [row["kept"] == "1" for row in rows_of(table_of(tmp_path / "out.ptb"))] == sure
     assert (progress.num_sentences, progress.num_unsure) == (sum(sure), NUM_LINES - sum(sure))
+    assert progress.num_words == sum(len(one.words) for one in read_sentences(tmp_path / "out.ptb"))
     about = annotation.describe(kept, progress, source="in.txt", version="0")
     assert about["min_confidence"] == least
     assert about["confidence"]["num_left_out"] == NUM_LINES - sum(sure)

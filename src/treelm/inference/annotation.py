@@ -223,15 +223,16 @@ def _work(
             lines, errors, parsed = _settle(block.items, answers, settings)
             before = journal.progress
             kept = [one for one in parsed if one.is_kept]
+            unsure = [one.num_words for one in parsed if not one.is_kept]
             sure = [one.confidence for one in kept if one.confidence is not None]
             done = replace(
                 before,
                 num_read=block.num_read,
                 digest=block.digest,
                 num_sentences=before.num_sentences + len(lines),
-                num_words=before.num_words + sum(len(item.words) for item in block.items),
+                num_words=before.num_words + sum(len(item.words) for item in block.items) - sum(unsure),
                 num_errors=before.num_errors + len(errors),
-                num_unsure=before.num_unsure + len(parsed) - len(kept),
+                num_unsure=before.num_unsure + len(unsure),
                 num_kept_words=before.num_kept_words + sum(one.num_words for one in kept),
                 sum_confidence=before.sum_confidence + sum(one.mean for one in sure),
                 sum_expected_f1=before.sum_expected_f1 + sum(one.expected_f1 for one in sure),

@@ -72,15 +72,18 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
             ranks.on_main(partial(estimate, model, setup.encoded, dev, run))
         else:
             _fit(setup, run, resume=resume, ranks=ranks, on_terminal=on_terminal)
-            ranks.on_main(partial(_calibrate, setup.dev, run))
+            ranks.on_main(partial(_calibrate, setup, run))
         return load_model(run)
 
 
-def _calibrate(dev: SentenceBatches | BPTTBatches | None, run: Path) -> None:
+def _calibrate(setup: Setup, run: Path) -> None:
     """Let the model that was kept fit itself to dev, where its system does so."""
-    model = load_model(run)
-    if isinstance(dev, SentenceBatches) and type(model).calibrate is not SyntacticLM.calibrate:
-        _logger.info("%s", model.calibrate(list(dev)))
+    if type(setup.model).calibrate is SyntacticLM.calibrate or not isinstance(setup.dev, SentenceBatches):
+        return
+    batches = list(setup.dev)
+    if batches:
+        model = load_model(run)
+        _logger.info("%s", model.calibrate(batches))
         save_model(model, run)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.models.chart.plain import log_masses, spans_that_nest
 from treelm.models.chart.decoding import decode, span_probabilities
-from treelm.models.chart.network import tree_losses
+from treelm.models.chart.network import gold_spans, tree_losses
 from treelm.models.layers.span_scores import flat, spans_of, square
 
 
@@ -42,7 +42,7 @@ def test_the_probabilities_of_all_labelled_trees_of_four_words_sum_to_one() -> N
     for row, tree in enumerate(masses):
         for i, j, label in tree:
             gold[row, i, j] = label
-    found = -tree_losses(as_spans(scores).expand(len(masses), -1, -1), gold, 4)
+    found = -tree_losses(as_spans(scores).expand(len(masses), -1, -1), gold_spans(gold), 4)
     expected = torch.stack(list(masses.values())).log_softmax(0)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
     assert found.exp().sum().item() == pytest.approx(1, abs=1e-9)

@@ -13,15 +13,18 @@ import torch
 
 from tests.models.chart import plain
 from tests.models.chart.test_gold import LABELS, draw_tree
+from tests.systems import small_recipe
 from treelm.corpora.affix_vocabulary import AffixVocabulary
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import FormCounts
 from treelm.errors import InputError
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.network import ChartParser
 from treelm.models.persistence.storage import load_model, save_model
+from treelm.training.run import train
 from treelm.trees.tree import Tree
 
 SIZES = {"embedding_size": 6, "hidden_size": 5, "span_size": 7}
@@ -181,6 +184,16 @@ def test_the_temperature_is_that_of_the_highest_likelihood(
     assert before is not None
     assert after is not None
     assert after.mean < before.mean
+
+
+def test_training_ends_with_the_temperature_of_its_dev_data(tmp_path: Path) -> None:
+    model = train(small_recipe("chart", tmp_path, {"training": {"max_steps": 3}}), tmp_path / "run", on_terminal=False)
+    assert isinstance(model, ChartParser)
+    assert float(model.temperature) != 1
+    dev = PreparedCorpus.from_sentences(read_sentences(tmp_path / "dev.ptb"))
+    found = float(model.temperature)
+    model.calibrate([EncodedCorpus(dev, model.vocabulary, model.labels).batch(range(len(dev)))])
+    assert float(model.temperature) == pytest.approx(found, rel=1e-3)
 
 
 def test_it_says_nothing_of_words_or_prefixes(trained: tuple[ChartParser, list[Sentence]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.decoding import build_tree, decode, log_potentials, span_probabilities
 from treelm.models.chart.gold import Constituents, chain_numbers, constituents_of, crossing
 from treelm.models.layers import chart
-from treelm.models.layers.devices import to_device
+from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.precision import one_thread
 from treelm.models.layers.span_scores import SpanScorer, flat, spans_of, square
@@ -32,6 +32,22 @@ from treelm.trees.tree import Tree
 IntArray = NDArray[np.int64]
 UNLABELLED = "X"  # the label of one that was trained on none
 _MOST_SPANS = 40_000  # of the sentences that are parsed together
+
+
+class SameLength(NamedTuple):
+    """The words of sentences of one length, each with its tokens: W = B n words, P the most tokens of one."""
+
+    pieces: Tensor  # (W, P)
+    has_piece: Tensor  # (W, P) bool: a word may have fewer
+    tags: Tensor | None  # (W,) -1 for none
+    num_words: int  # of each sentence
+
+
+class GoldSpans(NamedTuple):
+    """Gold trees of sentences of one length, as spans in the order of ``spans_of``."""
+
+    chains: Tensor  # (B, spans) the number of the chain of a constituent, else -1
+    allowed: Tensor  # (B, spans) bool: spans that cross no constituent
 
 
 class ChartParser(SyntacticLM):
@@ -90,18 +106,17 @@ class ChartParser(SyntacticLM):
 
     # The network.
 
-    def encode(self, tokens: Tensor, offsets: Tensor, num_words: int) -> Tensor:
-        """The tokens of the words of B sentences of one length -> states (B, n + 2, 2H), those of both edges too.
-
-        ``offsets`` (B n,) say where each word begins.
-        """
-        rate, weights = self.config.embedding_dropout, None
-        if self.training and rate:
-            weights = dropout_mask(len(tokens), 1, rate, self.embedding)[:, 0]
-        words = functional.embedding_bag(tokens, self.embedding, offsets, mode="sum", per_sample_weights=weights)
-        words = words.view(-1, num_words, words.shape[1])
-        first, last = (edge.expand(len(words), 1, -1) for edge in self.edges[:, None])
-        inputs = torch.cat([first, words, last], 1)
+    def encode(self, words: SameLength) -> Tensor:
+        """Sentences of one length -> states (B, n + 2, 2H) of their words and of both edges."""
+        weights = words.has_piece.to(self.embedding.dtype)[..., None]
+        if self.training and self.config.embedding_dropout:
+            num_words, num_pieces = words.pieces.shape
+            kept = dropout_mask(num_words, num_pieces, self.config.embedding_dropout, self.embedding)
+            weights = weights * kept[..., None]
+        vectors = (functional.embedding(words.pieces, self.embedding) * weights).sum(1)
+        vectors = vectors.view(-1, words.num_words, vectors.shape[1])
+        first, last = (edge.expand(len(vectors), 1, -1) for edge in self.edges[:, None])
+        inputs = torch.cat([first, vectors, last], 1)
         states: Tensor = self.lstm(dropout(inputs, self.config.dropout, training=self.training))[0]
         return dropout(states, self.config.dropout, training=self.training)
 
@@ -132,28 +147,34 @@ class ChartParser(SyntacticLM):
         found = constituents_of(batch.actions, batch.action_offsets, ends_word)
         labels = np.arange(max(1, len(self.labels)))
         numbers = chain_numbers(found, batch.actions, self._chain_numbers, labels)
-        trees = self.embedding.new_zeros((), dtype=torch.float64)
-        tags, num_tags = self.embedding.new_zeros((), dtype=torch.float64), 0
-        word_offsets = offsets_of(batch.num_words)
-        for rows, num_words in _lengths(batch):
-            states = self._states(batch, rows, num_words)
-            gold = _table(found, numbers, rows, num_words)
-            trees = trees + tree_losses(self.scores(states) / temperature, gold, num_words).double().sum()
-            if self.tagger is not None and batch.tags is not None:
-                words = gather_indices(word_offsets[rows], np.full(len(rows), num_words))
-                targets = to_device(batch.tags[words], states.device)
+        lengths = list(_lengths(batch))
+        groups = [self._same_length(batch, rows, num_words) for rows, num_words in lengths]
+        gold = [gold_spans(_table(found, numbers, rows, num_words)) for rows, num_words in lengths]
+        num_tags = 0 if batch.tags is None else int((batch.tags >= 0).sum())
+        trees, tags = self.embedding.new_zeros((2,), dtype=torch.float64)
+        for words, spans in plan_to_device(list(zip(groups, gold, strict=True)), self.embedding.device):
+            states = self.encode(words)
+            trees = trees + tree_losses(self.scores(states) / temperature, spans, words.num_words).double().sum()
+            if self.tagger is not None and words.tags is not None:
                 logits = self.tagger(states[:, 1:-1].flatten(0, 1))
-                tags = tags + functional.cross_entropy(logits, targets, ignore_index=-1, reduction="sum").double()
-                num_tags += int((batch.tags[words] >= 0).sum())
+                own = functional.cross_entropy(logits, words.tags, ignore_index=-1, reduction="sum")
+                tags = tags + own.double()
         return trees, None if self.tagger is None else Loss(sum=tags, count=num_tags)
 
-    def _states(self, batch: SentenceBatch, rows: IntArray, num_words: int) -> Tensor:
-        """The states of sentences of one length."""
+    def _same_length(self, batch: SentenceBatch, rows: IntArray, num_words: int) -> SameLength:
+        """The words of some sentences of a batch, which have one length."""
         counts = batch.token_offsets[rows + 1] - batch.token_offsets[rows]
         tokens = batch.tokens[gather_indices(batch.token_offsets[rows], counts)]
-        begins = np.concatenate([[True], self.vocabulary.ends_word[tokens[:-1]]])
-        device = self.embedding.device
-        return self.encode(to_device(tokens, device), to_device(np.flatnonzero(begins), device), num_words)
+        ends = np.flatnonzero(self.vocabulary.ends_word[tokens]) + 1
+        num_pieces = np.diff(ends, prepend=0)
+        has_piece = np.arange(num_pieces.max()) < num_pieces[:, None]
+        pieces = np.zeros(has_piece.shape, dtype=np.int64)
+        pieces[has_piece] = tokens
+        tags = None
+        if batch.tags is not None:
+            places = gather_indices(offsets_of(batch.num_words)[rows], np.full(len(rows), num_words))
+            tags = torch.from_numpy(batch.tags[places])
+        return SameLength(torch.from_numpy(pieces), torch.from_numpy(has_piece), tags, num_words)
 
     # Parsing.
 
@@ -186,7 +207,7 @@ class ChartParser(SyntacticLM):
         self, batch: SentenceBatch, rows: IntArray, num_words: int, sentences: Sequence[Sequence[str]]
     ) -> Iterator[ParsedSentence]:
         """Parse sentences of one length."""
-        states = self._states(batch, rows, num_words)
+        states = self.encode(plan_to_device(self._same_length(batch, rows, num_words), self.embedding.device))
         found = span_probabilities(self.scores(states) / self.temperature, num_words)
         chosen = decode(found, num_words, self.config.threshold)
         spans = spans_of(num_words, chosen.device)
@@ -262,16 +283,18 @@ class ChartParser(SyntacticLM):
         raise AssertionError("it has no words")
 
 
-def tree_losses(scores: Tensor, gold: IntArray, num_words: int) -> Tensor:
+def gold_spans(table: IntArray) -> GoldSpans:
+    """Gold trees of one length, from the number of the chain of each constituent, -1 elsewhere: (B, n + 1, n + 1)."""
+    return GoldSpans(flat(torch.from_numpy(table)), flat(torch.from_numpy(~crossing(table >= 0))))
+
+
+def tree_losses(scores: Tensor, gold: GoldSpans, num_words: int) -> Tensor:
     """-log p(gold tree) in nats, (B,): log Z minus log Z of the derivations of the gold tree.
 
-    ``scores`` (B, spans, chains) are of sentences of one length; ``gold`` (B, n + 1, n + 1) has the number of the chain
-    of each gold constituent, -1 elsewhere.
+    ``scores`` (B, spans, chains) are of sentences of one length.
     """
-    labels = flat(to_device(gold, scores.device))
-    allowed = flat(to_device(~crossing(gold >= 0), scores.device))
-    of_gold = scores.gather(2, labels.clamp_min(0)[..., None])[..., 0]
-    restricted = torch.where(labels >= 0, of_gold, 0.0).masked_fill(~allowed, chart.NEG)
+    of_gold = scores.gather(2, gold.chains.clamp_min(0)[..., None])[..., 0]
+    restricted = torch.where(gold.chains >= 0, of_gold, 0.0).masked_fill(~gold.allowed, chart.NEG)
     potentials = square(torch.cat([log_potentials(scores), restricted]), num_words)
     lengths = torch.full((len(potentials),), num_words, device=scores.device)
     total, of_trees = chart.log_partition(potentials, lengths).chunk(2)
