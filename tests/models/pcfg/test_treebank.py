@@ -179,6 +179,15 @@ def test_partial_trees_have_what_is_closed_under_a_top(tmp_path: Path) -> None:
     assert found[2].startswith("(S (NP the cat)")
 
 
+def test_before_it_is_counted_all_words_are_equally_probable() -> None:
+    model = TreebankPCFG(TreebankPCFGConfig(), vocabulary=WordVocabulary(["a", "b"]), labels=["S"])
+    (analysis,) = model.analyse([["a", "b", "unseen"]])
+    assert analysis.score is not None
+    np.testing.assert_allclose(analysis.score.log_probs[0], -np.log(3), atol=1e-9)
+    assert analysis.tree is not None
+    assert analysis.tree.words() == ["a", "b", "unseen"]
+
+
 def test_a_vocabulary_with_parts_of_words_is_refused(tmp_path: Path) -> None:
     from treelm.corpora.character_vocabulary import CharacterVocabulary
 

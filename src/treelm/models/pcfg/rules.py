@@ -153,7 +153,7 @@ def _compressed(rows: Ints, columns: Ints, values: Array, shape: tuple[int, int]
         return torch.sparse_csr_tensor(
             torch.from_numpy(starts),
             torch.from_numpy((places % shape[1]).astype(np.int32)),
-            torch.from_numpy(np.bincount(inverse, values, minlength=len(places))),
+            torch.from_numpy(_sums(inverse, values, len(places))),
             size=shape,
             check_invariants=True,
         )
