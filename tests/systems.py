@@ -27,6 +27,7 @@ class Small:
     model: Mapping[str, Any] = field(default_factory=dict)  # of [model]
     training: Mapping[str, Any] = field(default_factory=dict)  # of [training]
     vocabulary: Mapping[str, Any] = field(default_factory=dict)  # of [vocabulary]
+    whole_words: bool = False  # whether its tokens must be words
     learns_from_trees: bool = False  # whether its losses need gold trees
     without_gradient: tuple[str, ...] = ()  # parameters that no loss reaches, by name; say why in a comment
 
@@ -66,6 +67,7 @@ SMALL: dict[str, Small] = {
     "on-lstm": Small(system="on-lstm", model={**_LSTM, **_AWD, "chunk_size": 2, "distance_layer": 1}, training=_STREAM),
     "palm": Small(system="palm", model={**_PALM, **_AWD}, training=_STREAM),
     "palm-s": Small(system="palm", model={**_PALM, "span_weight": 0.5}, training=_STREAM),
+    "pcfg": Small(system="pcfg", model={"min_parent_count": 3}, whole_words=True, learns_from_trees=True),
     "prpn": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}, training=_STREAM),
     "prpn sentences": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}),
     "prpn paper": Small(

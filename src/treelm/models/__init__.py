@@ -16,6 +16,7 @@ SYSTEMS: dict[str, str] = {
     "on-lstm": "treelm.models.on_lstm.network:ONLSTM",
     "ngram": "treelm.models.ngram.network:NGram",
     "palm": "treelm.models.palm.network:PaLM",
+    "pcfg": "treelm.models.pcfg.treebank:TreebankPCFG",
     "prpn": "treelm.models.prpn.network:PRPN",
     "rnng": "treelm.models.rnng.network:RNNG",
     "shift-reduce": "treelm.models.shift_reduce.network:ShiftReduce",

@@ -1,0 +1,1 @@
+"""Probabilistic context-free grammars as exact, incremental language models."""

@@ -1,0 +1,186 @@
+"""The interface of all systems, of language models that are grammars: everything but where their rules come from."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.corpora.encoding import encode_words
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models.base import Analysis, IncrementalState, SyntacticLM, TextState
+from treelm.models.layers.precision import DECIMALS, one_thread
+from treelm.models.pcfg.decoding import by_span
+from treelm.models.pcfg.mixture import MixedReading
+from treelm.models.pcfg.rules import Array, Rules
+from treelm.models.scores import ProbabilityMass, SentenceScore
+from treelm.trees.tree import Tree
+
+_MOST_STRINGS = 2000  # that are listed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GrammarState(TextState):
+    """What is known of sentences that are read side by side."""
+
+    readings: tuple[MixedReading, ...]
+
+
+class GrammarLM(SyntacticLM):
+    """A language model whose words are the leaves of a grammar's trees: exact, and causal by construction.
+
+    It is computed in float64 on one core, sentence by sentence, so that a sentence has the same scores in any batch.
+    """
+
+    mends: ClassVar[bool] = True
+    """Whether grammars are made consistent before they are read."""
+
+    def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
+        """Raise ``InputError`` for a vocabulary with parts of words."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        if not vocabulary.ends_word.all():
+            found = "a vocabulary with parts of words, which would be leaves of the trees"
+            raise InputError(found, where="[vocabulary]", remedy='take kind = "word"')
+        self._kept: tuple[tuple[tuple[int, int], ...], tuple[Rules, ...]] | None = None
+
+    @abstractmethod
+    def make_grammars(self) -> Sequence[Rules]:
+        """The grammars that a sentence may be of, all equally probable, as the weights are now."""
+
+    @abstractmethod
+    def decode(self, words: Sequence[str], expected: Array) -> Tree:
+        """The tree, from the expected number of every symbol over every span: (n + 1, n + 1, S)."""
+
+    def grammars(self) -> tuple[Rules, ...]:
+        """The grammars that are read with: consistent, and kept until the weights change."""
+        tensors = [*self.parameters(), *self.buffers()]
+        versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+        if self.training or self._kept is None or self._kept[0] != versions:
+            with torch.no_grad():
+                made = tuple(self.make_grammars())
+            self._kept = versions, tuple(one.consistent()[0] for one in made) if self.mends else made
+        return self._kept[1]
+
+    def train(self, mode: bool = True) -> Any:
+        """Drop the grammars: torch's fused optimisers change weights without counting a version."""
+        self._kept = None
+        return super().train(mode)
+
+    def finite_mass(self) -> list[float]:
+        """The probability of each grammar, as it is stored, that a tree is finite; scores are given that it is."""
+        with torch.no_grad():
+            return [float(np.exp(one.consistent()[1])) for one in self.make_grammars()]
+
+    # Whole sentences.
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every word and of the end. Raises ``InputError`` for a sentence without words."""
+        return [analysis.score for analysis in self._analyses(sentences, trees=False) if analysis.score is not None]
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """The tree of each sentence that is expected to have the most right constituents."""
+        return [analysis.tree for analysis in self._analyses(sentences, trees=True) if analysis.tree is not None]
+
+    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+        """Scores and trees of one reading."""
+        return list(self._analyses(sentences, trees=True))
+
+    def _analyses(self, sentences: Sequence[Sequence[str]], *, trees: bool) -> Iterator[Analysis]:
+        if not sentences:
+            return
+        batch, grammars = encode_words(sentences, self.vocabulary, needs_words=True), self.grammars()
+        for row, words in enumerate(sentences):
+            with one_thread():
+                log_probs, reading = read_tokens(grammars, batch.tokens_of(row).tolist())
+                score = SentenceScore(log_probs=log_probs, word_of_token=np.arange(len(words)), is_lower_bound=False)
+                tree = self.decode(words, by_span(reading.constituents(ended=True))) if trees else None
+            yield Analysis(score=score, tree=tree)
+
+    def probability_mass(self) -> ProbabilityMass | None:
+        """All sentences up to a length, enumerated; unfinished is what finite trees have beyond. None for many words.
+
+        Together they are 1 only if no tree is infinite: next words and the end sum to 1 after every prefix either way.
+        """
+        num_words = len(self.vocabulary)
+        if num_words > _MOST_STRINGS:
+            return None
+        longest = max(n for n in range(1, 8) if sum(num_words**k for k in range(1, n + 1)) <= _MOST_STRINGS or n == 1)
+        grammars, finished, count = self.grammars(), 0.0, 0
+        for length in range(1, longest + 1):
+            for words in product(range(num_words), repeat=length):
+                finished += float(np.exp(read_tokens(grammars, words)[0].sum()))
+                count += 1
+        beyond = np.mean([one.root @ one.mass() - _mass_up_to(one, longest) for one in grammars])
+        return ProbabilityMass(
+            finished=finished,
+            unfinished=float(beyond),
+            num_pairs=count,
+            description=f"sentences of up to {longest} words over {num_words}; then finite trees",
+        )
+
+    # Word by word.
+
+    def start(self, num_sentences: int = 1) -> GrammarState:
+        """The state before the first word."""
+        begin = MixedReading.begin(self.grammars())
+        return GrammarState(
+            words=((),) * num_sentences, tokens=((),) * num_sentences, readings=(begin,) * num_sentences
+        )
+
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> GrammarState:
+        """The state after one more word in each sentence; None for a sentence that waits."""
+        before = GrammarState.own(state)
+        before.check_tokens(tokens)
+        with one_thread():
+            readings = tuple(
+                reading if token is None else reading.extend(token)[0]
+                for reading, token in zip(before.readings, tokens, strict=True)
+            )
+        return before.after(tokens, self.vocabulary, readings=readings)
+
+    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        """log p(next word), float64 (num_sentences, V + 1); the last column is the end of sentence."""
+        found = np.stack([reading.next_words() for reading in GrammarState.own(state).readings])
+        device = next(iter(self.state_dict().values())).device
+        return torch.from_numpy(log(found)).to(device)
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """The tree of constituents that are closed, of those that are probable given the words read so far."""
+        own = GrammarState.own(state)
+        own.check_begun()
+        return [
+            self.decode(words, by_span(reading.constituents(ended=False)))
+            for words, reading in zip(own.words, own.readings, strict=True)
+        ]
+
+
+def read_tokens(grammars: Sequence[Rules], tokens: Sequence[int]) -> tuple[Array, MixedReading]:
+    """log p of every word and of the end of a sentence, and what is known of it."""
+    reading, found = MixedReading.begin(grammars), []
+    for token in tokens:
+        reading, probability = reading.extend(token)
+        found.append(probability)
+    return log(np.array([*found, reading.end])), reading
+
+
+def log(probabilities: Array) -> Array:
+    """Logarithms of probabilities, rounded to what is promised; -inf of 0."""
+    with np.errstate(divide="ignore"):
+        found: Array = np.log(probabilities).round(DECIMALS)
+    return found
+
+
+def _mass_up_to(rules: Rules, longest: int) -> float:
+    """p(sentence has at most so many words): the cells of any words at all, which depend on the length alone."""
+    cells = [rules.word_cell(np.ones(rules.words.shape[0]))]
+    while len(cells) < longest:
+        parts = [rules.left(one) * rules.right(other) for one, other in zip(cells, reversed(cells), strict=True)]
+        cells.append(rules.head(np.sum(parts, 0)))
+    return float(sum(rules.root @ cell for cell in cells))

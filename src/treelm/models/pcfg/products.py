@@ -1,0 +1,123 @@
+"""Rules of induced grammars, as tables of all of them or as products of few numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from treelm.models.pcfg.rules import Array, Outside, Rules
+
+
+@dataclass(frozen=True, eq=False)
+class ProductRules(Rules):
+    """p(A -> B C) = sum over r of head[A, r] left[r, B] right[r, C], over N nonterminals, then T tags.
+
+    Low-rank rules (Yang et al. 2021) have few r. Simple rules (Liu et al. 2023) have r = A, and the identity as head:
+    p(A -> B C) = left[A, B] right[A, C]. There are no unary rules; a tag may be at the top, of a sentence of one word.
+    """
+
+    root: Array
+    words: Array
+    of_head: Array  # (N, R), rows sum to 1
+    of_left: Array  # (R, S), rows sum to 1
+    of_right: Array  # (R, S), rows sum to 1
+
+    @property
+    def num_nonterminals(self) -> int:
+        """N."""
+        return len(self.of_head)
+
+    @property
+    def tags(self) -> slice:  # type: ignore[override]
+        """The last symbols."""
+        return slice(self.num_nonterminals, self.num_symbols)
+
+    @cached_property
+    def _corners(self) -> Array:
+        """p(first child), (N, S)."""
+        found: Array = self.of_head @ (self.of_left * self.of_right.sum(1, keepdims=True))
+        return found
+
+    @cached_property
+    def _chains(self) -> Array:
+        """(I - first children that are nonterminals)^-1, (N, N)."""
+        num = self.num_nonterminals
+        return np.asarray(np.linalg.inv(np.eye(num) - self._corners[:, :num]), np.float64)
+
+    def left(self, cells: Array) -> Array:
+        """Left factors."""
+        return cells @ self.of_left.T
+
+    def right(self, cells: Array) -> Array:
+        """Right factors."""
+        return cells @ self.of_right.T
+
+    def left_back(self, of_parts: Array) -> Array:
+        """Left factors back."""
+        return of_parts @ self.of_left
+
+    def right_back(self, of_parts: Array) -> Array:
+        """Right factors back."""
+        return of_parts @ self.of_right
+
+    def head(self, sums: Array) -> Array:
+        """Nonterminals alone are above two words or more."""
+        return np.concatenate([self.of_head @ sums, np.zeros(self.words.shape[0])])
+
+    def head_back(self, of_cell: Array) -> Outside:
+        """Heads back."""
+        return Outside(symbols=of_cell, sums=self.spread(of_cell))
+
+    def word_cell(self, of_tags: Array) -> Array:
+        """Tags alone are above one word."""
+        return np.concatenate([np.zeros(self.num_nonterminals), of_tags])
+
+    def close(self, symbols: Array) -> Array:
+        """Follow first children down."""
+        num = self.num_nonterminals
+        above = symbols[:num] @ self._chains
+        return np.concatenate([above, symbols[num:] + above @ self._corners[:, num:]])
+
+    def close_back(self, symbols: Array) -> Array:
+        """Follow first children up."""
+        num = self.num_nonterminals
+        below = self._chains @ (symbols[:num] + self._corners[:, num:] @ symbols[num:])
+        return np.concatenate([below, symbols[num:]])
+
+    def spread(self, symbols: Array) -> Array:
+        """Heads of what starts at a place."""
+        return symbols[: self.num_nonterminals] @ self.of_head
+
+    def spread_back(self, of_rules: Array) -> Array:
+        """Put back."""
+        return self.head(of_rules)
+
+    def mended(self, mass: Array) -> Self:
+        """Every factor by the mass of what it makes, over that of what it is made of: the rules keep their form."""
+        left, right = self.of_left * mass, self.of_right * mass
+        of_left, of_right = left.sum(1, keepdims=True), right.sum(1, keepdims=True)
+        head = self.of_head * (of_left * of_right)[:, 0]
+        top = self.root * mass
+        return replace(
+            self,
+            root=top / top.sum(),
+            of_head=head / head.sum(1, keepdims=True),
+            of_left=left / of_left,
+            of_right=right / of_right,
+        )
+
+
+def dense_rules(root: Array, rules: Array, words: Array) -> ProductRules:
+    """A table of all rules (N, S, S) as products: every pair of children is an r of its own."""
+    num, size, _ = rules.shape
+    unit = np.eye(size)
+    return ProductRules(
+        root=root,
+        words=words,
+        of_head=rules.reshape(num, -1),
+        of_left=np.repeat(unit, size, axis=0),
+        of_right=np.tile(unit, (size, 1)),
+    )

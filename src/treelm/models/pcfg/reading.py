@@ -1,0 +1,131 @@
+"""Reading a sentence word by word: exact probabilities of prefixes, and of everything that may come next.
+
+The prefix probability of Jelinek & Lafferty (1991) is linear in what the next word may be, so its adjoint gives all
+next words in one product: with g_i, what starts at fencepost i given the words before it,
+
+    h_j = sum over i < j of g_i x cell (i, j), through the rules: what is expected at j, and
+    g_j = h_j, its first children, and theirs;    p(w_1 .. w_j v ...) = g_j of tags . p(v | tag).
+
+h_j is Stolcke's (1995) forward probability. No chart of prefixes is needed, and nothing depends on later words.
+
+All values are relative to the probability of the words read so far (Stolcke 1995, section 5.1): every word's cell is
+divided by the word's own conditional probability. So g . cell is at most 1 everywhere, however long the sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from treelm.models.pcfg.rules import Array, Rules
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The cells (i, j) of all spans that end at one fencepost j, i = 0 .. j - 1."""
+
+    cells: Array  # (j, S)
+    lefts: Array  # (j, R) the same as left parts
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What is known after some words of a sentence. Never changed: ``extend`` gives a new one."""
+
+    rules: Rules
+    columns: tuple[Column, ...]
+    starting: tuple[Array, ...]  # g_0 .. g_j as rules that may start there, each (R,)
+    of_tags: Array  # (T,) g_j of tags: what the next word may be
+    end: float  # p(end | words)
+
+    @classmethod
+    def begin(cls, rules: Rules) -> Self:
+        """Nothing has been read."""
+        symbols = rules.close(rules.root)
+        return cls(rules, (), (rules.spread(symbols),), symbols[rules.tags], 0.0)
+
+    @property
+    def num_words(self) -> int:
+        """Words that have been read."""
+        return len(self.columns)
+
+    def next_words(self) -> Array:
+        """p(next word | words) and, last, p(end | words): (V + 1,)."""
+        return np.append(self.of_tags @ self.rules.words, self.end)
+
+    def probability_of(self, word: int) -> float:
+        """p(next word | words) of one word."""
+        return float(self.of_tags @ self.rules.words[:, word])
+
+    def extend(self, word: int) -> Self:
+        """Read one more word."""
+        rules, probability = self.rules, self.probability_of(word)
+        j = self.num_words + 1
+        cells = np.empty((j, rules.num_symbols))
+        cells[-1] = rules.word_cell(rules.words[:, word] / (probability or 1.0))
+        sums = np.zeros((j - 1, self.starting[0].shape[0]))
+        for k in range(j - 1, 0, -1):  # what ends at j and starts at k is the right part of what starts before k
+            sums[:k] += self.columns[k - 1].lefts * rules.right(cells[k])
+            cells[k - 1] = rules.head(sums[k - 1])
+        column = Column(cells, rules.left(cells))
+        expected = rules.right_back(np.einsum("ir,ir->r", np.stack(self.starting), column.lefts))
+        symbols = rules.close(expected)
+        return type(self)(
+            rules=rules,
+            columns=(*self.columns, column),
+            starting=(*self.starting, rules.spread(symbols)),
+            of_tags=symbols[rules.tags],
+            end=float(rules.root @ cells[0]),
+        )
+
+    def constituents(self, *, ended: bool) -> list[Array]:
+        """The expected number of every symbol over every span, given the words: by end j = 1 .. n, each (j, S).
+
+        With ``ended`` the words are the sentence; else anything may follow, and what counts are constituents that are
+        closed. It is the derivative of log p by the cells, one pass back through ``extend``.
+        """
+        rules, n = self.rules, self.num_words
+        of_lefts = [np.zeros_like(column.lefts) for column in self.columns]
+        whole = rules.root / self.end if ended else rules.root
+        if not ended:
+            self._back_from_prefix(of_lefts)
+        found = [np.zeros_like(column.cells) for column in self.columns]
+        for j in range(n, 0, -1):
+            column = self.columns[j - 1]
+            of_sums = np.zeros((j, column.lefts.shape[1]))
+            for i in range(j):
+                of_cell = rules.left_back(of_lefts[j - 1][i])
+                if i:
+                    of_right = np.einsum("ir,ir->r", of_sums[:i], self.columns[i - 1].lefts)
+                    of_cell += rules.right_back(of_right)
+                if (i, j) == (0, n):
+                    of_cell += whole
+                symbols, of_sums[i] = rules.head_back(of_cell)
+                found[j - 1][i] = symbols * column.cells[i]
+            for k in range(1, j):
+                of_lefts[k - 1] += of_sums[:k] * rules.right(column.cells[k])
+        return found
+
+    def _back_from_prefix(self, of_lefts: Sequence[Array]) -> None:
+        """Add the derivative of p(words ...), through what was expected at every fencepost, by left parts."""
+        rules = self.rules
+        ahead = np.zeros(rules.num_symbols)
+        ahead[rules.tags] = 1.0
+        starting = np.stack(self.starting)
+        of_starting = np.zeros_like(starting)
+        for j in range(self.num_words, 0, -1):
+            of_rules = rules.right(rules.close_back(ahead))
+            of_lefts[j - 1] += starting[:j] * of_rules
+            of_starting[:j] += self.columns[j - 1].lefts * of_rules
+            ahead = rules.spread_back(of_starting[j - 1])
+
+
+def read(rules: Rules, words: Sequence[int]) -> Reading:
+    """Read all words of a sentence."""
+    reading = Reading.begin(rules)
+    for word in words:
+        reading = reading.extend(word)
+    return reading

@@ -1,0 +1,94 @@
+"""Rules of induced grammars equal their plain form: dense, low-rank and simple ones, tight and loose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.pcfg.plain import written_out
+from treelm.models.pcfg.interface import read_tokens
+from treelm.models.pcfg.mixture import MixedReading
+from treelm.models.pcfg.products import ProductRules, dense_rules
+from treelm.models.pcfg.reading import read
+
+SENTENCES = ([1, 0, 2, 2], [0], [2, 1, 1, 0, 0])
+
+
+def drawn(kind: str, seed: int = 0, lean: float = 2.0) -> ProductRules:
+    """Three nonterminals, four tags, three words; rules lean towards tags, or away from them."""
+    generator = np.random.default_rng(seed)
+
+    def shares(*shape: int) -> np.ndarray:
+        logits = generator.normal(size=shape)
+        if shape[-1] == 7:
+            logits[..., 3:] += lean
+        return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+
+    root, words = shares(7), shares(4, 3)
+    if kind == "dense":
+        rules = np.einsum("abr,acr->abc", shares(3, 7)[..., None], shares(3, 7)[..., None])
+        noise = generator.random((3, 7, 7)) * rules
+        return dense_rules(root, noise / noise.sum((1, 2), keepdims=True), words)
+    rank = 3 if kind == "simple" else 2
+    head = np.eye(3) if kind == "simple" else shares(3, rank)
+    return ProductRules(root=root, words=words, of_head=head, of_left=shares(rank, 7), of_right=shares(rank, 7))
+
+
+@pytest.fixture(params=["dense", "low-rank", "simple"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_prefixes_are_those_of_the_textbook(kind: str) -> None:
+    rules, _ = drawn(kind).consistent()
+    plain = written_out(rules)
+    for words in SENTENCES:
+        found, reading = read_tokens([rules], words)
+        expected = [plain.prefix(words[:length]).log() for length in range(len(words) + 1)]
+        expected.append(plain.probability(words).log())
+        np.testing.assert_allclose(found, torch.stack(expected).diff().numpy(), atol=1e-9)
+        assert reading.next_words().sum() == pytest.approx(1, abs=1e-10)
+
+
+def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
+    rules, _ = drawn(kind).consistent()
+    plain = written_out(rules)
+    for words in SENTENCES:
+        for ended in (True, False):
+            expected = plain.constituents(words, ended=ended)
+            for j, found in enumerate(read(rules, words).constituents(ended=ended), start=1):
+                np.testing.assert_allclose(found, expected[:j, j], atol=1e-10)
+
+
+def test_loose_rules_are_mended_and_trees_keep_their_shares(kind: str) -> None:
+    loose = drawn(kind, seed=3, lean=-1.5)
+    mended, log_mass = loose.consistent()
+    assert log_mass < -0.1
+    np.testing.assert_allclose(mended.mass(), 1, atol=1e-10)
+    before, after = written_out(loose), written_out(mended)
+    for words in SENTENCES:
+        change = before.probability(words).log() - after.probability(words).log()
+        assert change.item() == pytest.approx(log_mass, abs=1e-10)
+
+
+def test_products_are_the_table_that_they_stand_for(kind: str) -> None:
+    rules, _ = drawn(kind).consistent()
+    table = written_out(rules).binary[: rules.num_nonterminals].numpy()
+    same = dense_rules(rules.root, table, rules.words)
+    for words in SENTENCES:
+        np.testing.assert_allclose(read_tokens([rules], words)[0], read_tokens([same], words)[0], atol=1e-9)
+
+
+def test_a_mixture_of_grammars_is_the_mean_of_their_prefixes(kind: str) -> None:
+    grammars = [drawn(kind, seed=seed).consistent()[0] for seed in range(3)]
+    plain = [written_out(one) for one in grammars]
+    for words in SENTENCES:
+        found, reading = read_tokens(grammars, words)
+        expected = [
+            torch.stack([one.prefix(words[:length]) for one in plain]).mean().log() for length in range(len(words) + 1)
+        ]
+        expected.append(torch.stack([one.probability(words) for one in plain]).mean().log())
+        np.testing.assert_allclose(found, torch.stack(expected).diff().numpy(), atol=1e-9)
+        assert reading.next_words().sum() == pytest.approx(1, abs=1e-10)
+    assert MixedReading.begin(grammars).num_words == 0

@@ -1,0 +1,208 @@
+"""A counted grammar equals its plain form; its probabilities of prefixes are those of all that they begin."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.pcfg.plain import PlainCounts, written_out
+from tests.models.pcfg.worlds import TREES, branching, counted, read_trees
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.errors import InputError
+from treelm.evaluation.audit import audit
+from treelm.models.pcfg.interface import read_tokens
+from treelm.models.pcfg.reading import read
+from treelm.models.pcfg.rules import MarkovRules
+from treelm.models.pcfg.treebank import TreebankPCFG, TreebankPCFGConfig
+from treelm.trees.tree import Tree
+
+VARIANTS = [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 2), (2, 100)]
+
+
+@pytest.fixture(params=VARIANTS, ids=str)
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> TreebankPCFG:
+    history, parents = request.param
+    return counted(tmp_path, history=history, min_parent_count=parents)
+
+
+def names_of(model: TreebankPCFG) -> list[str]:
+    """Symbols as the plain counts call them."""
+    labels = [*model.labels, "TOP"]
+    own = [labels[a] if b < 0 else f"{labels[a]}^{labels[b]}" for a, b in model.table.constituents.tolist()]
+    return [*model.tag_names, *own]
+
+
+def test_rules_are_those_of_the_plain_counts(model: TreebankPCFG) -> None:
+    history = model.config.history
+    plain = PlainCounts(TREES, history, model.config.min_parent_count)
+    names, grammar = names_of(model), written_out(model.make_grammars()[0])
+    num_known, num_tags = len(names), len(model.tag_names)
+    rows = [(constituent, ("<",)) for constituent in names[num_tags:]]
+    for constituent, *known in model.table.states.tolist():
+        rows.append((names[num_tags + constituent], tuple(names[k] if k >= 0 else "<" for k in known if k > -2)))
+    checked = 0
+    for row, (constituent, known) in enumerate(rows, start=num_tags):
+        if constituent == "TOP":
+            continue
+        known = known[max(0, len(known) - history) :] if history else ()
+        for child in range(num_known):
+            step, ending = grammar.binary[row, child].sum(), grammar.unary[row, child]
+            for found, is_last in ((step, False), (ending, True)):
+                expected = plain.probability(constituent, known, (names[child], is_last))
+                assert found.item() == pytest.approx(expected, abs=1e-12), (constituent, known, names[child], is_last)
+                checked += expected > 0
+    assert checked > 30
+    totals = grammar.binary.sum((1, 2)) + grammar.unary.sum(1)
+    torch.testing.assert_close(totals[num_tags:], torch.ones_like(totals[num_tags:]), atol=1e-12, rtol=0)
+
+
+def test_a_state_follows_from_the_one_before_it_and_the_child(tmp_path: Path) -> None:
+    model = counted(tmp_path, history=2, min_parent_count=0)
+    states, grammar = model.table.states.tolist(), written_out(model.make_grammars()[0])
+    first = len(names_of(model))
+    known = {(constituent, tuple(k for k in rest if k > -2)) for constituent, *rest in states}
+    for before, child, after in (grammar.binary[first:] > 0).nonzero().tolist():
+        constituent, *rest = states[before]
+        wanted = (*(k for k in rest if k > -2), child)[-2:]
+        wanted = wanted if (constituent, wanted) in known else wanted[-1:]
+        assert states[after - first] == [constituent, *([-2] * (2 - len(wanted))), *wanted]
+
+
+def test_prefixes_are_those_of_the_textbook(model: TreebankPCFG) -> None:
+    (rules,) = model.grammars()
+    plain = written_out(rules)
+    for words in ([4, 1, 3], [1, 1, 2, 4, 3], [3], [2, 4, 1, 2]):
+        found, reading = read_tokens([rules], words)
+        expected = [plain.prefix(words[:length]).log() for length in range(len(words) + 1)]
+        expected.append(plain.probability(words).log())
+        np.testing.assert_allclose(found, torch.stack(expected).diff().numpy(), atol=1e-9)
+        every = torch.stack([plain.prefix([*words, word]) for word in range(5)]) / plain.prefix(words)
+        np.testing.assert_allclose(reading.next_words()[:-1], every, atol=1e-10)
+        assert reading.next_words().sum() == pytest.approx(1, abs=1e-10)
+
+
+def test_prefixes_are_the_sum_of_all_that_begin_with_them() -> None:
+    rules, log_mass = branching(0.3).consistent()
+    assert log_mass == pytest.approx(0, abs=1e-12)
+    prefix = read(rules, [1, 0])
+    found = np.exp(read_tokens([rules], [1, 0])[0][:2].sum())
+    longest, total, left = 7, 0.0, 1.0
+    for length in range(1, longest + 1):
+        for words in itertools.product(range(2), repeat=length):
+            probability = np.exp(read_tokens([rules], words)[0].sum())
+            left -= probability
+            total += probability if words[:2] == (1, 0) else 0
+    assert 0 < left < 0.05
+    assert 0 < found - total < left
+    # every sentence of this length has so much, in closed form: the words are independent of the tree
+    catalan = [1.0]
+    for n in range(1, 400):
+        catalan.append(catalan[-1] * 2 * (2 * n - 1) / (n + 1))
+    exact = sum(catalan[n - 1] * 0.3 ** (n - 1) * 0.7**n for n in range(2, 400)) * 0.7 * 0.3
+    assert found == pytest.approx(exact, abs=1e-10)
+    assert prefix.next_words().sum() == pytest.approx(1, abs=1e-10)
+
+
+def test_constituents_are_the_derivative_of_the_plain_form(model: TreebankPCFG) -> None:
+    (rules,) = model.grammars()
+    plain = written_out(rules)
+    for words in ([4, 1, 3], [1], [3, 4, 2, 1]):
+        for ended in (True, False):
+            expected = plain.constituents(words, ended=ended)
+            for j, found in enumerate(read(rules, words).constituents(ended=ended), start=1):
+                np.testing.assert_allclose(found, expected[:j, j], atol=1e-10)
+
+
+class Loose(TreebankPCFG):
+    """A grammar that loses two thirds of its trees to infinity, and is read as it is, or mended."""
+
+    share: ClassVar[float] = 0.6
+
+    def make_grammars(self) -> list[MarkovRules]:
+        rules = branching(self.share)
+        return [rules]
+
+
+class Broken(Loose):
+    mends = False
+
+
+def test_a_loose_grammar_is_found_by_enumeration_and_mended() -> None:
+    config, vocabulary = TreebankPCFGConfig(), WordVocabulary(["a"])
+    sentences = [["a"], ["a", "b", "a"], ["b", "a"]]
+    reports = []
+    for kind in (Broken, Loose):
+        model = kind(config, vocabulary=vocabulary)
+        assert model.finite_mass()[0] == pytest.approx(2 / 3, abs=1e-9)
+        reports.append(audit(model, sentences, enumerate_all=model.probability_mass))
+    outcomes = [{check.name: check.outcome for check in report.checks} for report in reports]
+    assert outcomes[0]["enumeration"] == "failed"
+    assert outcomes[0]["normalisation"] == outcomes[0]["causality"] == outcomes[0]["incremental"] == "passed"
+    assert reports[1].passed, reports[1].as_text()
+    mended, _ = branching(0.6).consistent()
+    np.testing.assert_allclose(mended.mass(), 1, atol=1e-12)
+    plain, loose = written_out(mended), written_out(branching(0.6))
+    for words in ([0], [1, 0, 0, 1]):
+        share = loose.probability(words) / plain.probability(words)
+        assert share.item() == pytest.approx(2 / 3, abs=1e-9)
+
+
+def test_any_words_are_possible_and_trees_have_labels_of_the_treebank(model: TreebankPCFG) -> None:
+    sentences = [["sees"] * 7, ["the", "zebra"], ["dog"], ["the"] * 40]
+    for words, analysis in zip(sentences, model.analyse(sentences), strict=True):
+        assert analysis.score is not None
+        assert analysis.tree is not None
+        assert np.isfinite(analysis.score.log_probs).all()
+        assert analysis.tree.words() == words
+        assert {node.label for node in analysis.tree.constituents()} <= set(model.labels)
+
+
+def test_sentences_of_the_treebank_get_their_trees(tmp_path: Path) -> None:
+    model = counted(tmp_path, history=2, min_parent_count=0)
+    found = model.parse([["the", "cat", "sees", "the", "dog"], ["the", "dog"]])
+    assert found[0] == Tree.parse("(S (NP the cat) (VP sees (NP the dog)))")
+    assert found[1] == Tree.parse("(NP the dog)")
+
+
+def test_partial_trees_have_what_is_closed_under_a_top(tmp_path: Path) -> None:
+    model = counted(tmp_path, history=1, min_parent_count=0)
+    state, found = model.start(1), []
+    for word in ("the", "cat", "sees"):
+        state = model.extend(state, [word])
+        found.append(str(model.partial_trees(state)[0]))
+    assert found[:2] == ["(NP the)", "(NP the cat)"]
+    assert found[2].startswith("(S (NP the cat)")
+
+
+def test_before_it_is_counted_all_words_are_equally_probable() -> None:
+    model = TreebankPCFG(TreebankPCFGConfig(), vocabulary=WordVocabulary(["a", "b"]), labels=["S"])
+    (analysis,) = model.analyse([["a", "b", "unseen"]])
+    assert analysis.score is not None
+    np.testing.assert_allclose(analysis.score.log_probs[0], -np.log(3), atol=1e-9)
+    assert analysis.tree is not None
+    assert analysis.tree.words() == ["a", "b", "unseen"]
+
+
+def test_a_vocabulary_with_parts_of_words_is_refused(tmp_path: Path) -> None:
+    from treelm.corpora.character_vocabulary import CharacterVocabulary
+
+    with pytest.raises(InputError, match="parts of words"):
+        TreebankPCFG(TreebankPCFGConfig(), vocabulary=CharacterVocabulary(list("abc")))
+
+
+def test_words_without_trees_and_unknown_tags_are_refused(tmp_path: Path) -> None:
+    corpus = read_trees(tmp_path)
+    model = TreebankPCFG(TreebankPCFGConfig(tags=("D", "N")), vocabulary=corpus.vocabulary, labels=corpus.labels)
+    few = type(corpus)(corpus.prepared, corpus.vocabulary, corpus.labels, tags=model.tags)
+    with pytest.raises(InputError, match="tag") as error:
+        model.estimate(few)
+    assert error.value.where is not None
+    assert error.value.where.endswith(":1")
+    for wrong in ({"history": -1}, {"makeshift": 0.0}, {"threshold": 1.0}):
+        with pytest.raises(InputError):
+            TreebankPCFGConfig(**wrong)  # type: ignore[arg-type]
