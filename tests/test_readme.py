@@ -51,6 +51,7 @@ def blocks(language: str, page: str = README) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.timeout(1200)  # it trains; minutes on a machine that has other work too
 def test_every_shell_command_works_in_order(home: Path) -> None:
     assert shutil.which("bash")
     out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh"))], home)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
-from tests.legacy.make import HERE, RUNS
+from tests.legacy.make import HERE, KEPT
 from treelm.cli import SUBCOMMANDS
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.inference.loading import load
@@ -62,7 +62,7 @@ def test_packed_output_is_not_promised_by_a_name(treelm: Treelm, project: Path, 
 
 def test_help_of_surprisal_lists_every_column_of_every_system(treelm: Treelm) -> None:
     words = set(re.findall(r"[a-z_]+", treelm("surprisal", "--help").out))
-    columns = {name for run in RUNS for name in load(HERE / run).word_columns}
+    columns = {name for run in KEPT for name in load(HERE / run).word_columns}
     assert len(columns) > 5
     assert {*columns, *COLUMNS, "next_entropy_bits", "document_id", "context"} <= words
 

@@ -222,9 +222,8 @@ def test_every_method_of_sentences_takes_texts(system: str) -> None:
     methods = inspect.getmembers(system_class(system), inspect.isfunction)
     of_sentences = {name for name, method in methods if "sentences" in list(inspect.signature(method).parameters)[1:2]}
     texts = {name for name, method in methods if hasattr(method, "__wrapped__")}
-    others = {"score_given", "own_metrics"} | (
-        {"distances"} if system == "palm" else set()
-    )  # ``Sentence``s; or refuses
+    refuses = {"distances"} if system in ("palm", "transformer") else set()
+    others = {"score_given", "own_metrics", *refuses}  # these take ``Sentence``s
     assert {name for name in of_sentences if name[0] != "_"} - texts <= others
     assert {"score", "parse", "analyse", "surprisal"} <= texts
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.models.test_bits import build
+from tests.systems import SMALL
 from treelm.corpora.sentence import Sentence
 from treelm.inference.stimuli import Stimulus, stimulus
 from treelm.inference.stimulus_scores import ENTROPY, ScoredStimulus, gather, score_stimuli
@@ -123,14 +124,17 @@ def test_tokens_are_gathered_into_the_words_of_the_experimenter() -> None:
     assert (without.surprisal_bits, without.is_unk, without.columns["open_nodes"]) == (1, False, 1)
 
 
-@pytest.mark.parametrize("system", sorted(SYSTEMS))
+@pytest.mark.parametrize("system", [name for name in sorted(SYSTEMS) if build(name, "word").predicts_words])
 def test_columns_have_a_figure_for_every_word(system: str) -> None:
-    beam = {"beam_loss_bits", "beam_bound_bits", "beam_converged"}
-    expected = {"rnng": {"entropy_bits", "open_nodes", *beam}, "som": {"depth", "attachment_slot"}}
-    expected |= {name: {"distance"} for name in ("on-lstm", "prpn")} | {
-        "palm": {"attended_length", "attention_entropy_bits"}
+    searched = {"entropy_bits", "open_nodes", "beam_loss_bits", "beam_bound_bits", "beam_converged"}
+    expected = {name: searched for name in ("rnng", "transformer-grammar")} | {
+        "som": {"depth", "attachment_slot"},
+        "on-lstm": {"distance"},
+        "prpn": {"distance"},
+        "palm": {"attended_length", "attention_entropy_bits"},
     }
-    (found,) = score_stimuli(build(system, "subword"), stimuli(TEXTS[1]))
+    lm = build(system, "word" if SMALL[system].whole_words else "subword")
+    (found,) = score_stimuli(lm, stimuli(TEXTS[1]))
     for word in found.scored.surprisal.words:
         assert word.columns.keys() == expected.get(system, set())
         assert all(math.isfinite(value) for value in word.columns.values())

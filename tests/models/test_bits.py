@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -73,15 +74,13 @@ def build(system: str, kind: str) -> SyntacticLM:
     return lm.eval()
 
 
-@pytest.mark.parametrize(
-    ("system", "kind"),
-    [
-        (system, kind)
-        for system in SYSTEMS
-        if build(system, "word").predicts_words
-        for kind in (["word"] if SMALL[system].whole_words else [*KINDS, "tokenizer"])
-    ],
-)
+def cases(kinds: Sequence[str]) -> list[tuple[str, str]]:
+    """Every system that predicts words, with every kind of vocabulary that it takes."""
+    predicting = [system for system in SYSTEMS if build(system, "word").predicts_words]
+    return [(name, kind) for name in predicting for kind in kinds if kind == "word" or not SMALL[name].whole_words]
+
+
+@pytest.mark.parametrize(("system", "kind"), cases([*KINDS, "tokenizer"]))
 def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(system: str, kind: str) -> None:
     lm = build(system, kind)
     sentences = [text.split() for text in (*TEXT.splitlines()[:3], *NEW)]
@@ -120,8 +119,7 @@ def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, ki
     assert found["word_surprisal_bits"] + found["end_surprisal_bits"] == pytest.approx(nats / math.log(2), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["subword", "tokenizer"])
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(("system", "kind"), cases(["subword", "tokenizer"]))
 def test_words_read_token_by_token_are_spelled_as_words(system: str, kind: str) -> None:
     lm, words = build(system, kind), ["the", "unbelievable", "zyx"]
     state = lm.start()

@@ -34,6 +34,7 @@ CHANGES: dict[str, dict[str, dict[str, Any]]] = {
     "lstm": {"model": {"activation_penalty": 0.1}},
     "awd-lstm": {"training": {**NT_ASGD, "bptt_random_length": True}},
     "palm-s": {},
+    "prpn": {"model": {"norm": "layer"}},  # batch norm takes no shards
     "rnng": {"training": {"schedule": "plateau", "micro_batch_size": 2}},
     "rnng attention": {},
     "rnng none": {"batches": {"scheme": "sample-in-groups", "length_difference": 4}},
