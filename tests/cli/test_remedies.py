@@ -20,6 +20,7 @@ OF_OTHERS = {
     "errors.py": {"--mem"},  # of sbatch
     "training/placement.py": {"--ntasks-per-node"},  # of srun
     "corpora/mapping.py": {"--scheduler-file"},  # of dask
+    "papers/data.py": {"--data"},  # of treelm reproduce
     "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
 }
 
