@@ -118,6 +118,15 @@ def test_constituents_are_the_derivative_of_the_plain_form(model: TreebankPCFG) 
                 np.testing.assert_allclose(found, expected[:j, j], atol=1e-10)
 
 
+def test_what_only_an_improbable_symbol_can_make_is_exact_too(tmp_path: Path) -> None:
+    """Two words here are under the makeshift alone: nothing may leak into it from chains of unary rules above it."""
+    unary = "(NP (NP (NP (S (D the)))))\n(NP (S (S (D the))))"
+    model = counted(tmp_path, unary, history=1, min_parent_count=0, makeshift=1e-9)
+    (rules,) = model.grammars()
+    for words in ([0], [0, 1], [0, 1, 2, 2]):
+        assert read(rules, words).next_words().sum() == pytest.approx(1, abs=1e-13)
+
+
 class Loose(TreebankPCFG):
     """A grammar that loses two thirds of its trees to infinity, and is read as it is, or mended."""
 

@@ -24,9 +24,9 @@ TREEBANK = """
 """
 
 
-def read_trees(folder: Path) -> EncodedCorpus:
+def read_trees(folder: Path, treebank: str = TREEBANK) -> EncodedCorpus:
     """The treebank, encoded."""
-    (folder / "trees.ptb").write_text(TREEBANK.strip() + "\n")
+    (folder / "trees.ptb").write_text(treebank.strip() + "\n")
     prepared = PreparedCorpus.from_sentences(list(read_sentences(str(folder / "trees.ptb"), format="brackets")))
     vocabulary = WordVocabulary(["cat", "dog", "sees", "the"])
     return EncodedCorpus(prepared, vocabulary, prepared.labels, tags=tuple(sorted(prepared.tag_names)))
@@ -53,9 +53,9 @@ def nested(text: str) -> Node:
 TREES = [nested(line) for line in TREEBANK.strip().splitlines()]
 
 
-def counted(folder: Path, **config: object) -> TreebankPCFG:
-    """The grammar of the treebank."""
-    corpus = read_trees(folder)
+def counted(folder: Path, treebank: str = TREEBANK, **config: object) -> TreebankPCFG:
+    """The grammar of a treebank."""
+    corpus = read_trees(folder, treebank)
     made = TreebankPCFG(
         TreebankPCFGConfig(tags=corpus.tags, **config),  # type: ignore[arg-type]
         vocabulary=corpus.vocabulary,

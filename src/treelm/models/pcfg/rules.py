@@ -122,8 +122,16 @@ class Rules(ABC):
 
 
 def _inverse(matrix: Array) -> Array:
-    """(I - matrix)^-1: the sum over chains of any length."""
-    return np.asarray(np.linalg.inv(np.eye(len(matrix)) - matrix), np.float64)
+    """(I - matrix)^-1, the sum over chains of any length, by Kleene's algorithm: those through more and more symbols.
+
+    It only adds what is not negative, so that improbable chains are as exact as others, and those that do not exist are
+    0. A library's inverse leaves 1e-16 at such places, which is much beside a symbol with a probability of 1e-9.
+    """
+    chains = matrix.copy()
+    for through in range(len(chains)):
+        back = chains[through] / (1 - chains[through, through])
+        chains += np.outer(chains[:, through], back)
+    return chains + np.eye(len(chains))
 
 
 class SparseMatrix:
