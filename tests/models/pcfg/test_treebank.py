@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.pcfg.plain import PlainCounts, written_out
-from tests.models.pcfg.worlds import TREES, branching, counted, read_trees
+from tests.models.pcfg.plain import PlainCounts, nodes_of, written_out
+from tests.models.pcfg.worlds import TREEBANK, TREES, branching, counted, read_trees
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
@@ -59,6 +61,41 @@ def test_rules_are_those_of_the_plain_counts(model: TreebankPCFG) -> None:
     assert checked > 30
     totals = grammar.binary.sum((1, 2)) + grammar.unary.sum(1)
     torch.testing.assert_close(totals[num_tags:], torch.ones_like(totals[num_tags:]), atol=1e-12, rtol=0)
+
+
+def test_the_makeshift_has_its_share_and_children_as_frequent_as_anywhere(tmp_path: Path) -> None:
+    model = counted(tmp_path, history=1, min_parent_count=0, makeshift=0.25)
+    names, grammar = names_of(model), written_out(model.make_grammars()[0])
+    tops = Counter(str(tree[0]) for tree in TREES)
+    expected = {name: 0.75 * tops[name] / len(TREES) for name in names} | {"TOP": 0.25}
+    assert dict(zip(names, grammar.root.tolist(), strict=False)) == pytest.approx(expected, abs=1e-12)
+    nodes = [node for tree in TREES for node, _ in nodes_of(tree)]
+    children = Counter(child if isinstance(child, str) else str(child[0]) for node in nodes for child in node[1:])  # type: ignore[index]
+    assert set(children) <= set(names)
+    number = {name: children[name] + 1 for name in names if name != "TOP"}
+    last = (len(nodes) + 1) / (children.total() + 2)
+    row = names.index("TOP")
+    for child, times in number.items():
+        share = times / sum(number.values())
+        assert grammar.unary[row, names.index(child)].item() == pytest.approx(share * last, abs=1e-12)
+        found = grammar.binary[row, names.index(child)].sum().item()
+        assert found == pytest.approx(share * (1 - last), abs=1e-12)
+
+
+def test_words_of_tags_are_smoothed_with_all_words(tmp_path: Path) -> None:
+    """Method C: (c(word, tag) + kinds p(word)) / (c(tag) + kinds), p(word) with 1 added to every count."""
+    model = counted(tmp_path)
+    seen = Counter(re.findall(r"\((\w) (\w+)\)", TREEBANK))
+    words = Counter(word for pair in seen.elements() for word in pair[1:])
+    tags = model.tag_names
+    for tag, row in zip(tags, model.make_grammars()[0].words, strict=True):
+        own = {word: times for (other, word), times in seen.items() if other == tag}
+        for word in words:
+            lower = (words[word] + 1) / (words.total() + len(model.vocabulary))
+            wanted = (own.get(word, 0) + len(own) * lower) / (sum(own.values()) + len(own))
+            (token,) = model.vocabulary.encode([word]).ids
+            assert row[token] == pytest.approx(wanted, abs=1e-12)
+        assert row.sum() == pytest.approx(1, abs=1e-12)
 
 
 def test_a_state_follows_from_the_one_before_it_and_the_child(tmp_path: Path) -> None:
@@ -169,6 +206,18 @@ def test_any_words_are_possible_and_trees_have_labels_of_the_treebank(model: Tre
         assert np.isfinite(analysis.score.log_probs).all()
         assert analysis.tree.words() == words
         assert {node.label for node in analysis.tree.constituents()} <= set(model.labels)
+
+
+def test_the_makeshift_is_never_in_a_tree(tmp_path: Path) -> None:
+    model = counted(tmp_path, makeshift=0.999, threshold=0.0)
+    for tree in model.parse([["sees"] * 7, ["dog", "sees"], ["the"]]):
+        assert {node.label for node in tree.constituents()} <= set(model.labels)
+
+
+def test_constituents_over_the_same_words_are_ordered_as_unary_rules_are(tmp_path: Path) -> None:
+    """Against the order of the labels, and along with it."""
+    model = counted(tmp_path, "(S (Q (B (D the))))\n(S (A (B (D the))) (N dog))", min_parent_count=0)
+    assert [str(tree) for tree in model.parse([["the"], ["the", "dog"]])] == ["(S (Q (B the)))", "(S (A (B the)) dog)"]
 
 
 def test_sentences_of_the_treebank_get_their_trees(tmp_path: Path) -> None:
