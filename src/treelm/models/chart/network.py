@@ -19,7 +19,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.chart.config import ChartConfig
-from treelm.models.chart.decoding import build_tree, decode, log_potentials, span_probabilities
+from treelm.models.chart.decoding import decode, log_potentials, span_probabilities
 from treelm.models.chart.gold import Constituents, chain_numbers, constituents_of, crossing
 from treelm.models.layers import chart
 from treelm.models.layers.devices import plan_to_device
@@ -27,7 +27,7 @@ from treelm.models.layers.dropout import dropout, dropout_mask
 from treelm.models.layers.precision import one_thread
 from treelm.models.layers.span_scores import SpanScorer, flat, spans_of, square
 from treelm.models.scores import Confidence, ParsedSentence
-from treelm.trees.tree import Tree
+from treelm.trees.tree import Tree, from_spans
 
 IntArray = NDArray[np.int64]
 UNLABELLED = "X"  # the label of one that was trained on none
@@ -222,7 +222,7 @@ class ChartParser(SyntacticLM):
         for number, (words, stop) in enumerate(zip(sentences, stops, strict=True)):
             gold = float(found.expected[number])
             yield ParsedSentence(
-                tree=build_tree(words, constituents[begin:stop]),
+                tree=from_spans(words, constituents[begin:stop]),
                 tags=None if tags is None else tuple(self.tags[tag] for tag in tags[number]),
                 confidence=Confidence(
                     mean=right[number] / (stop - begin), expected_f1=2 * right[number] / (stop - begin + gold)
