@@ -24,7 +24,8 @@ from treelm.inference.stimuli import stimulus
 from treelm.inference.stimulus_scores import score_stimuli
 from treelm.inference.surprisal import Totals
 from treelm.models import SYSTEMS, config_class, system_class
-from treelm.models.base import EstimatedLM, SyntacticLM, TextState
+from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.states import TextState
 
 TEXT = """\
 the dog that the cats chased barks at the unbelievable moon

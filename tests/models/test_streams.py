@@ -20,9 +20,9 @@ from treelm.evaluation.evaluate import NO_GOLD, evaluate_sentences
 from treelm.inference.batching import in_batches
 from treelm.inference.generation import generate
 from treelm.inference.processes import here
-from treelm.models.base import TextState
 from treelm.models.readings import Carried, Reading, check_carried
 from treelm.models.scores import NoLogProbability
+from treelm.models.states import TextState
 from treelm.trees.distances import tree_from_distances
 from treelm.trees.tree import Tree
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import SECONDS_BETWEEN_NOTES, write_metadata
-from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, check_particles, given_search
+from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, check_particles
 from treelm.errors import InputError
+from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
     from treelm.inference.annotation_journal import Progress

@@ -14,8 +14,9 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, progress_bar
-from treelm.cli.options import FileFormat, ModelOptions, PairOptions, SpanProtocol, given_search
+from treelm.cli.options import FileFormat, ModelOptions, PairOptions, SpanProtocol
 from treelm.errors import InputError
+from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
     from treelm.evaluation.comparison.measure import Settings

@@ -18,10 +18,10 @@ from treelm.cli.options import (
     SpanProtocol,
     WorkerOptions,
     check_particles,
-    given_search,
 )
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
+from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
     from treelm.evaluation.evaluate import Evaluation

@@ -13,6 +13,7 @@ from treelm.corpora.inputs import STDIN
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
@@ -109,12 +110,6 @@ def workers(options: Any) -> dict[str, Any]:
 
 
 WIDTHS = ("action_beam", "word_beam", "fast_track")
-
-
-def given_search(options: ModelOptions) -> dict[str, Any]:
-    """What was given of the search, a legal 0 too: arguments of ``set_beam``."""
-    names = (*WIDTHS, "search", "num_particles", "search_seed", "search_precision")
-    return {name: value for name in names if (value := getattr(options, name)) is not None}
 
 
 def check_particles(given: Mapping[str, Any], search: str) -> None:

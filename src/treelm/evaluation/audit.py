@@ -17,6 +17,7 @@ from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.inference.surprisal import CONVERGED
 from treelm.models.base import IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM
+from treelm.models.layers.dropout import evaluating
 from treelm.models.scores import NoLogProbability
 from treelm.models.streams import StreamLM
 
@@ -114,20 +115,15 @@ def audit(
     if not sentences or not all(sentences):
         raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
     allowed = tolerances or Tolerances.of(model)
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            checks = (
-                check_causality(model, sentences, seed=seed, num_cuts=num_cuts, tolerance=allowed.causality_nats),
-                check_next_tokens(model, sentences, tolerance=allowed.probability),
-                check_enumeration(enumerate_all, tolerance=allowed.probability),
-                check_batches(model, sentences, seed=seed, tolerance=allowed.batch_nats),
-                check_incremental(model, sentences, tolerance=allowed.incremental_nats),
-                *check_search(model, sentences),
-            )
-    finally:
-        model.train(was_training)
+    with evaluating(model):
+        checks = (
+            check_causality(model, sentences, seed=seed, num_cuts=num_cuts, tolerance=allowed.causality_nats),
+            check_next_tokens(model, sentences, tolerance=allowed.probability),
+            check_enumeration(enumerate_all, tolerance=allowed.probability),
+            check_batches(model, sentences, seed=seed, tolerance=allowed.batch_nats),
+            check_incremental(model, sentences, tolerance=allowed.incremental_nats),
+            *check_search(model, sentences),
+        )
     return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=checks)
 
 

@@ -26,6 +26,7 @@ from treelm.errors import InputError, check_positive
 from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import SyntacticLM
+from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.softmax import target_log_probs
 from treelm.models.readings import Carried
 from treelm.models.streams import StreamLM
@@ -125,7 +126,6 @@ def stream_perplexities(lm: SyntacticLM, corpus: PreparedCorpus, protocol: Strea
     return tuple(perplexity(sums, unit=unit, context=protocol.name) for unit in units)  # type: ignore[arg-type]
 
 
-@torch.no_grad()
 def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol) -> LikelihoodSums:
     """Sums for ``stream_perplexities``, in the precision of the model's weights; the model is left as it was."""
     lm = require_stream(lm)
@@ -138,12 +138,8 @@ def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamP
         keep_rest=True,
         constituents=lm.needs_trees,
     )
-    was_training = lm.training
-    lm.eval()
-    try:
+    with evaluating(lm):
         tokens_nats, end_nats = _read(lm, batches, protocol)
-    finally:
-        lm.train(was_training)
     ends = len(encoded) if protocol.sentence_ends else 0
     return LikelihoodSums(
         tokens_nats=tokens_nats,

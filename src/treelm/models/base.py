@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import zip_longest
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
@@ -34,97 +31,11 @@ from treelm.models.scores import (
     SentenceSurprisal,
     sentence_surprisal,
 )
+from treelm.models.states import IncrementalState, TextState
 from treelm.models.structures import Structure
 from treelm.trees.tree import Tree
 
 __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
-
-
-class IncrementalState(ABC):
-    """Knowledge of a model after some words of n sentences. Never changed: ``extend`` gives a new one."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Let a subclass that was written for the release before work: see ``adopt_old_names``."""
-        super().__init_subclass__(**options)
-        adopt_old_names(cls, {"num_symbols_read": "num_tokens_read", "check_symbols": "check_tokens"})
-
-    @property
-    @abstractmethod
-    def num_sentences(self) -> int:
-        """Sentences that are read side by side."""
-
-    @property
-    @abstractmethod
-    def num_tokens_read(self) -> Sequence[int]:
-        """Tokens read of each sentence."""
-
-    @classmethod
-    def own(cls, state: IncrementalState) -> Self:
-        """The state itself; raises ``InputError`` if it is one of another system."""
-        if not isinstance(state, cls):
-            raise InputError("a state of another system", remedy="use a state that this model's start() began")
-        return state
-
-    def check_tokens(self, tokens: Sequence[int | None]) -> None:
-        """Raise ``InputError`` unless there is one token, or None, for each sentence."""
-        if len(tokens) != self.num_sentences:
-            found = f"{len(tokens)} tokens for {self.num_sentences} sentences"
-            raise InputError(found, remedy="give one token, or None, for each sentence")
-
-    @property
-    def num_symbols_read(self) -> Sequence[int]:
-        """Deprecated: the old name of ``num_tokens_read``."""
-        found: Sequence[int] = renamed(self, "num_symbols_read", "num_tokens_read")
-        return found
-
-    def check_symbols(self, symbols: Sequence[int | None]) -> None:
-        """Deprecated: the old name of ``check_tokens``."""
-        renamed(self, "check_symbols", "check_tokens")(symbols)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TextState(IncrementalState):
-    """A state that holds the text it has read; systems add what their networks know of it."""
-
-    words: tuple[tuple[str, ...], ...]  # as they were given, or spelled by their tokens
-    tokens: tuple[tuple[int, ...], ...]
-
-    @property
-    def num_sentences(self) -> int:
-        """Sentences that are read side by side."""
-        return len(self.words)
-
-    @property
-    def num_tokens_read(self) -> tuple[int, ...]:
-        """Tokens that each sentence has read."""
-        return tuple(map(len, self.tokens))
-
-    def after(self, read: Sequence[int | None], vocabulary: Vocabulary, **changed: Any) -> Self:
-        """The state after one more token in each sentence that does not wait, with other fields as they changed."""
-        words, tokens = list(self.words), list(self.tokens)
-        for row, token in enumerate(read):
-            if token is not None:
-                goes_on = bool(tokens[row]) and not vocabulary.ends_word[tokens[row][-1]]
-                tokens[row] = (*tokens[row], token)
-                before = words[row][:-1] if goes_on else words[row]
-                words[row] = (*before, vocabulary.spell(last_word(tokens[row], vocabulary.ends_word)))
-        return replace(self, words=tuple(words), tokens=tuple(tokens), **changed)
-
-    def called(self, words: Sequence[str]) -> Self:
-        """The state whose last words are called as they were given, not as their tokens spell them."""
-        renamed = tuple((*before[:-1], word) for before, word in zip(self.words, words, strict=True))
-        return replace(self, words=renamed)
-
-    def check_begun(self) -> None:
-        """Raise ``InputError`` if a sentence has no word yet."""
-        if not all(self.words):
-            raise InputError("no words have been read", remedy="extend the state first")
-
-
-def last_word(tokens: Sequence[int], ends_word: NDArray[np.bool_]) -> Sequence[int]:
-    """The tokens of the last word, complete or not, of those of a sentence."""
-    start = next((place for place in range(len(tokens) - 1, 0, -1) if ends_word[tokens[place - 1]]), 0)
-    return tokens[start:]
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.base import TextState
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.scores import SentenceScore
+from treelm.models.states import TextState
 
 Carried = dict[str, Tensor]
 """Hidden states that go from one segment of a stream to the next, without gradient: (B, ...) each, flat names."""

@@ -25,11 +25,10 @@ from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
 from treelm.models.persistence.shipped import check_given, shipped_names
-from treelm.models.search.settings import SearchName, SearchPrecision
+from treelm.models.search.settings import BEAM, SearchName, SearchPrecision
 from treelm.training.config import TrainingConfig
 
 FILE_NAME = "recipe.toml"
-BEAM = ("action_beam", "word_beam", "fast_track", "search", "num_particles", "search_seed", "search_precision")
 SECTIONS = ("data", "vocabulary", "batches", "model", "training", "evaluation")
 
 

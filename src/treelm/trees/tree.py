@@ -237,6 +237,25 @@ def from_flat(flat: Sequence[str | tuple[str, int]]) -> Tree:
     return top
 
 
+def from_spans(words: Sequence[str], chains: Iterable[tuple[int, int, Sequence[str]]]) -> Tree:
+    """The tree over these words of constituents that nest, one of them over all words, in any order.
+
+    Each is where it begins and ends, and its labels from the top: several are a unary chain.
+    """
+    found: dict[int, tuple[int, Tree | str]] = {start: (start + 1, word) for start, word in enumerate(words)}
+    for start, end, labels in sorted(chains, key=lambda chain: (-chain[0], chain[1])):  # children first
+        children, place = list[Tree | str](), start
+        while place < end:
+            place, child = found[place]
+            children.append(child)
+        for label in reversed(labels):
+            children = [Tree(label, children)]
+        found[start] = end, children[0]
+    top = found[0][1]
+    assert isinstance(top, Tree), "the sentence is a constituent"
+    return top
+
+
 def _take(done: list[Node | str], count: int) -> list[Node | str]:
     """Remove the last ``count`` items, the last first."""
     if count == 0:

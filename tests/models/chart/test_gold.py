@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from treelm.corpora.arrays import offsets_of
-from treelm.models.chart.decoding import build_tree
 from treelm.models.chart.gold import chains_of, constituents_of, crossing
 from treelm.trees.transitions import to_actions
-from treelm.trees.tree import Tree
+from treelm.trees.tree import Tree, from_spans
 
 LABELS = ["S", "NP"]
 
@@ -69,7 +68,7 @@ def test_constituents_and_chains_are_those_of_the_trees(trees: list[Tree], num_p
 def test_a_tree_is_built_of_its_constituents(trees: list[Tree]) -> None:
     for tree in trees:
         constituents = [(*span, chain) for span, chain in chains_in(tree).items()]
-        assert build_tree(tree.words(), constituents) == tree
+        assert from_spans(tree.words(), constituents) == tree
 
 
 def test_spans_cross_as_they_are_said_to(trees: list[Tree]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.models.layers.plain_attention import Place, block
 from treelm.models.layers import attention
 from treelm.models.layers.attention import AttentionBlock, Rotary, Sight, rotated
-from treelm.models.layers.key_values import KeyValueCache, KeyValueRows
+from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
 
 SIZE, HEADS, STEPS = 12, 3, 7
@@ -116,21 +116,20 @@ def test_packed_rows_are_the_rows_of_their_sequences(form: str) -> None:
 def test_one_position_at_a_time_from_kept_rows_is_the_whole_pass(form: str) -> None:
     """Rows of an arena, found by number and padded: as a stack is read."""
     made, units, sight = make(form), torch.randn(2, STEPS, SIZE, dtype=torch.float64), sight_of(form)
-    arena, numbers, outputs = KeyValueRows(1, SIZE, units, capacity=3), list[range](), list[Tensor]()
+    outputs, kept = list[Tensor](), list[tuple[Tensor, Tensor]]()
     for t in range(STEPS):
         query, key, value = made.heads(units[:, t])
-        numbers.append(arena.allocate(2))
-        arena.write(0, torch.tensor(numbers[-1]), key, value)
+        kept += zip(key, value, strict=True)  # the row of sentence b at step s has the number 2 s + b
         seen = [*FORMS[form][0][t], -1, -1]
-        index = torch.tensor([[numbers[s][row] if s >= 0 else -1 for s in seen] for row in range(2)])
+        index = torch.tensor([[2 * s + row if s >= 0 else -1 for s in seen] for row in range(2)])
+        keys, values = (torch.stack(some)[index.clamp(min=0)] for some in zip(*kept, strict=True))
         own = Sight(
             (index < 0)[:, None, None],
             tuple(one[:, t, seen][:, None].clamp(min=0) for one in sight.relative),
             None if sight.rotary is None else Rotary(torch.tensor([[t]]), torch.tensor([seen])),
         )
-        mixed = made.attend(query[:, None], *arena.read(0, index), own)
+        mixed = made.attend(query[:, None], keys, values, own)
         outputs.append(made.finish(units[:, t], mixed[:, 0]))
-    assert len(arena) == 2 * STEPS
     torch.testing.assert_close(torch.stack(outputs, 1), made(units, sight), rtol=0, atol=1e-12)
 
 

@@ -230,10 +230,6 @@ class Toy(GenerativeParser):
     def config(self) -> Grammar:
         return self._grammar
 
-    @property
-    def order(self) -> Order:
-        return self._grammar.order
-
     def searchable(self) -> Searchable:
         return Searchable(machine=partial(TableMachine, self._grammar), head=partial(TableHead, self._grammar))
 

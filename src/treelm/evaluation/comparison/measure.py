@@ -45,8 +45,8 @@ from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device
 from treelm.models.persistence.files import encode_json, json_hash, sealed, unsealed, write_atomically
 from treelm.models.persistence.storage import WEIGHTS, read_data_identity
-from treelm.models.search.settings import SearchName, SearchPrecision, search_in_words
-from treelm.training.recipe import BEAM, EvaluationConfig, Recipe
+from treelm.models.search.settings import GivenSearch, given_search, search_in_words
+from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.training.run import load_run_recipe
 
 ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[], None]]]
@@ -58,7 +58,7 @@ FOLDER = "measured"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(GivenSearch):
     """Settings of what is measured, the same for every run."""
 
     split: Literal["train", "dev", "test"] = "test"
@@ -85,20 +85,6 @@ class Settings:
     """Number of the first pairs of each group to take; None: all."""
     tokenisation: Tokenisation = "treebank"
     """The way in which suites and pairs are cut into words."""
-    action_beam: int | None = None
-    """Hypotheses kept between actions; None: as the run's recipe says."""
-    word_beam: int | None = None
-    """Hypotheses kept between words; None: as the run's recipe says."""
-    fast_track: int | None = None
-    """Best SHIFTs that enter the word beam past the action beam; None: as the run's recipe says."""
-    search: SearchName | None = None
-    """Way to search; None: as the run's recipe says."""
-    num_particles: int | None = None
-    """Particles of each sentence; None: as the run's recipe says."""
-    search_seed: int | None = None
-    """Seed of the particles; None: as the run's recipe says."""
-    search_precision: SearchPrecision | None = None
-    """Precision in which networks compute while searching; None: as the run's recipe says."""
     device: DeviceName = "cpu"
     """Device that models compute on; no metric but those of time should depend on it."""
 
@@ -307,8 +293,9 @@ def _hash_of(path: Path) -> str:
 
 def _with_settings(recipe: Recipe, settings: Settings) -> Recipe:
     """The recipe, to be evaluated as the settings say; metrics of sentences are always among the results."""
-    names = (*BEAM, "max_sentences")
-    given = {name: value for name in names if (value := getattr(settings, name)) is not None}
+    given = given_search(settings)
+    if settings.max_sentences is not None:
+        given["max_sentences"] = settings.max_sentences
     config: EvaluationConfig = replace(recipe.evaluation, splits=(settings.split,), **given)
     return replace(recipe, evaluation=replace(config, stream="no" if config.stream == "no" else "beside"))
 

@@ -1,8 +1,7 @@
-"""Labelled spans with their probabilities, and the tree that is expected to have the most right ones."""
+"""Labelled spans with their probabilities, and those of the tree that is expected to have the most right ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,7 +9,6 @@ from torch import Tensor
 
 from treelm.models.layers import chart
 from treelm.models.layers.span_scores import flat, square
-from treelm.trees.tree import Tree, from_flat
 
 
 class SpanProbabilities(NamedTuple):
@@ -52,27 +50,3 @@ def decode(found: SpanProbabilities, num_words: int, threshold: float) -> Tensor
     chosen = (flat(chart.best_trees(square(gain, num_words), lengths)) > 0) & (gain > 0)
     chosen[:, 0] = True
     return chosen
-
-
-def build_tree(words: Sequence[str], constituents: Sequence[tuple[int, int, Sequence[str]]]) -> Tree:
-    """The tree of constituents (start, end, chain of labels) over these words, parents first, left to right."""
-    nodes: list[list[int]] = []  # the number of children of each node that is open, the innermost last
-    ends: list[int] = []
-    flat_tree: list[str | tuple[str, list[int]]] = []
-    following = iter([*constituents, (len(words), len(words), ())])
-    start, end, chain = next(following)
-    for position, word in enumerate(words):
-        while ends and ends[-1] <= position:
-            ends.pop()
-            nodes.pop()
-        while start == position:
-            for label in chain:
-                if nodes:
-                    nodes[-1][0] += 1
-                nodes.append([0])
-                ends.append(end)
-                flat_tree.append((label, nodes[-1]))
-            start, end, chain = next(following)
-        nodes[-1][0] += 1
-        flat_tree.append(word)
-    return from_flat([one if isinstance(one, str) else (one[0], one[1][0]) for one in flat_tree])

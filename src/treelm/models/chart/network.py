@@ -19,15 +19,15 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.chart.config import ChartConfig
-from treelm.models.chart.decoding import build_tree, decode, log_potentials, span_probabilities
+from treelm.models.chart.decoding import decode, log_potentials, span_probabilities
 from treelm.models.chart.gold import Constituents, chain_numbers, constituents_of, crossing
 from treelm.models.layers import chart
 from treelm.models.layers.devices import plan_to_device
-from treelm.models.layers.dropout import dropout, dropout_mask
+from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
 from treelm.models.layers.precision import one_thread
 from treelm.models.layers.span_scores import SpanScorer, flat, spans_of, square
 from treelm.models.scores import Confidence, ParsedSentence
-from treelm.trees.tree import Tree
+from treelm.trees.tree import Tree, from_spans
 
 IntArray = NDArray[np.int64]
 UNLABELLED = "X"  # the label of one that was trained on none
@@ -187,20 +187,15 @@ class ChartParser(SyntacticLM):
         if not sentences:
             return []
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
-        was_training = self.training
         parsed: list[ParsedSentence | None] = [None] * len(sentences)
-        self.eval()
-        try:
-            with torch.no_grad(), one_thread():
-                for rows, num_words in _lengths(batch):
-                    most = max(1, _MOST_SPANS // (num_words * (num_words + 1) // 2))
-                    for start in range(0, len(rows), most):
-                        some = rows[start : start + most]
-                        found = self._parse(batch, some, num_words, [sentences[row] for row in some])
-                        for row, one in zip(some.tolist(), found, strict=True):
-                            parsed[row] = one
-        finally:
-            self.train(was_training)
+        with evaluating(self), one_thread():
+            for rows, num_words in _lengths(batch):
+                most = max(1, _MOST_SPANS // (num_words * (num_words + 1) // 2))
+                for start in range(0, len(rows), most):
+                    some = rows[start : start + most]
+                    found = self._parse(batch, some, num_words, [sentences[row] for row in some])
+                    for row, one in zip(some.tolist(), found, strict=True):
+                        parsed[row] = one
         return [one for one in parsed if one is not None]
 
     def _parse(
@@ -222,7 +217,7 @@ class ChartParser(SyntacticLM):
         for number, (words, stop) in enumerate(zip(sentences, stops, strict=True)):
             gold = float(found.expected[number])
             yield ParsedSentence(
-                tree=build_tree(words, constituents[begin:stop]),
+                tree=from_spans(words, constituents[begin:stop]),
                 tags=None if tags is None else tuple(self.tags[tag] for tag in tags[number]),
                 confidence=Confidence(
                     mean=right[number] / (stop - begin), expected_f1=2 * right[number] / (stop - begin + gold)

@@ -18,7 +18,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
 from treelm.models.layers.levels import starts
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
-from treelm.trees.tree import Tree
+from treelm.trees.tree import Tree, from_spans
 
 IntArray = NDArray[np.int64]
 LABEL = "X"  # of every constituent
@@ -116,18 +116,4 @@ def word_tree(words: Sequence[str], spans: Sequence[tuple[int, int]], word_of_to
     boundary = {int(token): word for word, token in enumerate(first)}
     kept = {(boundary[start], boundary[end]) for start, end in spans if start in boundary and end in boundary}
     kept = {(start, end) for start, end in kept if end - start > 1} | {(0, len(words))}
-    return _tree_of_spans(words, sorted(kept, key=lambda span: (-span[0], span[1])))
-
-
-def _tree_of_spans(words: Sequence[str], spans: Sequence[tuple[int, int]]) -> Tree:
-    """Nested spans, those that start last first and inner before outer, as a tree."""
-    by_start: dict[int, tuple[int, Tree | str]] = {i: (i + 1, word) for i, word in enumerate(words)}  # end and item
-    for start, end in spans:
-        children, position = list[Tree | str](), start
-        while position < end:
-            position, child = by_start[position]
-            children.append(child)
-        by_start[start] = (end, Tree(LABEL, children))
-    tree = by_start[0][1]
-    assert isinstance(tree, Tree)
-    return tree
+    return from_spans(words, ((*span, (LABEL,)) for span in kept))

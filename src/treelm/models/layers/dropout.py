@@ -36,6 +36,18 @@ def dropout_off(network: nn.Module) -> Iterator[None]:
             part.training = True
 
 
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Have a network in evaluation mode and without gradients within this context; its mode comes back afterwards."""
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.train(was_training)
+
+
 def shared_draws(generator: torch.Generator) -> AbstractContextManager[None]:
     """Draw masks that a whole batch shares (of weights, of token types) from this generator, within the context.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 _LEAST = 16  # rows of room
@@ -55,38 +54,3 @@ class KeyValueCache:
             seen = kept[:, :num_seen]
             found.append(seen if len(rows) == len(kept) else seen.index_select(0, rows))
         return found[0], found[1]
-
-
-class KeyValueRows:
-    """An arena of rows, each the keys and values of all layers at one place, for stacks that share their bottoms."""
-
-    def __init__(self, num_layers: int, size: int, like: Tensor, *, capacity: int = 256) -> None:
-        """Make room on the device and in the precision of ``like``; it doubles when it is full."""
-        self._keys = [like.new_zeros(capacity, size) for _ in range(num_layers)]
-        self._values = [like.new_zeros(capacity, size) for _ in range(num_layers)]
-        self._used = 0
-
-    def __len__(self) -> int:
-        """Rows that are in use."""
-        return self._used
-
-    def allocate(self, number: int) -> range:
-        """The numbers of new rows, for the caller to write."""
-        self._used += number
-        missing = self._used - len(self._keys[0])
-        if missing > 0:
-            for matrices in (self._keys, self._values):
-                for layer, matrix in enumerate(matrices):
-                    room = matrix.new_zeros(max(missing, len(matrix)), matrix.shape[1])
-                    matrices[layer] = torch.cat([matrix, room])
-        return range(self._used - number, self._used)
-
-    def write(self, layer: int, rows: Tensor, key: Tensor, value: Tensor) -> None:
-        """Set a layer's keys and values (m, D) of rows (m,) that were just allocated."""
-        self._keys[layer][rows], self._values[layer][rows] = key, value
-
-    def read(self, layer: int, index: Tensor) -> tuple[Tensor, Tensor]:
-        """A layer's keys and values of rows (m, S): (m, S, D). A negative number is any row, which a mask must hide."""
-        flat = index.clamp(min=0).flatten()
-        size = (*index.shape, -1)
-        return self._keys[layer][flat].view(size), self._values[layer][flat].view(size)

@@ -1,4 +1,4 @@
-"""From the expected number of every constituent to a tree: that of the minimum Bayes risk (Goodman 1996)."""
+"""From the expected number of every constituent to the spans of the tree of minimum Bayes risk (Goodman 1996)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import torch
 
 from treelm.models.layers import chart
 from treelm.models.pcfg.rules import Array
-from treelm.trees.tree import Tree
-
-Chain = tuple[int, int, tuple[str, ...]]  # where it begins and ends, its labels from the top
 
 
 def choose_spans(gains: Array) -> list[tuple[int, int]]:
@@ -31,19 +28,3 @@ def by_span(of_columns: Sequence[Array]) -> Array:
     for j, values in enumerate(of_columns, start=1):
         found[:j, j] = values
     return found
-
-
-def build_tree(words: Sequence[str], chains: Sequence[Chain]) -> Tree:
-    """The tree of constituents that nest; one of them is over all words."""
-    by_start: dict[int, tuple[int, Tree | str]] = {i: (i + 1, word) for i, word in enumerate(words)}
-    for start, end, labels in sorted(chains, key=lambda chain: (-chain[0], chain[1])):
-        children, position = list[Tree | str](), start
-        while position < end:
-            position, child = by_start[position]
-            children.append(child)
-        for label in reversed(labels):
-            children = [Tree(label, children)]
-        by_start[start] = (end, children[0])
-    top = by_start[0][1]
-    assert isinstance(top, Tree), "the sentence is a constituent"
-    return top

@@ -15,12 +15,13 @@ from torch import Tensor
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import Analysis, IncrementalState, SyntacticLM, TextState
+from treelm.models.base import Analysis, IncrementalState, SyntacticLM
 from treelm.models.layers.precision import DECIMALS, one_thread
 from treelm.models.pcfg.decoding import by_span
 from treelm.models.pcfg.mixture import MixedReading
 from treelm.models.pcfg.rules import Array, Rules
 from treelm.models.scores import ProbabilityMass, SentenceScore
+from treelm.models.states import TextState
 from treelm.trees.tree import Tree
 
 _MOST_STRINGS = 2000  # that are listed

@@ -18,12 +18,12 @@ from treelm.errors import InputError
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import CheckedConfig, InventoryConfig
 from treelm.models.pcfg.counting import Counts, Grammar, Table, count, estimate
-from treelm.models.pcfg.decoding import build_tree, choose_spans
+from treelm.models.pcfg.decoding import choose_spans
 from treelm.models.pcfg.interface import GrammarLM, read_tokens
 from treelm.models.pcfg.rules import Array, Ints, MarkovRules
 from treelm.models.scores import Loss, Losses
 from treelm.trees.transforms import UNKNOWN_TAG
-from treelm.trees.tree import Tree
+from treelm.trees.tree import Tree, from_spans
 
 _UNLABELLED = "X"  # the label of a grammar that was counted from no trees
 _SENTENCES = 1 << 14  # encoded together
@@ -202,7 +202,7 @@ class TreebankPCFG(GrammarLM, EstimatedLM):
         if whole not in chains:
             likely = of_labels[whole] if of_labels[whole].any() else self._top_labels
             chains[whole] = (names[int(likely.argmax())],)
-        return build_tree(words, [(*span, labels) for span, labels in chains.items()])
+        return from_spans(words, ((*span, labels) for span, labels in chains.items()))
 
     @property
     def _symbols(self) -> slice:

@@ -14,7 +14,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
-from treelm.models.layers.dropout import dropout, dropout_mask
+from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
 from treelm.models.layers.lstm import LSTMWeights, sweep_lstm
 from treelm.models.layers.precision import linear
 from treelm.models.layers.softmax import tied
@@ -30,7 +30,6 @@ from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
-from treelm.trees.transitions import Order
 
 
 class RNNG(GenerativeParser):
@@ -72,11 +71,6 @@ class RNNG(GenerativeParser):
         """The sizes and the variant that this network was built from."""
         return self._config
 
-    @property
-    def order(self) -> Order:
-        """Place of NT(X): before its constituent, or after its first child."""
-        return self._config.order
-
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bounds."""
         self.config.check_trees(corpus.prepared)
@@ -101,17 +95,12 @@ class RNNG(GenerativeParser):
         outputs = self._outputs(plan, word_vectors)
         return joint_losses(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
 
-    @torch.no_grad()
     def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
         """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
-        was_training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             plan = self._plan(batch)
             outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.given.words))
-        finally:
-            self.train(was_training)
-        return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
+            return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
 
     def _plan(self, batch: SentenceBatch) -> BatchPlan:
         ends_word = self.vocabulary.ends_word

@@ -54,9 +54,10 @@ class GenerativeParser(SyntacticLM):
         self.search = Search()
 
     @property
-    @abstractmethod
     def order(self) -> Order:
-        """The order of the actions of a derivation."""
+        """The order of the actions of a derivation, which its config has."""
+        found: Order = self.config.order
+        return found
 
     @abstractmethod
     def searchable(self) -> Searchable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from treelm.errors import InputError, check_choice
@@ -93,6 +93,35 @@ class Search:
     def shares_prefixes(self) -> bool:
         """Tell whether prefixes are searched once: not where a sentence's length or its random draws count."""
         return self.share_prefixes and self.method == "beam" and self.compatibility is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenSearch:
+    """Arguments of ``set_beam`` that are given in the place of those of a run's recipe; None: as the recipe says."""
+
+    action_beam: int | None = None
+    """Hypotheses kept between actions."""
+    word_beam: int | None = None
+    """Hypotheses kept between words."""
+    fast_track: int | None = None
+    """Best SHIFTs that enter the word beam past the action beam."""
+    search: SearchName | None = None
+    """Way to search."""
+    num_particles: int | None = None
+    """Particles of each sentence."""
+    search_seed: int | None = None
+    """Seed of the particles."""
+    search_precision: SearchPrecision | None = None
+    """Precision in which networks compute while searching."""
+
+
+BEAM = tuple(field.name for field in fields(GivenSearch))
+"""Names of what a recipe or a user says of a search."""
+
+
+def given_search(options: Any) -> dict[str, Any]:
+    """What was given of the search, a legal 0 too, in options that have all ``BEAM``: those of ``set_beam``."""
+    return {name: value for name in BEAM if (value := getattr(options, name)) is not None}
 
 
 def search_in_words(settings: Mapping[str, Any]) -> str:

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import TextState, last_word
 from treelm.models.layers.devices import to_device
 from treelm.models.search.beam import Beam
 from treelm.models.search.goals import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio
 from treelm.models.search.settings import Search
+from treelm.models.states import TextState, last_word
 from treelm.trees.transitions import REDUCE, SHIFT, Order, from_actions
 from treelm.trees.tree import Tree
 

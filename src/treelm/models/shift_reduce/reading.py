@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from treelm.corpora.encoding import word_of_token
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import TextState
 from treelm.models.layers.binary_structure import ANY_DEPTH, decoded_spans, word_tree
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.lstm import LSTMWeights
 from treelm.models.layers.precision import linear
+from treelm.models.states import TextState
 from treelm.trees.tree import Tree
 
 IntArray = NDArray[np.int64]

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from treelm.corpora.encoding import word_of_token
-from treelm.models.base import TextState
 from treelm.models.layers.binary_structure import decoded_spans, word_tree
 from treelm.models.som.cells import CellWeights, apply_cell, slot_log_probs
 from treelm.models.som.decide import EMPTY, DynamicOracle
 from treelm.models.som.memory import MemoryNetwork
+from treelm.models.states import TextState
 from treelm.models.structures import BOUNDARY, SlotSpans
 from treelm.trees.tree import Tree
 

@@ -18,7 +18,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
 from treelm.models.layers.attention import AttentionBlock, start_normal
-from treelm.models.layers.dropout import dropout
+from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import tied
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
@@ -30,7 +30,7 @@ from treelm.models.transformer_grammar.machine import KeyValueMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
 from treelm.models.transformer_grammar.positions import sight_of
 from treelm.models.transformer_grammar.weights import BlockWeights, Norm, Product, SearchWeights
-from treelm.trees.transitions import FIRST_NT, Order
+from treelm.trees.transitions import FIRST_NT
 
 
 class TransformerGrammar(GenerativeParser):
@@ -70,11 +70,6 @@ class TransformerGrammar(GenerativeParser):
         """The sizes and the variant that this network was built from."""
         return self._config
 
-    @property
-    def order(self) -> Order:
-        """Place of NT(X): before its constituent."""
-        return self._config.order
-
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bounds."""
         self.config.check_trees(corpus.prepared)
@@ -89,17 +84,12 @@ class TransformerGrammar(GenerativeParser):
         outputs = self._outputs(plan, word_vectors).to(word_weight.dtype)
         return joint_losses(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
 
-    @torch.no_grad()
     def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
         """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
-        was_training = self.training
-        self.eval()
-        try:
+        with evaluating(self):
             plan = self._plan(batch)
             outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.words))
-        finally:
-            self.train(was_training)
-        return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
+            return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
 
     def _plan(self, batch: SentenceBatch) -> BatchPlan:
         ends_word, device = np.asarray(self.vocabulary.ends_word), self.word_embedding.device

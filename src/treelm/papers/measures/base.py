@@ -16,9 +16,8 @@ from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
-from treelm.models.search.settings import SearchName, SearchPrecision
 from treelm.papers.data import DataRoot
-from treelm.training.recipe import BEAM, Recipe
+from treelm.training.recipe import Recipe
 from treelm.training.run import load_run_recipe
 from treelm.trees.tree import Tree
 
@@ -89,23 +88,6 @@ class OfRuns:
     def of_data(self, root: DataRoot, own: str) -> Measured:
         """Nothing can be measured."""
         return Measured()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Searching:
-    """Options of the search, for systems that have one; None: as the run's recipe says."""
-
-    action_beam: int | None = None
-    word_beam: int | None = None
-    fast_track: int | None = None
-    search: SearchName | None = None
-    num_particles: int | None = None
-    search_seed: int | None = None
-    search_precision: SearchPrecision | None = None
-
-    def search_options(self) -> dict[str, Any]:
-        """Those that are given."""
-        return {name: value for name in BEAM if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

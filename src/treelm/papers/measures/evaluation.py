@@ -17,8 +17,9 @@ from treelm.evaluation.span_protocols import PLAIN, find_protocol
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.models import SYSTEMS, system_class
 from treelm.models.persistence.files import json_hash, write_atomically
+from treelm.models.search.settings import GivenSearch, given_search
 from treelm.papers.data import DataRoot
-from treelm.papers.measures.base import Measured, OnTreebank, Searching, Subject, gold_tree
+from treelm.papers.measures.base import Measured, OnTreebank, Subject, gold_tree
 from treelm.training.recipe import EvaluationConfig
 from treelm.trees.tree import Tree
 
@@ -33,7 +34,7 @@ _LIKELIHOODS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Searching, OnTreebank):
+class Evaluate(GivenSearch, OnTreebank):
     """What ``treelm evaluate`` measures, and trivial trees against the same gold trees."""
 
     protocols: tuple[str, ...] = ()
@@ -67,7 +68,7 @@ class Evaluate(Searching, OnTreebank):
         """Evaluate the run on each file, and add the files up where there are several."""
         recipe = subject.recipe
         config = self.config(recipe.data, subject.root)
-        given = {name: getattr(self, name) for name in _EVALUATION} | self.search_options()
+        given = {name: getattr(self, name) for name in _EVALUATION} | given_search(self)
         evaluation: EvaluationConfig = replace(recipe.evaluation, splits=("test",), **given)
         path = _joined(self.files(config), subject.run.parent)
         (evaluated,) = evaluate_run(

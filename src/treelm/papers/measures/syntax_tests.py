@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.papers.measures.base import Measured, OfRuns, Searching, Subject
+from treelm.models.search.settings import GivenSearch, given_search
+from treelm.papers.measures.base import Measured, OfRuns, Subject
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyntaxGym(Searching, OfRuns):
+class SyntaxGym(GivenSearch, OfRuns):
     """Accuracies on test suites, in percent: by suite, by circuit, and their mean."""
 
     suites: tuple[str, ...] = ()
@@ -33,7 +34,7 @@ class SyntaxGym(Searching, OfRuns):
 
     def of_run(self, subject: Subject) -> Measured:
         """Score the suites."""
-        found = accuracies(score_suites(subject.model(self.search_options()), load_suites(self._suites())))
+        found = accuracies(score_suites(subject.model(given_search(self)), load_suites(self._suites())))
         score = overall_score(found)
         values = {} if score is None else {"sg_score": 100 * score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from treelm.evaluation.speed import BeamWidths, measure_search, measure_training
 from treelm.inference.loading import load
-from treelm.papers.data import DataRoot
 from treelm.papers.measures.base import Measured, OfRuns, OnTreebank, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
@@ -69,17 +68,13 @@ class TrainingSpeed(OfRuns):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSpeed(OnTreebank):
+class SearchSpeed(OnTreebank, OfRuns):
     """Time of word-synchronous search on sentences of 13 to 17 words, side by side."""
 
     action_beam: int
     word_beam: int
     fast_track: int
     sentences_at_once: int = 10
-
-    def baselines(self) -> Sequence[str]:
-        """None."""
-        return ()
 
     def metrics(self) -> Sequence[str]:
         """Seconds a sentence, of processor time and of the clock."""
@@ -93,7 +88,3 @@ class SearchSpeed(OnTreebank):
         found = measure_search(str(subject.run), fitting[: self.sentences_at_once], widths)
         values = {"cpu_seconds_per_sentence": found.cpu_seconds_per_sentence}
         return Measured(values={**values, "seconds_per_sentence": found.seconds_per_sentence})
-
-    def of_data(self, root: DataRoot, own: str) -> Measured:
-        """Nothing can be measured."""
-        return Measured()
