@@ -68,6 +68,8 @@ def test_the_metrics_of_shipped_tables_are_measured(
         assert set(found) <= set(measure.baselines())
         return
     subject = Subject(shipped_folder(SHIPPED.get(system, f"{system}-gum-open")), root, "gum-open")
+    beside = set(subject.run.parent.iterdir())
     values = measure.of_run(subject).values
+    assert set(subject.run.parent.iterdir()) == beside  # the folder of a shipped model is not ours to write in
     assert metrics - set(values) <= {"bits_per_character_with_end, in a stream"}  # its model is of words
     assert set(values) <= set(measure.metrics())

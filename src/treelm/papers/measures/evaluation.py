@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from treelm.corpora.data_config import DataConfig
@@ -16,7 +17,6 @@ from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import PLAIN, find_protocol
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.models import SYSTEMS, system_class
-from treelm.models.persistence.files import json_hash, write_atomically
 from treelm.models.search.settings import GivenSearch, given_search
 from treelm.papers.data import DataRoot
 from treelm.papers.measures.base import Measured, OnTreebank, Subject, gold_tree
@@ -70,16 +70,17 @@ class Evaluate(GivenSearch, OnTreebank):
         config = self.config(recipe.data, subject.root)
         given = {name: getattr(self, name) for name in _EVALUATION} | given_search(self)
         evaluation: EvaluationConfig = replace(recipe.evaluation, splits=("test",), **given)
-        path = _joined(self.files(config), subject.run.parent)
-        (evaluated,) = evaluate_run(
-            subject.run,
-            replace(recipe, data=config, evaluation=evaluation),
-            files=(str(path),),
-            format=config.format,
-            protocols=[find_protocol(name) for name in self.protocols],
-            device="auto",
-        )
-        notes = (*_notes(evaluated.result), *self.provenance(subject.root, subject.data, [path]))
+        files = self.files(config)
+        with TemporaryDirectory() as scratch:
+            (evaluated,) = evaluate_run(
+                subject.run,
+                replace(recipe, data=config, evaluation=evaluation),
+                files=(str(_joined(files, Path(scratch))),),
+                format=config.format,
+                protocols=[find_protocol(name) for name in self.protocols],
+                device="auto",
+            )
+        notes = (*_notes(evaluated.result), *self.provenance(subject.root, subject.data, files))
         return Measured(values=dict(_values(evaluated.result)), notes=notes)
 
     def of_data(self, root: DataRoot, own: str) -> Measured:
@@ -107,13 +108,12 @@ def _gold(sentence: Sentence) -> Bracketing:
     return bracketing_of(gold_tree(sentence), tags=sentence.tags, where=sentence.where)
 
 
-def _joined(files: Sequence[Path], folder: Path) -> Path:
-    """One file of several: packed or not, they may stand one behind the other."""
+def _joined(files: Sequence[Path], scratch: Path) -> Path:
+    """One file of several, in a folder of their own: packed or not, they may stand one behind the other."""
     if len(files) == 1:
         return files[0]
-    path = folder / f"{json_hash([str(file) for file in files])[:12]}{''.join(files[0].suffixes[-2:])}"
-    if not path.exists():
-        write_atomically(path, b"".join(file.read_bytes() for file in files))
+    path = scratch / f"joined{''.join(files[0].suffixes[-2:])}"
+    path.write_bytes(b"".join(file.read_bytes() for file in files))
     return path
 
 
