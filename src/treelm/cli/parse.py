@@ -23,6 +23,7 @@ from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
+    from treelm.models.scores import ParsedSentence
     from treelm.trees.tree import Tree
 
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class Arguments(ModelOptions, WorkerOptions, InputOptions):
     """The best tree of every sentence of a file, one a line, in input order.
 
-    Trees have a tag X over each word, so that EVALB and our own reader take them. A blank line of text, and a sentence
+    Trees have a tag over each word, so that EVALB and our own reader take them: X from systems without tags. A blank line of text, and a sentence
     left out by --on-error skip, gives an empty line: output line n belongs to input sentence n.
 
     Example: echo 'The dog barks .' | treelm parse runs/demo - --show drawing
@@ -56,8 +57,7 @@ def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "parse", arguments)
     from treelm.inference.batching import in_batches
-    from treelm.inference.processes import computing
-    from treelm.inference.processes import parse as parse_sentences
+    from treelm.inference.processes import annotate, computing
 
     if options.figure and not options.figure.endswith(".svg"):
         raise InputError(f"cannot draw into {options.figure}", remedy="end its name in .svg")
@@ -68,13 +68,13 @@ def main(arguments: list[str]) -> int:
     sentences = read_input(options.file, options, skipped, empty_lines=True)
     collect = skipped if options.on_error == "skip" else None
     draw = _writer(options.show)
-    computer = computing(parse_sentences, lm, **workers(options))
+    computer = computing(annotate, lm, **workers(options))
     with open_output(options.output) as out, computer as compute:
         figure = options.figure
-        for sentence, tree in in_batches(sentences, compute, batch_size=options.batch_size, skipped=collect):
-            print("" if tree is None else draw(tree), file=out)
-            if figure and tree is not None:
-                _draw(figure, lm, tree, sentence.tree)
+        for sentence, parsed in in_batches(sentences, compute, batch_size=options.batch_size, skipped=collect):
+            print("" if parsed is None else draw(parsed), file=out)
+            if figure and parsed is not None:
+                _draw(figure, lm, parsed.tree, sentence.tree)
                 figure = ""
     return report_skipped(skipped)
 
@@ -92,11 +92,11 @@ def _draw(path: str, lm: SyntacticLM, tree: Tree, gold: Tree | None) -> None:
     note(f"wrote {path}")
 
 
-def _writer(show: str) -> Callable[[Tree], str]:
+def _writer(show: str) -> Callable[[ParsedSentence], str]:
     if show == "brackets":
         from treelm.trees.brackets import format_tree
 
-        return format_tree
+        return lambda parsed: format_tree(parsed.tree, parsed.tags)
     from treelm.figures.terminal import draw_tree
 
-    return lambda tree: draw_tree(tree, None) + "\n"
+    return lambda parsed: draw_tree(parsed.tree, parsed.tags) + "\n"

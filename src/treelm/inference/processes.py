@@ -18,8 +18,7 @@ from treelm.errors import InputError
 from treelm.inference.loading import load, weights_hash
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.layers.devices import DeviceName, device_of
-from treelm.models.scores import SentenceScore
-from treelm.trees.tree import Tree
+from treelm.models.scores import ParsedSentence, SentenceScore
 
 Result = TypeVar("Result")
 Words = Sequence[Sequence[str]]
@@ -40,9 +39,9 @@ def analyse(lm: SyntacticLM, sentences: Words) -> list[Analysis]:
     return lm.analyse(sentences)
 
 
-def parse(lm: SyntacticLM, sentences: Words) -> list[Tree | None]:
-    """The trees of sentences, None for one without words (a ``Job``)."""
-    parsed = iter(lm.parse([words for words in sentences if words]))
+def annotate(lm: SyntacticLM, sentences: Words) -> list[ParsedSentence | None]:
+    """The trees of sentences with their tags, None for one without words (a ``Job``)."""
+    parsed = iter(lm.annotate([words for words in sentences if words]))
     return [next(parsed) if words else None for words in sentences]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from torch import Tensor
 
 from tests.models.rnng.worlds import Tokens
 from tests.models.test_streams import stream_batch
-from tests.models.transformer.plain import plain_losses
+from tests.models.transformer.plain import plain_layers, plain_losses
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.errors import InputError
 from treelm.models import streams
+from treelm.models.layers import attention
 from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.streams import score_text
 from treelm.models.transformer.config import TransformerConfig
@@ -96,6 +98,40 @@ def test_scores_are_those_of_the_plain_form_also_of_subwords(positions: str) -> 
     assert network.next_word_log_probs(state)[0, 2].item() == pytest.approx(-expected.item(), abs=1e-8)
 
 
+def plain_spread(network: Transformer, tokens: list[int]) -> list[float]:
+    """How widely the last layer looks back from each token behind the end that stands first."""
+    sizes, found = sizes_of(network), list[list[Tensor]]()
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    plain_layers(parameters, [sizes.pop("end"), *tokens], **sizes, attention=found)
+    spreads = []
+    for (weights,) in found:
+        before = [float(weight) for weight in weights[:-1]]  # the last is the query's own
+        shares = [weight / sum(before) for weight in before]
+        spreads.append(-sum(p * math.log(p) for p in shares) / math.log(len(shares)) if len(shares) > 1 else 0.0)
+    heads = network.config.num_heads
+    return [sum(spreads[t : t + heads]) / heads for t in range(heads, len(spreads), heads)]
+
+
+@pytest.mark.parametrize("most", [2**24, 1, 50])
+@pytest.mark.parametrize("memory_length", [0, 2])
+@every_kind
+def test_attention_entropy_of_words_is_that_of_the_plain_form(
+    positions: str, memory_length: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if positions == "learned" and memory_length:
+        return
+    monkeypatch.setattr(attention, "MOST_WEIGHTS", most)
+    network = transformer(positions=positions, memory_length=memory_length, vocabulary=Tokens(8, num_unfinished=3))
+    words = [["0+1+5", "6", "2+7"], ["4"], list("65456745")]
+    tokens = [[0, 1, 5, 6, 2, 7], [4], [6, 5, 4, 5, 6, 7, 4, 5]]
+    first_tokens = [[0, 3, 4], [0], list(range(8))]
+    for score, row, first in zip(network.eval().score(words), tokens, first_tokens, strict=True):
+        expected = np.array(plain_spread(network, row))[first]
+        np.testing.assert_allclose(score.columns["attention_entropy"], expected, atol=1e-7)
+    spreads = plain_spread(network, tokens[2])
+    assert spreads[0] == 0 < min(spreads[1:]) < 1
+
+
 # Streams.
 
 TOKENS = np.random.default_rng(1).integers(0, 9, (3, 14))
@@ -146,6 +182,11 @@ def test_a_text_is_scored_as_one_row(memory_length: int, monkeypatch: pytest.Mon
     (expected,) = plain_nats(network, [[token for row in ended(WORDS) for token in row]])
     found = np.concatenate([score.log_probs for score in scores])
     np.testing.assert_allclose(found, -expected.detach().numpy(), atol=1e-8)
+    if memory_length:
+        spread = np.array(plain_spread(network, [token for row in ended(WORDS) for token in row]))
+        is_word = np.concatenate([[True] * len(words) + [False] for words in WORDS])
+        found = np.concatenate([score.columns["attention_entropy"] for score in scores])
+        np.testing.assert_allclose(found, spread[is_word], atol=1e-7)
 
 
 # Word by word.

@@ -46,14 +46,15 @@ class Sight(NamedTuple):
     rotary: Rotary | None = None
     num_relative: tuple[int, ...] | None = None  # of each kind, how many integers from 0 on are met; None: all R
 
-    def part(self, rows: slice, steps: slice) -> Sight:
-        """The sight of some of the queries, by relative positions."""
-        like = self.relative[0]
-        hidden = later(like.shape[-1], like.device) if self.hidden is None else self.hidden
+    def part(self, rows: slice, steps: slice, keys: Tensor) -> Sight:
+        """The sight of some of the queries; ``keys`` (H, B, S, d) are those of all rows."""
+        hidden = later(keys.shape[2], keys.device) if self.hidden is None else self.hidden
+        rotary = self.rotary
         return Sight(
             _rows(hidden, rows)[:, :, steps],
             tuple(_rows(one, rows)[:, steps] for one in self.relative),
-            num_relative=self.num_relative,
+            rotary and Rotary(_rows(rotary.queries, rows)[:, steps], _rows(rotary.keys, rows)),
+            self.num_relative,
         )
 
 
@@ -138,6 +139,24 @@ class AttentionBlock(nn.Module):
         """log softmax of one head's attention (B, T, S); -inf where it does not see."""
         return self._logits(self._split(query), self._split(key), sight)[head].log_softmax(-1)
 
+    def spread(self, query: Tensor, key: Tensor, sight: Sight) -> Tensor:
+        """How widely attention looks back: queries (B, T, D) that come last of the keys (B, S, D) -> (B, T), 0 to 1.
+
+        Normalised attention entropy (Oh and Schuler 2022): weights of the keys before a query's own, scaled to sum to
+        1, their entropy over that of equal weights, the mean of all heads; 0 where there are not two such keys.
+        """
+        queries, keys = self._split(query), self._split(key)
+        heads, batch, steps, _ = queries.shape
+        num_keys = keys.shape[2]
+        found = query.new_empty(batch, steps)
+        for b, t in _pieces(batch, steps, MOST_WEIGHTS // (heads * num_keys)):
+            logits = self._logits(queries[:, b, t], keys[:, b], sight.part(b, t, keys))
+            logits.diagonal(num_keys - steps + t.start, 2, 3).fill_(-torch.inf)
+            seen = (logits > -torch.inf).sum(-1)
+            entropy = torch.special.entr(logits.softmax(-1)).sum(-1)  # not a number where nothing is seen
+            found[b, t] = torch.where(seen > 1, entropy / seen.clamp(min=2).log(), 0).mean(0)
+        return found
+
     def finish(self, units: Tensor, mixed: Tensor) -> Tensor:
         """The layer's outputs (..., D) from its inputs and the mixed values, (..., D) both."""
         units = units + dropout(self.output(mixed), self.dropout, training=self.training)
@@ -164,7 +183,7 @@ class AttentionBlock(nn.Module):
                 return self._logits(queries, keys, sight).softmax(-1) @ values
             mixed = torch.empty_like(queries)
             for b, t in _pieces(batch, steps, MOST_WEIGHTS // (heads * keys.shape[2])):
-                weights = self._logits(queries[:, b, t], keys[:, b], sight.part(b, t)).softmax(-1)
+                weights = self._logits(queries[:, b, t], keys[:, b], sight.part(b, t, keys)).softmax(-1)
                 mixed[:, b, t] = weights @ values[:, b]
             return mixed
         queries, keys = _turned(queries, keys, sight)

@@ -27,8 +27,8 @@ from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.layers.softmax import summed_cross_entropy, tied
-from treelm.models.readings import Carried, Reading
-from treelm.models.scores import Loss, Losses
+from treelm.models.readings import Carried, Reading, WordMetric, to_host
+from treelm.models.scores import Gathering, Loss, Losses
 from treelm.models.streams import StreamLM
 from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.planting import planting_loss
@@ -100,38 +100,60 @@ class Transformer(StreamLM):
         windows = {f"{name}.{layer}": like.new_zeros(shape) for layer in range(config.num_layers) for name in names}
         return {"length": length, **windows}
 
+    @property
+    def word_columns(self) -> dict[str, Gathering]:
+        """How widely the last layer looks back from a word's first token."""
+        return {"attention_entropy": "first"}
+
+    def word_metrics(self, reading: Reading) -> dict[str, WordMetric]:
+        """The normalised entropy of the last layer's attention (``AttentionBlock.spread``)."""
+        (name,) = self.word_columns
+        return {name: WordMetric(to_host(reading.structure[name]), predicts=False)}
+
     def read(self, inputs: Tensor, carried: Carried, *, mask: Tensor | None = None) -> Reading:
-        """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0."""
+        """Read tokens (T, B). Without memory, ``carried`` is empty and the first token has the place 0.
+
+        ``structure`` has ``attention_entropy`` (T, B) where no gradient is wanted.
+        """
         self._check_length(len(inputs))
         units = self._embedded(self.embedding[inputs.T], torch.arange(len(inputs), device=inputs.device))
         if not carried:
-            return Reading(outputs=self._finished(self._through(units)[-1]).transpose(0, 1), carried={})
+            sight, layers = causal_sight(len(inputs), self.config, inputs.device), self._through(units)
+            query, key, _ = self._layers[-1].heads(layers[-2])
+            return self._reading(layers[-1], {}, query, key, sight)
         window, steps = self.config.memory_length, len(inputs)
         places = torch.arange(window + steps, device=inputs.device)[None]
         first = window - carried["length"]
         sight = sight_between(places[:, window:], places, self.config, first=first)
         following: Carried = {"length": (carried["length"] + steps).clamp(max=window)}
         for layer, block in enumerate(self._layers):
-            units = self._with_memory(block, units, sight, carried, following, layer)
-        return Reading(outputs=self._finished(units).transpose(0, 1), carried=following)
+            query, key, value = self._with_memory(block, units, carried, following, layer)
+            units = block.finish(units, block.attend(query, key, value, sight))
+        return self._reading(units, following, query, key, sight)
 
     def _with_memory(
-        self, block: AttentionBlock, units: Tensor, sight: Sight, carried: Carried, following: Carried, layer: int
-    ) -> Tensor:
-        """The outputs of a layer over a segment (B, T, D); ``following`` gets the window that the next one sees."""
+        self, block: AttentionBlock, units: Tensor, carried: Carried, following: Carried, layer: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of a segment (B, T, D), keys and values with those of memory; ``following`` gets the next window."""
         kept = f"inputs.{layer}"
         if kept in carried:
             seen = torch.cat([carried[kept], units], 1)
             following[kept] = seen[:, -self.config.memory_length :].detach()
             query, key, value = block.heads(seen)
-            query = query[:, self.config.memory_length :]
-        else:
-            query, key, value = block.heads(units)
-            key = torch.cat([carried[f"keys.{layer}"], key], 1)
-            value = torch.cat([carried[f"values.{layer}"], value], 1)
-            following[f"keys.{layer}"] = key[:, -self.config.memory_length :].detach()
-            following[f"values.{layer}"] = value[:, -self.config.memory_length :].detach()
-        return block.finish(units, block.attend(query, key, value, sight))
+            return query[:, self.config.memory_length :], key, value
+        query, key, value = block.heads(units)
+        key = torch.cat([carried[f"keys.{layer}"], key], 1)
+        value = torch.cat([carried[f"values.{layer}"], value], 1)
+        following[f"keys.{layer}"] = key[:, -self.config.memory_length :].detach()
+        following[f"values.{layer}"] = value[:, -self.config.memory_length :].detach()
+        return query, key, value
+
+    def _reading(self, units: Tensor, following: Carried, query: Tensor, key: Tensor, sight: Sight) -> Reading:
+        """Outputs from those of the last layer (B, T, D); the spread of its attention where no gradient is wanted."""
+        structure = {}
+        if not torch.is_grad_enabled():
+            structure["attention_entropy"] = self._layers[-1].spread(query, key, sight).T
+        return Reading(outputs=self._finished(units).transpose(0, 1), carried=following, structure=structure)
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Losses of every token and end, as of every stream model; computed without padding but in attention.
