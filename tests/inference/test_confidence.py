@@ -169,3 +169,11 @@ def test_the_command_writes_all_three_files(run: Path, text: Path, tmp_path: Pat
     about = json.loads((tmp_path / "out.ptb.gz.json").read_text())
     assert about["confidence"].keys() == {"mean", "expected_f1", "mean_words", "num_left_out"}
     assert len(rows_of(tmp_path / "out.ptb.gz.tsv")) == NUM_LINES
+
+
+def test_parse_writes_the_tags_that_a_parser_finds(run: Path, text: Path, tmp_path: Path, treelm: Treelm) -> None:  # noqa: F811
+    out = tmp_path / "trees.ptb"
+    treelm("parse", run, text, "--output", out)
+    parsed = load_model(run).annotate([line.split() for line in text.read_text().splitlines()])
+    assert [one.tags for one in read_sentences(out)] == [one.tags for one in parsed]
+    assert "X" not in {tag for one in parsed for tag in one.tags or ()}

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 class Arguments(ModelOptions, WorkerOptions, InputOptions):
     """The best tree of every sentence of a file, one a line, in input order.
 
-    Trees have a tag over each word, so that EVALB and our own reader take them: X from systems without tags. A blank line of text, and a sentence
-    left out by --on-error skip, gives an empty line: output line n belongs to input sentence n.
+    Trees have a tag over each word, so that EVALB and our own reader take them: X from systems without tags. A blank
+    line of text, and a sentence left out by --on-error skip, gives an empty line: output line n belongs to input
+    sentence n.
 
     Example: echo 'The dog barks .' | treelm parse runs/demo - --show drawing
     Example: echo 'The dog barks .' | treelm parse runs/som-demo - --figure memory.svg
