@@ -16,7 +16,7 @@ from treelm.errors import InputError
 
 ENGLISH = "en"
 _EXTRA = "pip install 'treelm[sentences]'"
-_CHARACTERS = str.maketrans(
+CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),  # hyphens, en dash, minus
         **dict.fromkeys("\u00a0\u2009\u200a\u202f", " "),
@@ -25,6 +25,7 @@ _CHARACTERS = str.maketrans(
         **dict.fromkeys("\u2033\u201e\u201f", '"'),
     }
 )
+"""Characters that plain text writes otherwise, whatever stands beside them."""
 _MARKS = str.maketrans({**dict.fromkeys("“”«»", '"'), **dict.fromkeys("‘’", "'")})
 _DASH = re.compile(r"\s*(?:[—―⸺⸻]|---?)\s*")
 _DOTS = re.compile(r"(?:\.\s?){4,}|…\s*\.?|(?:\. ){2}\.")
@@ -48,7 +49,7 @@ def normalise(paragraph: str) -> str:
     '"Oh -- it\\'s \\'he\\'," she said ...'
     """
     check_text(paragraph)
-    text = paragraph.translate(_CHARACTERS)
+    text = paragraph.translate(CHARACTERS)
     first = re.search(r"[‘“]", text)
     text = _british_marks(text) if first is not None and first[0] == "‘" else text.translate(_MARKS)
     text = _TEX_MARK.sub('"', _DOTS.sub(" ... ", _DASH.sub(" -- ", text)))
