@@ -76,10 +76,10 @@ release: install
 
 install: $(INSTALLED)
 
-$(INSTALLED): $(CONSTRAINTS) pyproject.toml
+$(INSTALLED): $(CONSTRAINTS) pyproject.toml packages/treelm-english/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "treelm needs Python 3.11 or later: make PYTHON=python3.11 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian, apt install python3-venv" >&2; exit 2; }
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]" -e packages/treelm-english
 	@touch $@
 
 clean:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from treelm.corpora import catalog
 from treelm.corpora.catalog import corpus_entry, corpus_names, show
 from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
 from treelm.corpora.downloads import Download
@@ -14,6 +15,7 @@ HASH = "0" * 64
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "catalog.toml"))
+    monkeypatch.setattr(catalog, "COMPANIONS", ())  # whatever is installed beside the package
 
 
 def write_catalog(directory: Path, text: str) -> None:

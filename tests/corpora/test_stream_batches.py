@@ -1,6 +1,7 @@
 """BPTT streams: every token once, in order, with exact positions."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,10 +10,13 @@ from hypothesis import strategies as st
 
 from tests.corpora.helpers import text_corpus
 from treelm.corpora.character_vocabulary import CharacterVocabulary
+from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import BPTTBatches, StreamBatch, TokenStream
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
+from treelm.trees.tree import Tree
 
 LINES = ["a b c", "d", "b b a c d a", "c a", "d d d b a"]
 END = 5  # unknown, a, b, c, d
@@ -144,3 +148,96 @@ def test_a_damaged_position_is_an_error(damage: dict[str, object]) -> None:
 def test_impossible_sizes_are_errors(sizes: dict[str, int]) -> None:
     with pytest.raises(InputError):
         BPTTBatches(encoded(), **{"batch_size": 2, "bptt": 4, **sizes})
+
+
+DOCUMENTS = [["a b c", "d"], ["b b a c d a"], ["c a", "d d d b a", "a"], ["d c"]]
+
+
+def documents_encoded(trees: bool = False) -> EncodedCorpus:
+    sentences = [(number, line) for number, lines in enumerate(DOCUMENTS) for line in lines]
+    corpus = PreparedCorpus.from_sentences(
+        Sentence(
+            words=tuple(text.split()),
+            tree=Tree("S", [Tree("X", [*text.split()[:-1]]), text.split()[-1]]) if trees and " " in text else None,
+            identifier=str(line),
+            source="t.txt",
+            line=line,
+            document=number,
+        )
+        for line, (number, text) in enumerate(sentences, 1)
+        if not trees or " " in text
+    )
+    return EncodedCorpus(corpus, WordVocabulary(["a", "b", "c", "d"]), corpus.labels)
+
+
+def shuffled(seed: int = 0, rows: int = 1) -> BPTTBatches:
+    return BPTTBatches(documents_encoded(), batch_size=rows, bptt=4, seed=seed, shuffle_documents=True)
+
+
+def test_documents_come_in_a_new_order_in_every_epoch_whole_and_each_once() -> None:
+    whole = [flat(lines) for lines in DOCUMENTS]
+    orders = set()
+    batches = shuffled()
+    for _ in range(20):
+        (tokens,) = rows_of(list(batches), "targets")
+        rest, order = tokens, []
+        while rest:
+            (number,) = (number for number, own in enumerate(whole) if rest[: len(own)] == own)
+            order.append(number)
+            rest = rest[len(whole[number]) :]
+        assert sorted(order) == [0, 1, 2, 3]
+        orders.add(tuple(order))
+    assert len(orders) > 8
+
+
+def test_rows_of_shuffled_documents_are_named_by_their_sentences() -> None:
+    for batch in shuffled(rows=2):
+        for row, name in enumerate(batch.names):
+            line = int(name.split(":")[1])
+            text = flat([[text for lines in DOCUMENTS for text in lines][line - 1]])
+            assert batch.targets[0, row] in text
+
+
+def test_the_order_of_documents_follows_from_seed_and_epoch() -> None:
+    def order(batches: BPTTBatches) -> list[list[int]]:
+        return rows_of(list(batches), "targets")
+
+    one, same = shuffled(3), shuffled(3)
+    assert [order(one) for _ in range(3)] == [order(same) for _ in range(3)]
+    assert len({str(order(shuffled(seed))) for seed in range(20)}) > 8
+
+
+@pytest.mark.parametrize("stop", [0, 2])
+def test_a_restored_position_has_the_documents_of_its_epoch(stop: int) -> None:
+    undisturbed = shuffled(5)
+    list(undisturbed)
+    rest = iter(undisturbed)
+    for _ in range(stop):
+        next(rest)
+    resumed = shuffled(5)
+    resumed.restore(json.loads(json.dumps(undisturbed.state())))
+    assert rows_of(list(rest), "targets") == rows_of(list(resumed), "targets")
+
+
+def test_constituents_move_with_their_documents() -> None:
+    text = documents_encoded(trees=True)
+    batches = BPTTBatches(text, batch_size=1, bptt=99, seed=1, shuffle_documents=True, constituents=True)
+    for _ in range(3):
+        (batch,) = batches
+        ends = np.flatnonzero(batch.inputs[:, 0] == END).tolist()
+        sentences = list(pairwise([*ends, len(batch.inputs)]))
+        expected = [[stop - 1, 0, stop - start - 2] for start, stop in sentences if stop - start > 3]
+        assert batch.constituents is not None
+        assert batch.constituents.tolist() == expected
+
+
+def test_an_order_of_documents_that_nobody_saved_is_refused() -> None:
+    state = BPTTBatches(documents_encoded(), batch_size=1, bptt=4).state()
+    with pytest.raises(InputError, match="other documents"):
+        shuffled().restore(state)
+    assert "documents" not in state
+
+
+def test_one_document_has_no_order() -> None:
+    with pytest.raises(InputError, match=r"one document.*empty lines"):
+        BPTTBatches(encoded(), batch_size=1, bptt=4, shuffle_documents=True)

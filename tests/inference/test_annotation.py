@@ -241,6 +241,29 @@ def test_the_first_bad_sentence_stops_it_and_the_work_before_it_stays(text: Path
     assert len(words_of(tmp_path / "out.ptb")) == NUM_LINES + 1
 
 
+DOCUMENTS = "a dog\nbarks\n\n\n" + "one sentence\n\n" * annotation.BLOCK + "a cat\n"
+
+
+@pytest.mark.parametrize("num_blocks", [0, 1])
+def test_documents_stay_apart(tmp_path: Path, num_blocks: int) -> None:
+    path, target = tmp_path / "in.txt", tmp_path / "out.ptb"
+    path.write_text(DOCUMENTS)
+    if num_blocks:  # it is stopped within the second block, and goes on
+        stop_after_one_block(path, target, documents=True)
+    progress = annotate(str(path), target, settings(documents=True))
+    expected = list(read_sentences(path))
+    assert [(one.words, one.document) for one in read_sentences(target)] == [(s.words, s.document) for s in expected]
+    assert progress.num_sentences == len(expected) == annotation.BLOCK + 3
+    lines = target.read_text().splitlines()
+    assert lines.count("") == annotation.BLOCK + 1
+
+
+def test_without_asking_for_them_documents_are_one(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text(DOCUMENTS)
+    annotate(str(tmp_path / "in.txt"), tmp_path / "out.ptb", settings())
+    assert "" not in (tmp_path / "out.ptb").read_text().splitlines()
+
+
 def test_long_sentences_count_as_errors(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a b c\na b\n")
     errors: list[str] = []

@@ -37,8 +37,9 @@ weight_dropout = 0.3
 activation_penalty = 1.0
 difference_penalty = 1.0
 {STREAM}"""
-OPTIMIZERS: dict[str, list[str]] = {
+SETTINGS: dict[str, list[str]] = {
     "adam": [],
+    "shuffled documents": ["shuffle_documents=true"],
     "adam with groups": ["weight_decay=0.1", "no_weight_decay=['*bias', 'embedding']", "coupled_weight_decay=true"],
     "sgd": ["optimizer=sgd", "learning_rate=2.0", "weight_decay=1e-3", "schedule=plateau", "gradient_clip=0.25"],
     "asgd": ["optimizer=asgd", "learning_rate=2.0"],
@@ -56,7 +57,8 @@ def write_text(folder: Path) -> Path:
     source = random.Random(0)
     for name, number in (("train", 40), ("dev", 12)):
         lines = (" ".join(source.choices("abcdefg", k=source.randrange(1, 9))) for _ in range(number))
-        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+        text = "".join(line + ("\n\n" if place % 5 == 4 else "\n") for place, line in enumerate(lines))
+        (folder / f"{name}.txt").write_text(text)
     (folder / "my.toml").write_text(RECIPE)
     return folder / "my.toml"
 
@@ -74,18 +76,18 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_run_resumed_in_mid_epoch_equals_the_undisturbed_one_bit_for_bit(tmp_path: Path, name: str) -> None:
-    undisturbed = prepare(tmp_path, *OPTIMIZERS[name])
+    undisturbed = prepare(tmp_path, *SETTINGS[name])
     steps = list(begin(undisturbed, tmp_path / "undisturbed"))
     assert steps[-1].step > 12
     for stop_at in (9, steps[-1].step // 3 * 3 - 3):
         run = tmp_path / f"run-{stop_at}"
-        for step in begin(prepare(tmp_path, *OPTIMIZERS[name]), run):
+        for step in begin(prepare(tmp_path, *SETTINGS[name]), run):
             if step.step == stop_at:
                 break
         torch.manual_seed(99)
-        resumed = prepare(tmp_path, *OPTIMIZERS[name])
+        resumed = prepare(tmp_path, *SETTINGS[name])
         assert next(iter(list(begin(resumed, run, resume=True)))).step == stop_at + 1
         for parameter, tensor in undisturbed.model.state_dict().items():
             assert torch.equal(tensor, resumed.model.state_dict()[parameter]), parameter
@@ -126,7 +128,7 @@ def test_segments_of_training_go_on_where_the_one_before_stopped(tmp_path: Path)
 def test_dev_is_read_in_a_stream_over_all_its_tokens(tmp_path: Path) -> None:
     setup = prepare(tmp_path, "max_steps=2")
     dev = list(begin(setup, tmp_path / "run"))[-1].dev
-    words = [line.split() for line in (tmp_path / "dev.txt").read_text().splitlines()]
+    words = [line.split() for line in (tmp_path / "dev.txt").read_text().splitlines() if line]
     assert dev.terms["word"][1] == dev.num_words == sum(map(len, words)) + len(words)
     assert dev.num_sentences == len(words)
     model = load_model(tmp_path / "run")
@@ -203,7 +205,7 @@ def test_averaging_begins_when_dev_is_worse_than_the_best_but_for_the_last_ones(
 
 
 def test_what_asgd_saves_is_the_mean_of_the_weights_after_the_trigger(tmp_path: Path) -> None:
-    setup = prepare(tmp_path, *OPTIMIZERS["nt-asgd"])
+    setup = prepare(tmp_path, *SETTINGS["nt-asgd"])
     history: list[dict[str, torch.Tensor]] = []
     for _ in begin(setup, tmp_path / "run"):
         history.append({name: parameter.detach().clone() for name, parameter in setup.model.named_parameters()})
@@ -233,7 +235,7 @@ def test_what_asgd_saves_is_the_mean_of_the_weights_after_the_trigger(tmp_path: 
 
 
 def test_adam_hands_over_to_asgd_with_its_own_learning_rate(tmp_path: Path) -> None:
-    setup = prepare(tmp_path, *OPTIMIZERS["adam-then-asgd"], "bptt_random_length=false")
+    setup = prepare(tmp_path, *SETTINGS["adam-then-asgd"], "bptt_random_length=false")
     rates = {}
     for step in begin(setup, tmp_path / "run"):
         rates.setdefault(step.learning_rate, step.step)

@@ -40,6 +40,8 @@ class Arguments(ModelOptions, WorkerOptions):
     """Format of the file. auto: by its name; standard input is text, and refused if it begins like trees."""
     tokenise: bool = False
     """Cut text into words as treebanks do; else at blanks."""
+    documents: bool = False
+    """Keep documents apart, which empty lines divide in text: an empty line between their trees too."""
     on_error: Literal["raise", "skip", "blank", "flat"] = "raise"
     """Treatment of a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
     line in its place. flat: a tree (UNPARSED word word ...) in its place. All but raise report every one at the end,
@@ -74,6 +76,7 @@ def main(arguments: list[str]) -> int:
         tokenise=options.tokenise,
         max_words=options.max_words,
         min_confidence=options.min_confidence,
+        documents=options.documents,
         on_error=options.on_error,
     )
     metadata = partial(describe, settings, source=options.file, version=__version__)

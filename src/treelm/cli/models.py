@@ -28,13 +28,13 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "models", arguments)
-    from treelm.models.persistence.shipped import FOLDER, shipped_folder, shipped_names
+    from treelm.models.persistence.shipped import shipped_folder, shipped_names
 
     if options.name:
         print((shipped_folder(options.name) / "README.md").read_text(encoding="utf-8"), end="")
         return 0
     for name in shipped_names():
-        print(*_row(FOLDER / name), sep="\t")
+        print(*_row(shipped_folder(name)), sep="\t")
     return 0
 
 

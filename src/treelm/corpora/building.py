@@ -15,6 +15,7 @@ from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, to_actions, top_down_to_in_order
 from treelm.trees.tree import Tree
 
+_NO_DOCUMENT = -1
 MAX_LABELS = np.iinfo(np.int16).max - FIRST_NT
 DTYPES: dict[str, str] = {
     "words": "<i4",  # number of the word form
@@ -22,6 +23,7 @@ DTYPES: dict[str, str] = {
     "actions": "<i2",  # top-down, one SHIFT a word, labels of this corpus
     "action_offsets": "<i8",
     "lines": "<i4",  # of the first line of a sentence in its source
+    "document_starts": "<i8",  # first sentence of every document
     "max_open_top_down": "<i2",
     "max_consecutive_top_down": "<i2",
     "max_open_in_order": "<i2",
@@ -49,6 +51,7 @@ class SentenceBlock:
     actions: NDArray[np.int16]
     num_actions: NDArray[np.int64]
     lines: NDArray[np.int32]
+    documents: NDArray[np.int64]  # number of the document of every sentence
     identifiers: list[str]
     errors: list[InputError] = field(default_factory=list)
     num_good_before_error: int = 0  # sentences that stand before the first error
@@ -87,6 +90,7 @@ class SentenceBlock:
             actions=np.array(actions, dtype=np.int16),
             num_actions=np.array(num_actions, dtype=np.int64),
             lines=np.array([sentence.line for sentence in sentences], dtype=np.int32),
+            documents=np.array([sentence.document for sentence in sentences], dtype=np.int64),
             identifiers=["" if s.identifier == str(s.line) else s.identifier for s in sentences],
             errors=list(errors),
             num_good_before_error=num_good,
@@ -108,6 +112,7 @@ class SentenceBlock:
             actions=actions,
             num_actions=self.num_actions[:num_sentences],
             lines=self.lines[:num_sentences],
+            documents=self.documents[:num_sentences],
             identifiers=self.identifiers[:num_sentences],
         )
 
@@ -136,6 +141,7 @@ class CorpusBuilder:
         self.sources: list[tuple[str, int]] = []  # name, and its first sentence
         self.errors: list[InputError] = []
         self.num_sentences = 0
+        self._document = _NO_DOCUMENT
         self._forms: dict[str, int] = {}
         self._counts = np.zeros((2, 0), dtype=np.int64)  # rows: everywhere, sentence-initial
         self._ends = {"word_offsets": 0, "action_offsets": 0, "identifier_offsets": 0}
@@ -145,10 +151,14 @@ class CorpusBuilder:
     def begin_source(self, name: str) -> None:
         """Begin a source: the sentences that are added next are from it."""
         self.sources.append((name, self.num_sentences))
+        self._document = _NO_DOCUMENT
 
     def add(self, block: SentenceBlock) -> None:
         """Append a block."""
         self.errors.extend(block.errors)
+        before = np.concatenate(([self._document], block.documents))
+        self.sinks["document_starts"].append(self.num_sentences + np.flatnonzero(np.diff(before)))
+        self._document = int(before[-1])
         self.num_sentences += len(block)
         self._add_words(block)
         self._add_actions(block)

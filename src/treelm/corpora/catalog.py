@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import tomllib
 from collections import Counter
@@ -14,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import platformdirs
 
+from treelm.corpora.companions import COMPANIONS, companion_of_corpus
 from treelm.corpora.downloads import Download, Progress, fetch
 from treelm.corpora.inputs import read_bytes
 from treelm.corpora.lines import SUFFIXES, Format
@@ -25,7 +27,7 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 PACKAGED = "gum-open"
 _FORMATS: tuple[Format, ...] = get_args(Format)  # the first that a corpus has is the one to read by default
-_ATTRIBUTION = "ATTRIBUTION.tsv"
+_ATTRIBUTION, _DOCUMENTS, _NOTICE = "ATTRIBUTION.tsv", "documents.tsv.gz", "NOTICE"
 _PREFIXES = ("", "ptb.", "wiki.")  # of the files of Mikolov's Penn Treebank and of WikiText
 _TEXT_FIELDS = ("description", "licence", "attribution")
 
@@ -39,6 +41,8 @@ class CorpusEntry:
     licence: str
     attribution: str = ""
     splits: Mapping[Split, Mapping[Format, Path | Download]] = field(default_factory=dict)
+    documents: Path | None = None
+    """A table with a row for each document: its split, its size, what it is and under which licence."""
 
     def locate(
         self,
@@ -73,13 +77,31 @@ class CorpusEntry:
 
 def corpus_names() -> list[str]:
     """The names that ``corpus_entry`` knows: packaged corpora, then those of the user's catalogue."""
-    return [PACKAGED, *(name for name in _user_entries() if name != PACKAGED)]
+    packaged = [PACKAGED, *(name for one in COMPANIONS if one.folder is not None for name in one.corpora)]
+    return [*packaged, *(name for name in _user_entries() if not _is_packaged(name))]
+
+
+def is_corpus_name(text: str) -> bool:
+    """Tell whether a text is the name of a corpus, here or in a distribution that is not installed, and no path."""
+    return _is_packaged(text) or text in corpus_names()
+
+
+def _is_packaged(name: str) -> bool:
+    return name == PACKAGED or companion_of_corpus(name) is not None
 
 
 def corpus_entry(name: str) -> CorpusEntry:
-    """A corpus by its name in the catalogue, or by the path of a directory with ``train.ptb.gz`` and the like."""
+    """A corpus by its name in the catalogue, or by the path of a directory with ``train.ptb.gz`` and the like.
+
+    Raises ``InputError`` that says what to install for a corpus of another distribution.
+    """
     if name == PACKAGED:
         return _gum_open()
+    companion = companion_of_corpus(name)
+    if companion is not None:
+        if companion.folder is None:
+            raise InputError(f"corpus {name!r} is not installed", remedy=companion.install)
+        return _companion_entry(name, companion.folder / name)
     entries = _user_entries()
     if name in entries:
         return _parse_entry(name, entries[name])
@@ -97,8 +119,8 @@ def show(name: str) -> str:
     lines = [entry.name, f"  {entry.description}" if entry.description else None, f"  licence: {entry.licence}"]
     lines += [f"  {split}: {_list_files(formats)}" for split, formats in entry.splits.items()]
     shown = [line for line in lines if line is not None]
-    if name == PACKAGED:
-        shown += ["", *_count_documents()]
+    if entry.documents is not None:
+        shown += ["", *_count_documents(entry.documents)]
     return "\n".join([*shown, "", entry.attribution.rstrip()]).rstrip() + "\n"
 
 
@@ -107,7 +129,7 @@ def _list_files(formats: Mapping[Format, Path | Download]) -> str:
 
 
 def _gum_open() -> CorpusEntry:
-    directory = _packaged_directory()
+    directory = Path(str(files("treelm"))) / "data" / PACKAGED
     return CorpusEntry(
         name=PACKAGED,
         description="English news, interviews, biographies, travel guides, academic texts, speeches, court",
@@ -115,24 +137,36 @@ def _gum_open() -> CorpusEntry:
         attribution=(directory / "LICENSE").read_text(encoding="utf-8")
         + f"\nEvery document with author, title, source and licence: {directory / _ATTRIBUTION}\n",
         splits=_find_splits(directory),
+        documents=directory / _ATTRIBUTION,
     )
 
 
-def _packaged_directory() -> Path:
-    return Path(str(files("treelm"))) / "data" / PACKAGED
+def _companion_entry(name: str, folder: Path) -> CorpusEntry:
+    """Read a folder whose notice has the description on its first line and the licence on its second."""
+    description, licence, notice = (folder / _NOTICE).read_text(encoding="utf-8").split("\n", 2)
+    documents = folder / _DOCUMENTS
+    return CorpusEntry(
+        name=name,
+        description=description,
+        licence=licence,
+        attribution=f"{notice.strip()}\n\nEvery document with its licence and hash: {documents}\n",
+        splits=_find_splits(folder),
+        documents=documents,
+    )
 
 
-def _count_documents() -> list[str]:
-    """Sentences and tokens by split, documents by genre and licence."""
-    with (_packaged_directory() / _ATTRIBUTION).open(encoding="utf-8", newline="") as stream:
+def _count_documents(table: Path) -> list[str]:
+    """Sentences and tokens by split, documents by genre (or, where texts have none, by source) and licence."""
+    opened = gzip.open if table.suffix == ".gz" else open
+    with opened(table, "rt", encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
     lines = []
     for split in SPLITS:
         chosen = [row for row in rows if row["split"] == split]
         sentences, tokens = (sum(int(row[column]) for row in chosen) for column in ("sentences", "tokens"))
-        lines.append(f"  {split}: {len(chosen)} documents, {sentences:,} sentences, {tokens:,} tokens")
-    kinds = Counter((row["genre"], row["licence"]) for row in rows)
-    return [*lines, *(f"  {genre}: {count} documents, {licence}" for (genre, licence), count in kinds.most_common())]
+        lines.append(f"  {split}: {len(chosen):,} documents, {sentences:,} sentences, {tokens:,} tokens")
+    kinds = Counter((row["genre"] if "genre" in row else row["source"], row["licence"]) for row in rows)
+    return [*lines, *(f"  {kind}: {count:,} documents, {licence}" for (kind, licence), count in kinds.most_common())]
 
 
 def _directory_entry(directory: Path) -> CorpusEntry:
@@ -192,7 +226,7 @@ def _parse_entry(name: str, table: Any) -> CorpusEntry:
     if unknown:
         known = ", ".join((*_TEXT_FIELDS, *SPLITS))
         raise InputError(f"unknown key {min(unknown)!r}", where=where, remedy=f"the keys are {known}")
-    texts = {key: str(table[key]) for key in _TEXT_FIELDS if key in table}
+    texts: dict[str, Any] = {key: str(table[key]) for key in _TEXT_FIELDS if key in table}
     splits: dict[Split, Mapping[Format, Path | Download]] = {}
     for split in SPLITS:
         if split in table:

@@ -28,7 +28,8 @@ META = "meta.json"
 FORMAT = "treelm-corpus"
 FORMAT_VERSION = 1
 _CONTENT = ("words", "word_offsets", "actions", "action_offsets", "forms", "form_offsets")
-_TAGS = "tags"
+_TAGS, _DOCUMENTS = "tags", "document_starts"
+_ADDED_LATER = (_TAGS, _DOCUMENTS)
 _REMEDY = "delete the directory and prepare the corpus again"
 
 
@@ -66,9 +67,11 @@ class PreparedCorpus:
         directory = Path(directory)
         meta = _read_meta(directory)
         try:
-            kept = [name for name in DTYPES if name != _TAGS or name in meta["arrays"]]
+            kept = [name for name in DTYPES if name not in _ADDED_LATER or name in meta["arrays"]]
             arrays = {name: _open_array(directory / f"{name}.npy", meta["arrays"][name]) for name in kept}
             arrays.setdefault(_TAGS, np.broadcast_to(np.int16(0), len(arrays["words"])))  # once there were none
+            begun = {first for _, first in meta["sources"] if first < len(arrays["word_offsets"]) - 1}
+            arrays.setdefault(_DOCUMENTS, np.array(sorted(begun), dtype=np.int64))
             corpus = cls(
                 arrays=arrays,
                 labels=tuple(meta["labels"]),
@@ -97,6 +100,9 @@ class PreparedCorpus:
                 raise InputError(f"prepared corpus with damaged {item}s", where=str(self.directory), remedy=_REMEDY)
         if len(self.tags) != len(self.words):
             raise InputError("prepared corpus with damaged tags", where=str(self.directory), remedy=_REMEDY)
+        starts = self.document_starts
+        if starts[:1].tolist() != [0][: len(self)] or (np.diff(starts, append=len(self)) <= 0).any():
+            raise InputError("prepared corpus with damaged documents", where=str(self.directory), remedy=_REMEDY)
         for values, number, what in (
             (self.words, len(self.forms), "forms than its words"),
             (self.actions, FIRST_NT + len(self.labels), "labels than its trees"),
@@ -129,6 +135,11 @@ class PreparedCorpus:
     def word_offsets(self) -> NDArray[np.int64]:
         """Sentence i is ``words[word_offsets[i]:word_offsets[i + 1]]``."""
         return self.arrays["word_offsets"]
+
+    @property
+    def document_starts(self) -> NDArray[np.int64]:
+        """The first sentence of every document; without marks of documents, of every source."""
+        return self.arrays[_DOCUMENTS]
 
     @property
     def actions(self) -> NDArray[np.int16]:
@@ -174,6 +185,11 @@ class PreparedCorpus:
         """The name of the file of sentence ``index``."""
         return self.sources[bisect_right(self.sources, index, key=lambda source: source[1]) - 1][0]
 
+    def _document_in_source(self, index: int) -> int:
+        first = self.sources[bisect_right(self.sources, index, key=lambda source: source[1]) - 1][1]
+        before, own = np.searchsorted(self.document_starts, (first, index), side="right")
+        return int(own - before)
+
     def where(self, index: int) -> str:
         """``file:line`` of sentence ``index``, as messages name it."""
         return f"{self.source(index)}:{self.arrays['lines'][index]}"
@@ -190,6 +206,7 @@ class PreparedCorpus:
             identifier=self._identifiers[index] or str(line),
             source=self.source(index),
             line=line,
+            document=self._document_in_source(index),
         )
 
     def sentences(self) -> Iterator[Sentence]:

@@ -91,6 +91,11 @@ class EncodedCorpus:
         word_level = np.diff(self.prepared.action_offsets)[self.sentences]
         return word_level + self._num_tokens - self.num_words
 
+    @cached_property
+    def documents(self) -> NDArray[np.int64]:
+        """Number of the document of every sentence."""
+        return np.searchsorted(self.prepared.document_starts, self.sentences, side="right") - 1
+
     def name(self, index: int) -> str:
         """Place of a sentence, ``file:line``."""
         return self.prepared.where(int(self.sentences[index]))

@@ -36,6 +36,7 @@ _MAX_LINES_OF_COMMENTS = 1000
 # A bracket, and a label in capitals right behind it, in another one or alone on its line: not "(see (Smith 1990)".
 _TREE = re.compile(rb"\(\s*(?:[A-Z][!-'*-`{-~]*\s*)?(?:\([!-'*-`{-~]+(?:[\s(]|$)|$)")
 _TOKEN = re.compile(rb"\d+([-.]\d+)?(\t[^\t]+){9}$")  # of CoNLL-U
+_NEW_DOCUMENT = re.compile(rb"#\s*newdoc\b")  # of CoNLL-U
 
 
 class Stretch(NamedTuple):
@@ -43,6 +44,8 @@ class Stretch(NamedTuple):
 
     line: int
     content: bytes
+    document: int = 0
+    """Number of the document that it belongs to, from 0."""
 
 
 def format_of(path: str) -> Format:
@@ -105,29 +108,49 @@ def only_text(lines: Iterator[tuple[int, bytes]], *, name: str) -> Iterator[tupl
 def cut(lines: Iterable[tuple[int, bytes]], format: Format, *, blank_lines: bool = False) -> Iterator[Stretch]:
     """Cut a file into stretches of one sentence each; blank lines between sentences are left out.
 
-    With ``blank_lines``, each between trees is a stretch.
+    Blank lines divide text and trees into documents, comments ``# newdoc`` do so in CoNLL-U. With ``blank_lines``, each
+    is a stretch, and all is one document.
     """
     cutters: dict[Format, Callable[[Iterable[tuple[int, bytes]]], Iterator[Stretch]]] = {
         "brackets": partial(_cut_brackets, blank_lines=blank_lines),
         "conllu": _cut_conllu,
-        "text": partial(starmap, Stretch),  # blank lines too: only the reader knows whether they count
+        "text": partial(starmap, Stretch) if blank_lines else _cut_text,
     }
     return cutters[format](lines)
+
+
+def _cut_text(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
+    """Give each line a stretch; blank ones too, which readers count."""
+    document, is_begun, is_after_blank = 0, False, False
+    for number, line in lines:
+        is_blank = not line.strip()
+        if not is_blank:
+            document += is_begun and is_after_blank
+            is_begun = True
+        is_after_blank = is_blank
+        yield Stretch(number, line, document)
 
 
 def _cut_conllu(lines: Iterable[tuple[int, bytes]]) -> Iterator[Stretch]:
     """Give the lines between two blank lines a stretch: a sentence of CoNLL-U."""
     held: list[bytes] = []
-    first = 0
+    first, document, is_begun = 0, 0, False
+
+    def take() -> Stretch:
+        nonlocal document, is_begun
+        document += is_begun and any(_NEW_DOCUMENT.match(line) for line in held if line.startswith(b"#"))
+        is_begun = True
+        return Stretch(first, b"\n".join(held), document)
+
     for number, line in lines:
         if line.strip():
             first = first if held else number
             held.append(line)
         elif held:
-            yield Stretch(first, b"\n".join(held))
+            yield take()
             held = []
     if held:
-        yield Stretch(first, b"\n".join(held))
+        yield take()
 
 
 def _cut_brackets(lines: Iterable[tuple[int, bytes]], *, blank_lines: bool) -> Iterator[Stretch]:
@@ -150,12 +173,14 @@ class _BracketCutter:
         self.depth = 0
         self.margin: int | None = None  # column of the first tree
         self.free_layout: bool | None = None  # whether trees have lines at the margin inside; None: not known yet
+        self.document, self.is_begun, self.is_after_blank = 0, False, False
 
     def feed(self, number: int, line: bytes) -> Iterator[Stretch]:
         """Take one line; gives the stretches that it ends."""
         if not self.held and not line.strip():  # a blank line inside a tree counts, so that lines keep their numbers
             if self.blank_lines:
                 yield Stretch(number, line)
+            self.is_after_blank = True
             return
         if self.margin is None and line.lstrip().startswith(b"("):
             self.margin = len(line) - len(line.lstrip())
@@ -188,6 +213,8 @@ class _BracketCutter:
             yield from self.feed(number, line)
 
     def _take(self) -> Stretch:
-        stretch = Stretch(self.held[0][0], b"\n".join(line for _, line in self.held))
+        self.document += self.is_begun and self.is_after_blank and not self.blank_lines
+        self.is_begun, self.is_after_blank = True, False
+        stretch = Stretch(self.held[0][0], b"\n".join(line for _, line in self.held), self.document)
         self.held, self.depth = [], 0
         return stretch

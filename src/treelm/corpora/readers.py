@@ -148,7 +148,14 @@ class StretchParser:
         words = words_of(text)
         if words or self._options.empty_lines:
             line = text.rstrip("\r\n")
-            yield Sentence(words=words, text=line, identifier=str(stretch.line), source=self._name, line=stretch.line)
+            yield Sentence(
+                words=words,
+                text=line,
+                identifier=str(stretch.line),
+                source=self._name,
+                line=stretch.line,
+                document=stretch.document,
+            )
 
     def _brackets(self, stretch: Stretch, text: str) -> Iterator[Sentence | InputError]:
         if self._options.empty_lines and not text.strip():
@@ -164,6 +171,7 @@ class StretchParser:
                     identifier=str(item.line),
                     source=self._name,
                     line=item.line,
+                    document=stretch.document,
                 )
             else:
                 yield item
@@ -181,6 +189,7 @@ class StretchParser:
                 identifier=found.identifier or str(found.line),
                 source=self._name,
                 line=found.line,
+                document=stretch.document,
             )
 
 

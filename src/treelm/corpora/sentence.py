@@ -34,6 +34,7 @@ class Sentence:
     identifier: str  # the source's own sentence id, else the number of its line
     source: str  # file name, or "<stdin>"
     line: int  # of the sentence's first line, from 1
+    document: int = 0  # number of its document in the source, from 0
 
     @property
     def where(self) -> str:

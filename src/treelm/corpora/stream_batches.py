@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from treelm.trees.transitions import FIRST_NT, SHIFT, partners
 _CHUNK_SENTENCES = 8192
 _SHORTER = 0.05  # share of segments around half of bptt (Merity et al. 2018, section 5)
 _DEVIATION, _SHORTEST = 5.0, 5
+_DOCUMENTS = 1  # so that their order is drawn from other numbers than lengths of segments
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +60,10 @@ class EncodedText(Encoded, Protocol):
     """The source of a stream; ``EncodedCorpus`` is one."""
 
     @property
+    def documents(self) -> NDArray[np.int64]:
+        """Number of the document of every sentence, ascending."""
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary that the tokens are of."""
 
@@ -71,41 +76,58 @@ class TokenStream:
     """All sentences of a corpus in a row, each followed by the end token (unless ``sentence_ends`` was off)."""
 
     tokens: NDArray[Any]  # (N,) unsigned, of the smallest type that holds the vocabulary
-    sentence_offsets: NDArray[np.int64]  # (num_sentences + 1,) sentence i begins at offset i; its end token is part
+    sentences: NDArray[np.int64]  # (num_sentences,) their numbers in the corpus
+    sentence_offsets: NDArray[np.int64]  # (num_sentences + 1,) where they begin; the end token is part of a sentence
     end: int  # the end token, len(vocabulary)
     ends_word: NDArray[np.bool_]  # (len(vocabulary) + 1,), False for the end token
     constituents: StreamConstituents | None = None
 
     @classmethod
-    def of(cls, encoded: EncodedText, *, sentence_ends: bool = True, constituents: bool = False) -> TokenStream:
-        """Put a corpus in a row. Memory: one byte a token for small vocabularies, two or four for others.
+    def of(
+        cls,
+        encoded: EncodedText,
+        *,
+        order: NDArray[np.int64] | None = None,
+        sentence_ends: bool = True,
+        constituents: bool = False,
+    ) -> TokenStream:
+        """Put a corpus in a row, its sentences in their own order or in another one.
 
-        With ``constituents`` those of its trees are kept; raises ``InputError`` if it has none.
+        Memory: one byte a token for small vocabularies, two or four for others. With ``constituents`` those of its
+        trees are kept; raises ``InputError`` if it has none.
         """
         end = len(encoded.vocabulary)
-        lengths = encoded.num_tokens + (1 if sentence_ends else 0)
+        order = np.arange(len(encoded.num_tokens)) if order is None else order
+        lengths = encoded.num_tokens[order] + (1 if sentence_ends else 0)
         offsets = offsets_of(lengths)
         tokens = np.empty(int(offsets[-1]), dtype=np.min_scalar_type(end))
         spans = [np.zeros((0, 2), dtype=np.int64)]
         for start in range(0, len(lengths), _CHUNK_SENTENCES):
-            chosen = np.arange(start, min(start + _CHUNK_SENTENCES, len(lengths)))
+            chosen = order[start : start + _CHUNK_SENTENCES]
             batch = encoded.batch(chosen)
             chunk = np.insert(batch.tokens, batch.token_offsets[1:], end) if sentence_ends else batch.tokens
-            tokens[offsets[start] : offsets[chosen[-1] + 1]] = chunk
+            tokens[offsets[start] : offsets[start + len(chosen)]] = chunk
             if constituents:
                 found = non_trivial_spans(batch, encoded.vocabulary.ends_word)
                 spans.append(found[:, 1:] + offsets[start + found[:, :1]])
         ends_word = np.append(encoded.vocabulary.ends_word, False)
         kept = StreamConstituents.of(np.concatenate(spans)) if constituents else None
-        return cls(tokens=tokens, sentence_offsets=offsets, end=end, ends_word=ends_word, constituents=kept)
+        return cls(
+            tokens=tokens,
+            sentences=order,
+            sentence_offsets=offsets,
+            end=end,
+            ends_word=ends_word,
+            constituents=kept,
+        )
 
     def __len__(self) -> int:
         """Number of tokens, ends included: the targets of one pass."""
         return len(self.tokens)
 
     def sentence_at(self, position: int) -> int:
-        """The sentence that a place belongs to."""
-        return int(np.searchsorted(self.sentence_offsets, position, side="right")) - 1
+        """The number in the corpus of the sentence that a place belongs to."""
+        return int(self.sentences[np.searchsorted(self.sentence_offsets, position, side="right") - 1])
 
 
 class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
@@ -118,6 +140,9 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
     A segment has ``bptt`` steps. With ``random_length`` (Merity et al. 2018, section 5) a base of ``bptt``, or with
     probability 0.05 half of it, is drawn, then the length from N(base, 5), at least 5; ``learning_rate_scale`` is the
     length over ``bptt``. Lengths follow from seed and epoch alone. A segment that begins an epoch does not continue.
+
+    With ``shuffle_documents`` the documents stand in the stream in another order in every epoch, which follows from
+    seed and epoch alone too; the sentences of a document stay together and in their order.
     """
 
     def __init__(
@@ -131,15 +156,25 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         sentence_ends: bool = True,
         keep_rest: bool = False,
         constituents: bool = False,
+        shuffle_documents: bool = False,
     ) -> None:
         """Raise ``InputError`` for sizes below 1, and for a stream that is shorter than its number of rows.
 
-        With ``constituents``, batches name those of the corpus' trees; without trees that is an ``InputError`` too.
+        With ``constituents``, batches name those of the corpus' trees; without trees that is an ``InputError`` too. So
+        is ``shuffle_documents`` for a corpus of one document.
         """
         check_positive(batch_size=batch_size, bptt=bptt)
         super().__init__()
         self._encoded = encoded
-        self.stream = TokenStream.of(encoded, sentence_ends=sentence_ends, constituents=constituents)
+        self._shuffle_documents = shuffle_documents
+        if shuffle_documents and len(np.unique(encoded.documents)) < 2:
+            remedy = "divide documents by empty lines, or set training.shuffle_documents = false"
+            raise InputError("one document, which has no order to shuffle", remedy=remedy)
+        self._as_of = partial(TokenStream.of, encoded, sentence_ends=sentence_ends, constituents=constituents)
+        self.stream = self._as_of()
+        self._fingerprints = {"data": _hash(self.stream.tokens)}
+        if shuffle_documents:
+            self._fingerprints["documents"] = _hash(encoded.documents)
         if len(self.stream) < batch_size:
             found = f"a stream of {len(self.stream)} tokens for {batch_size} rows"
             raise InputError(found, remedy="lower batch_size, or give more data")
@@ -155,15 +190,16 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
             "seed": self._seed,
             "sentence_ends": self._sentence_ends,
             "keep_rest": self._keep_rest,
-            "data": self._fingerprint,
+            **self._fingerprints,
         }
 
-    @cached_property
-    def _fingerprint(self) -> str:
-        return hashlib.blake2b(np.ascontiguousarray(self.stream.tokens).data, digest_size=8).hexdigest()
-
     def _cut_epoch(self) -> Sequence[tuple[int, int]]:
-        """The steps, of every row, at which the segments of the current epoch begin and end."""
+        """The steps, of every row, at which the segments of the current epoch begin and end.
+
+        Where documents are shuffled, the stream of the epoch is put together here.
+        """
+        if self._shuffle_documents:
+            self.stream = self._as_of(order=self._shuffled())
         num_steps = self._row_length
         if self._random_length:
             generator = np.random.default_rng([self._seed, self._epoch])
@@ -174,6 +210,12 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
         else:
             starts = np.arange(0, num_steps, self._bptt)
         return list(pairwise([*starts[starts < num_steps].tolist(), num_steps]))
+
+    def _shuffled(self) -> NDArray[np.int64]:
+        """The sentences of the corpus in the order of the current epoch."""
+        _, starts, lengths = np.unique(self._encoded.documents, return_index=True, return_counts=True)
+        order = np.random.default_rng([self._seed, self._epoch, _DOCUMENTS]).permutation(len(starts))
+        return gather_indices(starts[order], lengths[order])
 
     def _batch(self, cut: tuple[int, int]) -> StreamBatch:
         start, stop = cut
@@ -200,6 +242,10 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
             constituents=None if stream.constituents is None else stream.constituents.before(positions, stop - start),
             names=tuple(self._encoded.name(stream.sentence_at(place)) for place in first),
         )
+
+
+def _hash(values: NDArray[Any]) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

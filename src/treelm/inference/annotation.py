@@ -59,6 +59,8 @@ class AnnotationSettings:
     """A longer sentence counts as one that cannot be parsed."""
     min_confidence: float | None = None
     """Leave out sentences of whose trees the parser is less sure than this (``Confidence.mean``)."""
+    documents: bool = False
+    """Keep documents apart: an empty line between their trees."""
     on_error: OnError = "raise"
     """Treatment of a sentence that cannot be read or parsed: stop; leave it out; or put an empty line or a flat tree in
     its place (``UNPARSED``; an empty line if even its words cannot be read)."""
@@ -79,7 +81,8 @@ class AnnotationSettings:
         own = {name: getattr(self, name) for name in ("format", "tokenise", "max_words", "on_error")}
         parser = {"parser": self.parser.name, "parser_version": parser_version(self.parser.name)}
         least = {} if self.min_confidence is None else {"min_confidence": self.min_confidence}
-        return {**parser, "beam": dict(self.parser.beam), **own, **least}
+        documents = {"documents": True} if self.documents else {}
+        return {**parser, "beam": dict(self.parser.beam), **own, **least, **documents}
 
 
 class InputSentence(NamedTuple):
@@ -88,6 +91,7 @@ class InputSentence(NamedTuple):
     words: tuple[str, ...]
     where: str
     error: InputError | None = None
+    begins_document: bool = False  # not the first one
 
 
 class SentenceBlock(NamedTuple):
@@ -222,13 +226,14 @@ def _work(
             lines, errors, parsed = _settle(block.items, answers, settings)
             before = journal.progress
             kept = [one for one in parsed if one.is_kept]
+            num_divisions = sum(item.begins_document for item in block.items) if settings.documents else 0
             unsure = [one.num_words for one in parsed if not one.is_kept]
             sure = [one.confidence for one in kept if one.confidence is not None]
             done = replace(
                 before,
                 num_read=block.num_read,
                 digest=block.digest,
-                num_sentences=before.num_sentences + len(lines),
+                num_sentences=before.num_sentences + len(lines) - num_divisions,
                 num_words=before.num_words + sum(len(item.words) for item in block.items) - sum(unsure),
                 num_errors=before.num_errors + len(errors),
                 num_unsure=before.num_unsure + len(unsure),
@@ -257,9 +262,10 @@ def read_blocks(
     """
     lines = numbered_lines(stream, name=name)
     stretches = cut(only_text(lines, name=name) if settings.is_guess else lines, settings.format)
-    num_read, digest = progress.num_read, InputHash()
+    num_read, digest, document = progress.num_read, InputHash(), 0
     for stretch in islice(stretches, num_read):
         digest.add(stretch.content)
+        document = stretch.document
     if num_read and digest.value != progress.digest:
         found = f"{name} is not the input that this was begun with"
         raise InputError(found, where=where, remedy="give the same input, or remove this folder to begin again")
@@ -268,7 +274,11 @@ def read_blocks(
     for stretch in stretches:
         num_read += 1
         digest.add(stretch.content)
-        items += _items(stretch, parser, settings)
+        own = list(_items(stretch, parser, settings))
+        if own and stretch.document > document:
+            own[0] = own[0]._replace(begins_document=True)
+            document = stretch.document
+        items += own
         if len(items) >= size:
             yield SentenceBlock(items, num_read, digest.value)
             items = []
@@ -334,6 +344,7 @@ def _settle(
     lines, errors, parsed = list[str](), list[InputError](), list[Parsed]()
     for item in items:
         answer = item.error if item.error is not None else next(remaining)
+        lines += [""] if item.begins_document and settings.documents else []
         if not isinstance(answer, InputError):
             sure = answer.confidence
             is_kept = least is None or sure is None or sure.mean >= least

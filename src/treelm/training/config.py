@@ -51,6 +51,8 @@ class TrainingConfig:
     bptt_random_length: bool = False
     """Draw the length of every segment around ``bptt``, or rarely half of it, and scale the learning rate by length
     over ``bptt`` (Merity et al. 2018, section 5)."""
+    shuffle_documents: bool = False
+    """Read the documents of a stream, which blank lines divide, in a new order in every epoch; else in the file's."""
     sentence_ends: bool = True
     """Put the end token behind each sentence of a stream; not for text8, which has no sentences."""
     dev_rows: int = 10
@@ -181,6 +183,8 @@ class TrainingConfig:
             raise InputError(found, remedy="leave it out, or lower batch_size or bptt")
         if self.batches != "stream" and self.bptt_random_length:
             raise InputError("bptt_random_length with batches = 'sentences'", remedy='set batches = "stream"')
+        if self.batches != "stream" and self.shuffle_documents:
+            raise InputError("shuffle_documents with batches = 'sentences'", remedy='set batches = "stream"')
         if self.cuda_graphs and self.device == "cpu":
             raise InputError("cuda_graphs = true with device = 'cpu'", remedy='leave it out, or set device = "cuda"')
         if self.coupled_weight_decay and self.optimizer not in ("adam", "adam-then-asgd"):

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import tomli_w
 
-from treelm.corpora.catalog import corpus_names
+from treelm.corpora.catalog import is_corpus_name
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.inputs import read_bytes
@@ -245,7 +245,7 @@ _PATHS = {("data", name) for name in ("corpus", "train", "dev", "test")} | {
 
 def _from_here(value: Any) -> Any:
     """A path of the working directory as an absolute one; names, "none" and nothing stay."""
-    if not isinstance(value, str) or value in ("", "none", *corpus_names()):
+    if not isinstance(value, str) or value in ("", "none") or is_corpus_name(value):
         return value
     return value if value in shipped_names() and not Path(value).is_dir() else str(Path(value).absolute())
 
@@ -256,7 +256,7 @@ def _resolve_files(data: DataConfig, folder: Path) -> DataConfig:
     def resolve(path: str | None) -> str | None:
         return None if path is None else os.path.realpath(folder / path)  # links in a circle are told later
 
-    is_name = data.corpus is None or data.corpus in corpus_names()
+    is_name = data.corpus is None or is_corpus_name(data.corpus)
     corpus = data.corpus if is_name else resolve(data.corpus)
     return replace(data, corpus=corpus, train=resolve(data.train), dev=resolve(data.dev), test=resolve(data.test))
 

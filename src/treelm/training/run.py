@@ -259,6 +259,7 @@ def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -
         seed=config.seed,
         sentence_ends=config.sentence_ends,
         constituents=model.reads_constituents,
+        shuffle_documents=config.shuffle_documents,
     )
 
 

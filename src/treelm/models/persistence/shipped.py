@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from treelm.corpora.companions import COMPANIONS, companion_of_model
 from treelm.errors import InputError
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
@@ -13,15 +14,29 @@ CONFIG = "config.json"
 
 
 def shipped_names() -> list[str]:
-    """The names of the models in the package."""
-    return sorted(path.parent.name for path in FOLDER.glob(f"*/{CONFIG}"))
+    """The names of the models in the package, and in those that are installed beside it."""
+    return sorted(_folders())
 
 
 def shipped_folder(name: str) -> Path:
-    """The folder of a model in the package; raises ``InputError`` for another name."""
-    if name not in shipped_names():
-        raise InputError(f"no model {name!r} in the package", remedy=f"it has {', '.join(shipped_names()) or 'none'}")
-    return FOLDER / name
+    """The folder of a model in a package; raises ``InputError`` for another name, with what to install for it."""
+    folders = _folders()
+    if name not in folders:
+        remedy = _to_install(name) or f"it has {', '.join(sorted(folders)) or 'none'}"
+        raise InputError(f"no model {name!r} in the package", remedy=remedy)
+    return folders[name]
+
+
+def _folders() -> dict[str, Path]:
+    """The folder of each model, by name."""
+    places = [FOLDER, *(one.folder / FOLDER.name for one in COMPANIONS if one.folder is not None)]
+    return {path.parent.name: path.parent for place in places for path in place.glob(f"*/{CONFIG}")}
+
+
+def _to_install(name: str) -> str:
+    """What to do for a model of a distribution that is not installed; "" for a name that is none of its."""
+    companion = companion_of_model(name)
+    return "" if companion is None or companion.folder is not None else companion.install
 
 
 def check_given(run: str | Path) -> None:
@@ -39,9 +54,9 @@ def find_run(run: str | Path) -> Path:
     path = Path(run)
     if path.is_dir():
         return path
-    names = shipped_names()
-    if str(run) in names:
-        return FOLDER / str(run)
-    offered = f", or one of the models in the package: {', '.join(names)}" if names else ""
+    folders = _folders()
+    if str(run) in folders:
+        return folders[str(run)]
+    offered = f", or one of the models in the package: {', '.join(sorted(folders))}" if folders else ""
     remedy = f"give the folder that training wrote{offered}"
-    raise InputError("no such run folder", where=str(run), remedy=remedy)
+    raise InputError("no such run folder", where=str(run), remedy=_to_install(str(run)) or remedy)

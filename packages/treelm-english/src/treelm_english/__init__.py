@@ -1,0 +1,1 @@
+"""Corpora and models for treelm, which finds them here: no code of its own."""

@@ -1,0 +1,53 @@
+"""Distributions beside treelm's, with corpora and models too large for the package: used where they are installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Companion:
+    """A distribution with a folder for each corpus in its module, and one for its models."""
+
+    distribution: str
+    """Its name, by which it is installed."""
+    module: str
+    """The module that holds its files."""
+    corpora: tuple[str, ...]
+    """Names of its corpora."""
+    model_suffix: str
+    """The end of the names of its models."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of its files; None if it is not installed."""
+        spec = find_spec(self.module)
+        places = None if spec is None else spec.submodule_search_locations
+        return Path(places[0]) if places else None
+
+    @property
+    def install(self) -> str:
+        """What to do to have it."""
+        return f"pip install {self.distribution}"
+
+
+COMPANIONS = (
+    Companion(
+        distribution="treelm-english",
+        module="treelm_english",
+        corpora=("open-english",),
+        model_suffix="-open-english",
+    ),
+)
+
+
+def companion_of_corpus(name: str) -> Companion | None:
+    """The distribution that has a corpus of this name."""
+    return next((one for one in COMPANIONS if name in one.corpora), None)
+
+
+def companion_of_model(name: str) -> Companion | None:
+    """The distribution that has models of such a name; a path is none."""
+    return next((one for one in COMPANIONS if name.endswith(one.model_suffix) and Path(name).name == name), None)

@@ -1,0 +1,124 @@
+"""Corpora and models of a distribution beside treelm's: found where it is installed; else what to install is said."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+from treelm.corpora import companions
+from treelm.corpora.catalog import corpus_entry, corpus_names, is_corpus_name, show
+from treelm.errors import InputError
+from treelm.models.persistence.shipped import find_run, shipped_folder, shipped_names
+from treelm.training.recipe import load_recipe
+
+ROOT = Path(__file__).parents[2]
+ENGLISH = ROOT / "packages" / "treelm-english"
+MODULE = ENGLISH / "src" / "treelm_english"
+COLUMNS = ("split", "source", "licence", "sentences", "tokens")
+ROWS = [("train", "blog", "CC0", "2", "5"), ("train", "blog", "CC0", "1", "2"), ("dev", "talk", "CC BY", "1", "3")]
+TABLE = "".join("\t".join(row) + "\n" for row in [COLUMNS, *ROWS])
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(companions, "find_spec", lambda name: None)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module of that name with a tiny corpus and a model."""
+    module = tmp_path / "site" / "treelm_english"
+    corpus = module / "open-english"
+    corpus.mkdir(parents=True)
+    (module / "__init__.py").write_text("")
+    (corpus / "train.txt").write_text("a b c\na\n\nb a\n")
+    (corpus / "dev.txt").write_text("a b c\n")
+    (corpus / "NOTICE").write_text("small talk\nby document\n\nwho said it\n")
+    (corpus / "documents.tsv.gz").write_bytes(gzip.compress(TABLE.encode()))
+    shutil.copytree(ROOT / "src/treelm/pretrained/ngram-gum-open", module / "pretrained" / "ngram-open-english")
+    monkeypatch.syspath_prepend(str(module.parent))
+    monkeypatch.delitem(sys.modules, "treelm_english", raising=False)
+    return module
+
+
+def test_without_it_what_is_missing_says_what_to_install(absent: None, treelm: Treelm) -> None:
+    assert "open-english" not in corpus_names()
+    assert is_corpus_name("open-english")
+    for call in (lambda: corpus_entry("open-english"), lambda: find_run("lstm-open-english")):
+        with pytest.raises(InputError, match="pip install treelm-english"):
+            call()
+    for command in (("data", "show", "open-english"), ("models", "lstm-open-english"), ("train", "lstm-open-english")):
+        outcome = treelm(*command, *(["--out", "run"] if command[0] == "train" else []))
+        assert outcome.code == 2
+        assert outcome.err.count("\n") == 1
+        assert "pip install treelm-english" in outcome.err
+
+
+def test_paths_and_other_names_are_not_taken_for_its_models(absent: None) -> None:
+    for run in ("runs/lstm-open-english", "lstm-open-englisch"):
+        with pytest.raises(InputError, match="give the folder"):
+            find_run(run)
+
+
+def test_its_corpus_is_in_the_catalogue(installed: Path) -> None:
+    assert corpus_names()[:2] == ["gum-open", "open-english"]
+    assert corpus_entry("open-english").locate("train") == (installed / "open-english/train.txt", "text")
+    text = show("open-english")
+    for part in (
+        "small talk",
+        "licence: by document",
+        "train: 2 documents, 3 sentences, 7 tokens",
+        "talk: 1 documents",
+    ):
+        assert part in text
+    assert "who said it" in text
+    assert str(installed / "open-english/documents.tsv.gz") in text
+
+
+def test_its_models_have_names_like_those_of_the_package(installed: Path) -> None:
+    assert {"ngram-open-english", "ngram-gum-open"} <= set(shipped_names())
+    assert find_run("ngram-open-english") == shipped_folder("ngram-open-english")
+    assert find_run("ngram-open-english").parent == installed / "pretrained"
+    with pytest.raises(InputError, match=r"one of the models in the package.*ngram-open-english"):
+        find_run("rnng-open-english")
+
+
+def test_recipes_name_its_corpus_wherever_they_are_read(absent: None) -> None:
+    assert load_recipe("lstm-open-english").data.corpus == "open-english"
+
+
+@pytest.mark.skipif(not (MODULE / "open-english" / "documents.tsv.gz").exists(), reason="the text is not there yet")
+def test_every_document_is_what_the_table_says() -> None:
+    with gzip.open(MODULE / "open-english" / "documents.tsv.gz", "rt", encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert len(rows) == 16_993
+    for split in ("train", "dev", "test"):
+        text = gzip.decompress((MODULE / "open-english" / f"{split}.txt.gz").read_bytes())
+        documents = text.removesuffix(b"\n").split(b"\n\n")
+        own = [row for row in rows if row["split"] == split]
+        assert [hashlib.sha256(one + b"\n").hexdigest() for one in documents] == [row["sha256"] for row in own]
+        assert [len(one.split()) for one in documents] == [int(row["tokens"]) for row in own]
+    assert all(row["licence"] for row in rows)
+
+
+def test_the_wheel_of_the_distribution_has_text_and_notice(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="hatchling builds the wheel")
+    copy = tmp_path / "treelm-english"
+    big = shutil.ignore_patterns("*.txt.gz", "*.safetensors", "__pycache__")
+    shutil.copytree(ENGLISH, copy, ignore=big)
+    (copy / "src/treelm_english/open-english/train.txt.gz").write_bytes(gzip.compress(b"a\n"))
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=copy, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {f"treelm_english/open-english/{name}" for name in ("NOTICE", "train.txt.gz")} <= set(names)
+    assert "corpus/build.py" not in "".join(names)

@@ -1,0 +1,86 @@
+"""Documents: what divides them in each format, and what a prepared corpus keeps of them."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from treelm.corpora.corpus import META, PreparedCorpus
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.preparing import prepare
+from treelm.corpora.readers import read_sentences
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.errors import InputError
+
+TREE = "(S (N {}))"
+TOKEN = "1\t{}\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+CONLLU = "".join(
+    f"{before}{TOKEN.format('a')}" for before in ("# newdoc id = x\n", "", "# newdoc\n", "# newdocument\n")
+)
+
+
+def documents(content: str, format: str = "text", **options: object) -> list[int]:
+    found = read_sentences(io.BytesIO(content.encode()), format=format, **options)  # type: ignore[arg-type]
+    return [sentence.document for sentence in found]
+
+
+def test_blank_lines_divide_text() -> None:
+    assert documents("\na\nb\n\n \nc\n\nd") == [0, 0, 1, 2]
+    assert documents("a\n\nb", empty_lines=True) == [0, 0, 0]
+
+
+def test_blank_lines_divide_trees_that_stand_on_any_number_of_lines() -> None:
+    trees = [TREE.format(word) for word in "abcd"]
+    text = "\n{}\n{}\n\n(S\n\n (N e))\n{}\n\n{}".format(*trees)
+    assert documents(text, "brackets") == [0, 0, 1, 1, 2]
+    assert documents(text, "brackets", empty_lines=True) == [0] * 8
+
+
+def test_comments_divide_conllu() -> None:
+    assert documents(CONLLU, "conllu") == [0, 0, 1, 1]
+
+
+def test_a_sentence_that_is_left_out_moves_no_document() -> None:
+    text = "\n".join([TREE.format("a"), "", "(S", "", TREE.format("b"), TREE.format("c")])
+    assert documents(text, "brackets", on_error="skip", skipped=[])[-1:] == [1]
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> PreparedCorpus:
+    (tmp_path / "one.txt").write_text("a\nb\n\nc\n")
+    (tmp_path / "two.txt").write_text("\nd\n\na\nb\n")
+    return prepare([tmp_path / "one.txt", tmp_path / "two.txt"], tmp_path / "prepared")
+
+
+def test_a_prepared_corpus_knows_where_documents_begin(prepared: PreparedCorpus) -> None:
+    assert prepared.document_starts.tolist() == [0, 2, 3, 4]
+    assert [sentence.document for sentence in prepared.sentences()] == [0, 0, 1, 0, 1, 1]
+    again = PreparedCorpus.from_sentences(prepared.sentences())
+    assert again.document_starts.tolist() == prepared.document_starts.tolist()
+    assert EncodedCorpus(again, WordVocabulary(list("abcd"))).documents.tolist() == [0, 0, 1, 2, 3, 3]
+
+
+def test_documents_are_no_part_of_the_identity_of_data(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    lines = [" ".join(sentence.words) for sentence in prepared.sentences()]
+    (tmp_path / "all.txt").write_text("\n".join(lines))
+    whole = prepare([tmp_path / "all.txt"], tmp_path / "whole")
+    assert whole.document_starts.tolist() == [0]
+    assert whole.identity == prepared.identity
+
+
+def test_corpora_that_were_prepared_before_have_a_document_a_source(prepared: PreparedCorpus) -> None:
+    assert prepared.directory is not None
+    meta = json.loads((prepared.directory / META).read_text())
+    del meta["arrays"]["document_starts"]
+    (prepared.directory / META).write_text(json.dumps(meta))
+    assert PreparedCorpus.open(prepared.directory).document_starts.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("starts", [[], [1, 2], [0, 2, 2], [0, 6], [0, 3, 1]])
+def test_damaged_documents_are_refused(prepared: PreparedCorpus, starts: list[int]) -> None:
+    arrays = {**prepared.arrays, "document_starts": np.array(starts, dtype=np.int64)}
+    damaged = PreparedCorpus(arrays=arrays, labels=(), sources=prepared.sources)
+    with pytest.raises(InputError, match="damaged documents"):
+        damaged._check_bounds()
