@@ -51,28 +51,37 @@ def parse(kind: type[Arguments], subcommand: str, arguments: list[str]) -> Argum
 
 
 def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:
-    """Put all values of each flag that takes several behind one occurrence of it, at the end.
+    """Put what belongs to no flag first, and all values of each flag that takes several behind one occurrence of it.
 
-    ``--set A=1 --quiet --set B=2 C=3`` becomes ``--quiet --set A=1 B=2 C=3``: tyro keeps only the last occurrence.
+    ``RUN --set A=1 --quiet FILE --set B=2`` becomes ``RUN FILE --quiet --set A=1 B=2``, and ``RUN --end FILE`` becomes
+    ``RUN FILE --end``: tyro keeps only the last occurrence of a flag, and takes several runs and a file only together.
     """
     several = {f"--{one.name.replace('_', '-')}" for one in fields(kind) if isinstance(one.default, tuple)}
+    switches = {f"--{one.name.replace('_', '-')}" for one in fields(kind) if isinstance(one.default, bool)}
     end = arguments.index("--") if "--" in arguments else len(arguments)
+    placed: list[str] = []
     others: list[str] = []
     gathered: dict[str, list[str]] = {}
-    target = others
+    target, takes_value = placed, False
     for argument in arguments[:end]:
         flag, equals, value = argument.partition("=")
         flag = flag.replace("_", "-")
-        if flag in several:
+        if takes_value:
+            others.append(argument)
+            takes_value = False
+        elif flag in several:
             target = gathered.setdefault(flag, [flag])
             if equals:  # this value alone: what follows belongs to no flag
                 target.append(value)
-                target = others
+                target = placed
+        elif argument.startswith("-") and argument != "-" and not _NUMBER.match(argument):
+            others.append(argument)
+            target = placed
+            takes_value = not equals and flag not in (*switches, "--help", "-h") and not flag.startswith("--no-")
         else:
-            if argument.startswith("-") and argument != "-" and not _NUMBER.match(argument):
-                target = others
             target.append(argument)
-    return [*others, *(argument for values in gathered.values() for argument in values), *arguments[end:]]
+    rest = [*others, *(argument for values in gathered.values() for argument in values)]
+    return [*placed, *rest] if end == len(arguments) else [*rest, "--", *placed, *arguments[end + 1 :]]
 
 
 def _first_words(box: str) -> str:

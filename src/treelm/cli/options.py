@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RUN_HELP = "Folder of a trained model, or the name of one that comes with the package (treelm models)."
 RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
 InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]
+OutputFile = Annotated[str, tyro.conf.arg(aliases=("-o",))]
 FileFormat = Literal["auto", "text", "brackets", "conllu"]
 SpanProtocol = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"]
 
@@ -104,9 +105,9 @@ def device_here(options: ModelOptions) -> DeviceName:
     return "cpu" if isinstance(options, WorkerOptions) and options.cluster else options.device
 
 
-def workers(options: Any) -> dict[str, Any]:
-    """Return what ``computing`` is told of a subcommand's ``ModelOptions`` and ``WorkerOptions``, and of its run."""
-    return {name: getattr(options, name) for name in ("run", "processes", "cluster", "device")}
+def workers(options: Any, run: str) -> dict[str, Any]:
+    """Return what ``computing`` is told of a subcommand's ``ModelOptions`` and ``WorkerOptions``, and of a run."""
+    return {"run": run, **{name: getattr(options, name) for name in ("processes", "cluster", "device")}}
 
 
 WIDTHS = ("action_beam", "word_beam", "fast_track")

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     lm, beam = load_with_beam(options.run, options)
     lm.require_words()
     bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
-    with computing(score, lm, **workers(options)) as compute, bar as advance:
+    with computing(score, lm, **workers(options, options.run)) as compute, bar as advance:
         result = score_pairs(
             lm,
             pairs,

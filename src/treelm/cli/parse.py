@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
     sentences = read_input(options.file, options, skipped, empty_lines=True)
     collect = skipped if options.on_error == "skip" else None
     draw = _writer(options.show)
-    computer = computing(parse_sentences, lm, **workers(options))
+    computer = computing(parse_sentences, lm, **workers(options, options.run))
     with open_output(options.output) as out, computer as compute:
         figure = options.figure
         for sentence, tree in in_batches(sentences, compute, batch_size=options.batch_size, skipped=collect):

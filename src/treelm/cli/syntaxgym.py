@@ -84,7 +84,7 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
     kept = KeptScores.of(lm, widths, tokenisation=options.tokenisation)
     if options.fresh:
         kept.forget()
-    score_groups = partial(in_groups, score, lm, **workers(options))
+    score_groups = partial(in_groups, score, lm, **workers(options, options.run))
     with progress_bar("scoring", len(write_sentences(suites))) as advance:
         results = score_suites(
             lm,
