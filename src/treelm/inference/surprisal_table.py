@@ -176,6 +176,7 @@ class SurprisalTable:
         kept = [_Column(name, _kept(place), name) for place, name in enumerate(own)]
         document = [_Column(source.document, lambda row: row.stimulus.document)] if source.shows_document else []
         about = document + ([] if settings.shape == "wide" else self._contexts(0, ""))
+        self.own = tuple(own)
         self._lagged = self._chosen([*columns, *kept]) if settings.lag else []
         self._head, self._tail = columns, [*kept, *about]
         lags = tuple(f"{one.name}_lag{lag}" for one in self._lagged for lag in range(1, settings.lag + 1))
