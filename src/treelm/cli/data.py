@@ -94,11 +94,9 @@ def _reading(options: Arguments) -> dict[str, Any]:
 
 
 def _statistics(options: Arguments) -> int:
-    from rich.console import Console
-
     from treelm.corpora.catalog import corpus_entry, corpus_names
     from treelm.corpora.data_config import DataConfig, prepared_split
-    from treelm.figures.tables import statistics_table
+    from treelm.figures.tables import print_table, statistics_table
 
     reading = DataConfig(**_reading(options), on_error=options.on_error)
     columns: dict[str, PreparedCorpus] = {}
@@ -108,7 +106,7 @@ def _statistics(options: Arguments) -> int:
             columns |= {f"{name} {split}": prepared_split(config, split) for split in corpus_entry(name).splits}
         else:
             columns[name] = prepared_split(replace(reading, train=name), "train", workers=options.workers)
-    Console(width=None if sys.stdout.isatty() else 160).print(statistics_table(columns))
+    print_table(statistics_table(columns), wide=not sys.stdout.isatty())
     return 0
 
 

@@ -196,13 +196,13 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     from treelm.cli.compare import write_files, write_page
     from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import kept_sentences
-    from treelm.figures.tables import comparison_tables
+    from treelm.figures.tables import comparison_tables, print_table
 
     report = _folder(options) / "report.html"
     comparison = write_page(_compare(options, runs), report)
     write_files(comparison, _folder(options) / "comparison")
     console = Console()
-    console.print(comparison_tables(comparison))
+    print_table(*comparison_tables(comparison))
     words = next((one.words for one in kept_sentences(comparison)), ())
     for drawing in seen_in_sentence(runs[0], words) if words else ():
         console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)

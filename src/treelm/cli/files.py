@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
@@ -17,7 +17,16 @@ from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note
 from treelm.corpora.lines import REST_LOST
 from treelm.corpora.outputs import naming, replacing
-from treelm.corpora.tables import Row, binary_table, is_binary, text_writer
+from treelm.corpora.tables import (
+    SEPARATORS,
+    Row,
+    Table,
+    binary_table,
+    check_table_name,
+    is_binary,
+    stacked,
+    text_writer,
+)
 from treelm.errors import InputError
 
 SECONDS_BETWEEN_NOTES = 30.0  # of progress, where there is no terminal
@@ -61,6 +70,21 @@ def open_table(path: str, names: Sequence[str], separator: str) -> Iterator[Call
         return
     with open_output(path) as stream:
         yield text_writer(stream, names, separator)
+
+
+def check_items(path: str, inputs: Iterable[str]) -> None:
+    """Raise ``InputError`` for a file of items that cannot be written, before any work is done; "" is none."""
+    if path:
+        check_not_input([path], inputs)
+        check_table_name(path)
+
+
+def write_items(path: str, tables: Mapping[str, Table]) -> None:
+    """Write the items of every model into one table, which says in a column whose they are; nothing without a path."""
+    if path:
+        table = stacked(tables)
+        with open_table(path, table.names, SEPARATORS.get(Path(path).suffix.lower(), "")) as write:
+            write(table.rows)
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:

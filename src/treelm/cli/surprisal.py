@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_table, progress_bar, report_skipped, write_metadata
 from treelm.cli.options import (
     InputOptions,
+    ModelNames,
     ModelOptions,
     OutputFile,
+    RunsAndFile,
     WorkerOptions,
     load_adaptive,
+    model_names,
     read_input,
+    runs_and_file,
     workers,
 )
-from treelm.corpora.inputs import STDIN
 from treelm.corpora.tables import SEPARATORS, check_table_name
 from treelm.errors import InputError
 
@@ -38,7 +37,7 @@ TABLES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, WorkerOptions, InputOptions):
+class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
     """Surprisal in bits of every word of a file, by one model or several: a table with one row a word.
 
     Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, of an RNNG
@@ -51,7 +50,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     Example: treelm surprisal rnng-gum-open lstm-gum-open words.csv --columns word_length --lag 2 -o words.xlsx
     """
 
-    inputs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN [RUN ...] FILE")]
+    inputs: RunsAndFile
     """One run or several, as treelm models lists or folders of trained models, and last the file: text, brackets,
     CoNLL-U, words or a table. - is standard input; after a single run it may be left out."""
     output: OutputFile = "-"
@@ -60,8 +59,6 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     shape: Literal["auto", "wide", "long"] = "auto"
     """Of several runs. wide, as auto: a row a word, columns NAME_MODEL. long: a row a word and run, named in the column
     model."""
-    names: tuple[str, ...] = ()
-    """Names of the models in the table, one a run; without it, those of their folders."""
     layout: Literal["auto", "sentences", "words", "table"] = "auto"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.
     table: CSV (commas or semicolons) or TSV with a header and one word a row; other columns are passed through,
@@ -113,7 +110,7 @@ def main(arguments: list[str]) -> int:
     from treelm.inference.stimulus_advice import Advice, long_sentences, note_long
     from treelm.inference.surprisal_table import SurprisalTable, check_columns
 
-    runs, file = _runs_and_file(options)
+    runs, file = runs_and_file(options.inputs, may_be_stdin=True)
     check_not_input((options.output, f"{options.output}.json"), [file, *filter(None, [options.frequencies])])
     check_table_name(options.output)
     separator = _separator(options)
@@ -145,39 +142,12 @@ def main(arguments: list[str]) -> int:
     return report_skipped({str(error): error for error in skipped}.values())
 
 
-def _runs_and_file(options: Arguments) -> tuple[tuple[str, ...], str]:
-    """The runs, and the file to read."""
-    from treelm.models.persistence.shipped import check_given, shipped_names
-
-    if not options.inputs:
-        check_given("")
-    if len(options.inputs) == 1:
-        return options.inputs, STDIN
-    *runs, file = options.inputs
-    if file in shipped_names() and not Path(file).exists():
-        raise InputError(f"no file, but a run: {file}", remedy="name the file last, or - for standard input")
-    return tuple(runs), file
-
-
-def _names(options: Arguments, runs: Sequence[str]) -> list[str]:
-    """Names of the models: those that are given, else those of the folders, as R and pandas take them."""
-    if options.names and len(options.names) != len(runs):
-        found = f"{len(options.names)} names for {len(runs)} runs"
-        raise InputError(found, remedy="give one name a run")
-    usual = [re.sub(r"\W+", "_", (Path(run).resolve() if Path(run).is_dir() else Path(run)).name) for run in runs]
-    names = list(options.names or usual)
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise InputError(f"two models of the name {twice[0]!r}", remedy="give --names, one a run")
-    return names
-
-
 def _models(options: Arguments, runs: Sequence[str]) -> tuple[list[NamedModel], list[dict[str, Any]]]:
     """The models by their names, and the beam of each."""
     from treelm.inference.predictors import UNIGRAM
     from treelm.inference.surprisal_table import NamedModel
 
-    names, models, beams = _names(options, runs), [], []
+    names, models, beams = model_names(options.names, runs), [], []
     for name, run in zip(names, runs, strict=True):
         lm, beam = load_adaptive(run, options, options.threshold)
         lm.require_words()

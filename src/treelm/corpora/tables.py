@@ -71,6 +71,36 @@ def import_extra(library: str) -> Any:
         raise InputError(f"the library {library} is missing", remedy=EXTRA) from None
 
 
+def apart(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
+    """Name a table's own columns beside those that are taken: own_NAME if NAME is one of these."""
+    used = {*taken, *names}
+    found = []
+    for name in names:
+        free = name
+        if name in taken:
+            while free in used:
+                free = f"own_{free}"
+            used.add(free)
+        found.append(free)
+    return found
+
+
+def joined(tables: Iterable[Table]) -> Table:
+    """The rows of several tables with the same columns."""
+    tables = list(tables)
+    return Table(names=tables[0].names, rows=[row for table in tables for row in table.rows])
+
+
+def stacked(tables: Mapping[str, Table], name: str = "model") -> Table:
+    """The rows of several tables one after the other, with a first column that says whose each is."""
+    names = dict.fromkeys(column for table in tables.values() for column in table.names)
+    rows = []
+    for key, table in tables.items():
+        places = [table.names.index(column) if column in table.names else None for column in names]
+        rows += [(key, *(None if place is None else row[place] for place in places)) for row in table.rows]
+    return Table(names=(name, *names), rows=rows)
+
+
 def cell_text(cell: Cell) -> str:
     """Return a cell as it stands in a text: numbers that are not whole with six digits after the point."""
     if cell is None:

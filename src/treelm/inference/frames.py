@@ -9,13 +9,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from treelm.corpora.tables import Cell, Row, import_extra
+from treelm.corpora.tables import Cell, Row, apart, import_extra
 from treelm.errors import InputError
 from treelm.inference.predictors import UNIGRAM, Frequencies, Unigrams
 from treelm.inference.stimuli import Columns, PlacedRow, Punctuation, table_stimuli
 from treelm.inference.stimulus_advice import Advice
 from treelm.inference.stimulus_scores import Context
-from treelm.inference.surprisal import apart
 from treelm.inference.surprisal_table import MODEL, NamedModel, Shape, SourceNames, SurprisalTable, TableSettings
 from treelm.models.base import SyntacticLM
 

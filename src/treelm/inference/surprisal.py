@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from treelm.corpora.sentence import Sentence
@@ -47,20 +46,6 @@ def word_offsets(sentence: Sentence) -> tuple[tuple[int, int] | None, ...]:
             position = start + len(word)
             offsets.append((start, position))
     return tuple(offsets)
-
-
-def apart(names: Sequence[str], *, taken: Sequence[str]) -> list[str]:
-    """Name a table's own columns beside those that are taken: own_NAME if NAME is one of these."""
-    used = {*taken, *names}
-    found = []
-    for name in names:
-        free = name
-        if name in taken:
-            while free in used:
-                free = f"own_{free}"
-            used.add(free)
-        found.append(free)
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import tee
 from typing import Literal, NamedTuple
 
-from treelm.corpora.tables import Cell, Row
+from treelm.corpora.tables import Cell, Row, apart
 from treelm.errors import InputError, choose_from
 from treelm.inference.predictors import (
     DOCUMENT_POSITION,
@@ -28,7 +28,7 @@ from treelm.inference.predictors import (
 from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.stimulus_scores import ENTROPY, Context, ScoredStimulus, score_stimuli, start_entropy
-from treelm.inference.surprisal import CONVERGED, END_OF_SENTENCE, Totals, apart, word_offsets
+from treelm.inference.surprisal import CONVERGED, END_OF_SENTENCE, Totals, word_offsets
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import SentenceScore, WordSurprisal
 
