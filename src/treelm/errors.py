@@ -47,6 +47,16 @@ class OutOfMemory(InputError):
         return OutOfMemory, (self.where,)
 
 
+def nearest(given: str, known: Iterable[str]) -> str:
+    """Ask whether the nearest of some names was meant, a blank after it; nothing if none is near.
+
+    >>> nearest("surprisl", ["parse", "surprisal"])
+    'did you mean surprisal? '
+    """
+    found = get_close_matches(given, list(known), n=1)
+    return f"did you mean {found[0]}? " if found else ""
+
+
 def choose_from(given: str, known: Iterable[str]) -> str:
     """Say what there is in the place of a name that is none, the nearest first: a remedy for ``InputError``.
 
@@ -54,8 +64,7 @@ def choose_from(given: str, known: Iterable[str]) -> str:
     'did you mean surprisal? choose from: parse, surprisal'
     """
     known = list(known)
-    nearest = get_close_matches(given, known, n=1)
-    return f"{f'did you mean {nearest[0]}? ' if nearest else ''}choose from: {', '.join(known) or 'none'}"
+    return f"{nearest(given, known)}choose from: {', '.join(known) or 'none'}"
 
 
 def check_choice(name: str, value: object, choices: Iterable[object]) -> None:

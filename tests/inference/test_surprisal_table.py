@@ -171,7 +171,7 @@ def test_an_error_comes_after_all_rows_before_it(models: list[NamedModel]) -> No
     ("settings", "expected"),
     [
         (TableSettings(columns=("open_node",)), r"no column 'open_node' from lstm, rnng; did you mean open_nodes\?"),
-        (TableSettings(columns=("zipf_frequency",)), "without frequencies; add --frequencies"),
+        (TableSettings(columns=("zipf_frequency",)), "without frequencies; give frequencies: wordfreq:en"),
         (
             TableSettings(lag=1, lag_columns=("surprisal",)),
             r"no column 'surprisal' to lag; did you mean surprisal_bits",

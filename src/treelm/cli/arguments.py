@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
 import sys
@@ -27,8 +28,8 @@ _RULE = re.compile(r"[─\-\s]*")
 _PHRASES = (
     (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number"),
     (r"could not convert string to float: (.*)", r"\1 is not a number"),
-    (r"no type matching \{None\}\|INT could be instantiated from \[('.*?')\].*", r"\1 is not a whole number"),
-    (r"no type matching \{None\}\|FLOAT could be instantiated from \[('.*?')\].*", r"\1 is not a number"),
+    (r"no type matching INT could be instantiated from \[('.*?')\].*", r"\1 is not a whole number"),
+    (r"no type matching FLOAT could be instantiated from \[('.*?')\].*", r"\1 is not a number"),
     (r"\. Expected 1 values\.", ""),
     (r"[Mm]issing from treelm \w+:", "missing"),
     (r" Folder of a trained model[^.]*\.| \(required\)", ""),
@@ -43,11 +44,30 @@ def parse(kind: type[Arguments], subcommand: str, arguments: list[str]) -> Argum
     complaint = StringIO()
     try:
         with redirect_stderr(complaint):
-            return tyro.cli(kind, prog=f"treelm {subcommand}", args=gather_repeated(kind, arguments))
+            return tyro.cli(
+                kind,
+                prog=f"treelm {subcommand}",
+                description=description_of(kind),
+                args=gather_repeated(kind, arguments),
+                config=SHOWN,
+            )
     except SystemExit as end:
         if end.code != _EXIT_USAGE:
             raise
         raise InputError(_first_words(complaint.getvalue()), remedy=f"see treelm {subcommand} --help") from None
+
+
+SHOWN = (tyro.conf.DisallowNone,)
+"""Markers of how help is written: a flag that may be left out takes an INT, not {None}|INT."""
+
+
+def description_of(kind: Any) -> str:
+    """What help says first: the docstring, each example a paragraph of its own.
+
+    >>> description_of(type("A", (), {"__doc__": "Count words.\\n\\n    Example: a\\n    Example: b"}))
+    'Count words.\\n\\nExample: a\\n\\nExample: b'
+    """
+    return (inspect.getdoc(kind) or "").replace("\nExample:", "\n\nExample:").replace("\n\n\n", "\n\n")
 
 
 def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, progress_bar
-from treelm.cli.options import FileFormat, ModelOptions, PairOptions, SpanProtocol, WideTables
+from treelm.cli.options import FileFormat, ModelOptions, OutputPath, PairOptions, SpanProtocol, WideTables
 from treelm.errors import InputError
 from treelm.models.search.settings import given_search
 
@@ -29,9 +29,9 @@ FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "compari
 class Arguments(ModelOptions, PairOptions, WideTables):
     """Several runs in one table: sizes, perplexity, F1, tests of syntax, speed; every metric measured the same way.
 
-    What takes long is kept (in --out, or in each run folder), so that a comparison that was interrupted goes on.
+    What takes long is kept (in --output, or in each run folder), so that a comparison that was interrupted goes on.
 
-    Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --out comparison
+    Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --output comparison
     Example: treelm compare runs/* --pairs blimp.jsonl.gz --max-pairs-per-group 20 --format markdown
     Example: treelm compare runs/* --pairs mine.tsv --good yes --bad no --group-by construction
     Example: treelm compare comparison/comparison.json runs/new --format latex
@@ -58,7 +58,7 @@ class Arguments(ModelOptions, PairOptions, WideTables):
     """Cut of suites and pairs into words, as in treelm surprisal."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """Form of the table that is printed."""
-    out: str = ""
+    out: OutputPath = ""
     """Folder to write comparison.json, .md, .csv and .tex into."""
     report: str = ""
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which

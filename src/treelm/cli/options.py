@@ -28,6 +28,7 @@ InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]
 RunsAndFile = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN [RUN ...] FILE")]
 Runs = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[RUN ...]")]
 OutputFile = Annotated[str, tyro.conf.arg(aliases=("-o",))]
+OutputPath = Annotated[str, tyro.conf.arg(name="output", aliases=("-o", "--out"))]
 FileFormat = Literal["auto", "text", "brackets", "conllu"]
 SpanProtocol = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"]
 

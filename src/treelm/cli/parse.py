@@ -13,6 +13,7 @@ from treelm.cli.options import (
     InputFile,
     InputOptions,
     ModelOptions,
+    OutputFile,
     RunFolder,
     WorkerOptions,
     load_with_beam,
@@ -40,7 +41,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     run: RunFolder
     file: InputFile = "-"
     """Text, brackets or CoNLL-U; - is standard input."""
-    output: str = "-"
+    output: OutputFile = "-"
     """File to write; - is standard output."""
     show: Literal["brackets", "drawing"] = "brackets"
     """brackets: for programs. drawing: for eyes."""

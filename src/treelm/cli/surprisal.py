@@ -132,11 +132,12 @@ def main(arguments: list[str]) -> int:
                 advance()
                 write(some)
     if long:
-        note(long_sentences(long, is_split=bool(options.split_sentences)))
+        remedy = "" if options.split_sentences else "; if it is a text, give --split-sentences en (or another language)"
+        note(long_sentences(long) + remedy)
     for own, new in table.renamed.items():
         note(f"the column {own} of {file} is {new} here, beside ours of that name")
     for model, beam, found, said in zip(models, beams, table.findings, advice, strict=True):
-        for line in (*said.lines(model.name), *_doubts(options, model, beam, found)):
+        for line in (*said.lines(model.name, "--{}"), *_doubts(options, model, beam, found)):
             note(line)
     write_metadata(options.output, metadata(options, runs, file, models, beams, table.findings, len(skipped)))
     return report_skipped({str(error): error for error in skipped}.values())

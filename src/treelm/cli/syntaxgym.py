@@ -46,8 +46,8 @@ class Arguments(ScoringOptions, ModelNames, WideTables):
     suites: tuple[str, ...] = ()
     """Names of packaged suites, or JSON files; without it, all 34."""
     surprisals: str = ""
-    """Instead of runs: a table of treelm surprisal, of the sentences of --sentences, or of any program, with columns
-    sentence, char_start, char_end, surprisal_bits[, is_unk]."""
+    """Instead of runs: a table for the sentences that --sentences prints, as treelm surprisal writes it, or of any
+    program, with columns sentence, char_start, char_end, surprisal_bits[, is_unk]."""
     sentences: bool = False
     """Print the sentences, one a line, for another program to score."""
     items: ItemsFile = ""

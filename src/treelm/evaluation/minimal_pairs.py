@@ -7,7 +7,7 @@ columns of sentences and columns to group by. gzip too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tables import Table, apart
 from treelm.corpora.tokens import Tokenisation, words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, nearest
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, here
 from treelm.models.scores import NATS_PER_BIT
@@ -197,8 +197,9 @@ def _read_table(text: str, source: str, good: str, bad: str, group_by: Sequence[
         yield _pair(values, good, bad, group_by, where)
 
 
-def _no_column(name: str, known: Iterable[str], where: str) -> InputError:
-    return InputError(f"no {name!r}", where=where, remedy=f"name the columns: there are {', '.join(map(repr, known))}")
+def _no_column(name: str, known: Collection[str], where: str) -> InputError:
+    listed = f"name the columns: there are {', '.join(map(repr, known))}"
+    return InputError(f"no {name!r}", where=where, remedy=f"{nearest(name, known)}{listed}")
 
 
 def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str], where: str) -> MinimalPair:

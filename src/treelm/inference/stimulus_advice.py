@@ -52,8 +52,9 @@ class Advice:
             self._known[word] = self.vocabulary.unknown_class(word, sentence_initial=False) is None
         return self._known[word]
 
-    def lines(self, name: str) -> Iterator[str]:
-        """Say what was found, and what to do."""
+    def lines(self, name: str, option: str = "{} =") -> Iterator[str]:
+        """Say what was found of a model, and what to do; ``option`` is how the caller names one."""
+        summed = f"{option.format('punctuation')} summed (or left-out)"
         if self.num_unknown:
             share = f"{self.num_unknown:,} of {self.num_words:,} words ({self.num_unknown / self.num_words:.1%})"
             yield (
@@ -63,12 +64,12 @@ class Advice:
         if self.num_known_without:
             yield (
                 f"{self.num_known_without:,} of them, such as {self.attached!r}, are known without the marks that are "
-                "written with them; add --punctuation summed (or left-out)"
+                f"written with them; give {summed}"
             )
         elif self.num_attached and not self.num_alone and not isinstance(self.vocabulary, TokenizerVocabulary):
             yield (
                 f"{self.num_attached:,} words, such as {self.attached!r}, are written together with marks or clitics, "
-                f"which {name} has read as words of their own; add --punctuation summed (or left-out)"
+                f"which {name} has read as words of their own; give {summed}"
             )
 
 
@@ -80,10 +81,9 @@ def note_long(stimuli: Iterable[Stimulus], found: list[Stimulus]) -> Iterator[St
         yield one
 
 
-def long_sentences(found: list[Stimulus], *, is_split: bool) -> str:
-    """Say that something longer than a sentence was read as one, and what to do."""
+def long_sentences(found: list[Stimulus]) -> str:
+    """Say that something longer than a sentence was read as one."""
     longest = max(found, key=lambda one: len(one.sentence.words)).sentence
     number = f"{len(found):,} sentences have" if len(found) > 1 else "a sentence has"
     most = f", up to {len(longest.words):,}" if len(found) > 1 else f", {len(longest.words):,}"
-    remedy = "" if is_split else "; if it is a text, add --split-sentences en (or another language)"
-    return f"{longest.where}: {number} more than {LONGEST_SENTENCE} words{most}, read as one{remedy}"
+    return f"{longest.where}: {number} more than {LONGEST_SENTENCE} words{most}, read as one"

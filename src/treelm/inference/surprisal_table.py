@@ -162,7 +162,7 @@ class SurprisalTable:
         source = source or SourceNames()
         check_columns({one.name: one.lm for one in models}, settings.columns)
         if ZIPF_FREQUENCY in settings.columns and settings.frequencies is None:
-            remedy = "add --frequencies wordfreq:en, or a table with the columns word and count"
+            remedy = "give frequencies: wordfreq:en, or a table with the columns word and count"
             raise InputError(f"the column {ZIPF_FREQUENCY!r} without frequencies", remedy=remedy)
         self.models, self.settings, self.source = models, settings, source
         self.findings = [Findings() for _ in models]
@@ -183,7 +183,9 @@ class SurprisalTable:
         self.names: tuple[str, ...] = (*_names(self._head), *lags, *_names(self._tail))
         twice = [name for name in dict.fromkeys(self.names) if self.names.count(name) > 1]
         if twice:
-            raise InputError(f"two columns of the name {twice[0]!r}", remedy="rename one, or a model (--names)")
+            raise InputError(
+                f"two columns of the name {twice[0]!r}", remedy="give the column or the model another name"
+            )
         self.renamed = {name: new for name, new in zip(source.kept, own, strict=True) if name != new}
 
     def _columns(self) -> list[_Column]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.tables import MISSING
-from treelm.errors import InputError
+from treelm.errors import InputError, choose_from
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import PACKAGED, Suite
@@ -81,7 +81,7 @@ def find_references(names: Sequence[str]) -> list[Reference]:
     known = references()
     for name in names:
         if name not in known:
-            raise InputError(f"no published model {name!r}", remedy=f"choose from: {', '.join(sorted(known))}")
+            raise InputError(f"no published model {name!r}", remedy=choose_from(name, sorted(known)))
     return [known[name] for name in names]
 
 

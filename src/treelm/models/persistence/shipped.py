@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from treelm.errors import InputError
+from treelm.errors import InputError, nearest
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
 """One folder a model, with the files of a run folder, a model card and expected scores."""
@@ -43,5 +43,5 @@ def find_run(run: str | Path) -> Path:
     if str(run) in names:
         return FOLDER / str(run)
     offered = f", or one of the models in the package: {', '.join(names)}" if names else ""
-    remedy = f"give the folder that training wrote{offered}"
+    remedy = f"{nearest(str(run), names)}give the folder that training wrote{offered}"
     raise InputError("no such run folder", where=str(run), remedy=remedy)
