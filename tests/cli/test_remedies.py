@@ -77,4 +77,4 @@ def test_every_option_that_a_text_names_is_one_of_the_subcommand_that_it_is_abou
                 if match[0] not in known | OF_ALL:
                     wrong.append(f"{name}:{line}: {match[0]}")
     assert not wrong
-    assert {"--resume", "--out"} <= options["train"]
+    assert {"--resume", "--output"} <= options["train"]
