@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from treelm.errors import InputError as InputError
+    from treelm.inference.frames import surprisal_table as surprisal_table
     from treelm.inference.loading import load as load
     from treelm.models.base import SyntacticLM as SyntacticLM
     from treelm.trees.tree import Tree as Tree
@@ -16,8 +17,9 @@ _HOMES = {
     "SyntacticLM": "treelm.models.base",
     "Tree": "treelm.trees.tree",
     "load": "treelm.inference.loading",
+    "surprisal_table": "treelm.inference.frames",
 }
-__all__ = ["InputError", "SyntacticLM", "Tree", "load"]
+__all__ = ["InputError", "SyntacticLM", "Tree", "load", "surprisal_table"]
 
 
 def __getattr__(name: str) -> Any:

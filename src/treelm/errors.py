@@ -3,6 +3,7 @@
 import errno
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from functools import partial
 from typing import Literal, TypeVar, get_args
 
@@ -44,6 +45,26 @@ class OutOfMemory(InputError):
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes, as ``InputError`` does: the place is all there is to tell."""
         return OutOfMemory, (self.where,)
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """Ask whether the nearest of some names was meant, a blank after it; nothing if none is near.
+
+    >>> nearest("surprisl", ["parse", "surprisal"])
+    'did you mean surprisal? '
+    """
+    found = get_close_matches(given, list(known), n=1)
+    return f"did you mean {found[0]}? " if found else ""
+
+
+def choose_from(given: str, known: Iterable[str]) -> str:
+    """Say what there is in the place of a name that is none, the nearest first: a remedy for ``InputError``.
+
+    >>> choose_from("surprisl", ["parse", "surprisal"])
+    'did you mean surprisal? choose from: parse, surprisal'
+    """
+    known = list(known)
+    return f"{nearest(given, known)}choose from: {', '.join(known) or 'none'}"
 
 
 def check_choice(name: str, value: object, choices: Iterable[object]) -> None:

@@ -16,6 +16,8 @@ from treelm.cli.train import Arguments
         (["--set=A=1", "demo", "--set", "B=2", "--out", "x"], ["demo", "--out", "x", "--set", "A=1", "B=2"]),
         (["--set", "A=1", "--", "--set", "B=2"], ["--set", "A=1", "--", "--set", "B=2"]),
         (["demo", "--out", "x"], ["demo", "--out", "x"]),
+        (["--out", "x", "--quiet", "demo"], ["demo", "--out", "x", "--quiet"]),
+        (["--out", "-x", "--quiet", "demo", "--", "y"], ["--out", "-x", "--quiet", "--", "demo", "y"]),
     ],
 )
 def test_values_of_a_repeated_flag_add_up(given: Sequence[str], read: list[str]) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 
 from tests.cli.conftest import Treelm
@@ -33,7 +34,7 @@ def test_every_subcommand_has_help_with_an_example(treelm: Treelm, subcommand: s
     assert "Example" in outcome.out
 
 
-@pytest.mark.parametrize("ending", [".xlsx", ".gz", ".TSV.gz", ".json"])
+@pytest.mark.parametrize("ending", [".ods", ".gz", ".TSV.gz", ".json"])
 def test_an_output_that_is_no_table_by_its_name_is_refused_before_any_work(
     treelm: Treelm, tmp_path: Path, ending: str
 ) -> None:
@@ -42,7 +43,7 @@ def test_an_output_that_is_no_table_by_its_name_is_refused_before_any_work(
     assert outcome.code == 2
     assert outcome.err == (
         f"treelm surprisal: {out}: cannot write a table into a file ending in {out.suffix}; "
-        "end its name in .tsv, .txt or .csv\n"
+        "end its name in .tsv, .txt, .csv, .parquet, .xlsx\n"
     )
     assert not list(tmp_path.iterdir())
 
@@ -91,9 +92,10 @@ def test_surprisal_of_a_table_keeps_the_words_and_columns_of_the_experimenter(
     call = ("surprisal", project / "run", tmp_path / "rt.csv", *names, "--punctuation", "summed")
     output = tmp_path / "bits.csv"
     outcome = treelm(*call, "--output", output, "--columns", "open_nodes", "next_entropy_bits", "--end")
-    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.code == 0
+    assert outcome.err.startswith("2 of 4 words (50.0%) are unknown to run, such as 'dog,': ")
     found = list(csv.DictReader(io.StringIO(output.read_text(encoding="utf-8"))))
-    assert [(row["sentence_id"], row["own_word_id"], row["word"], row["rt"]) for row in found] == [
+    assert [(row["item"], row["word_id"], row["text"], row["rt"]) for row in found] == [
         ("1", "A", "the", "310"),
         ("1", "B", "dog,", "290"),
         ("1", "C", "barks.", "300"),
@@ -102,12 +104,75 @@ def test_surprisal_of_a_table_keeps_the_words_and_columns_of_the_experimenter(
         ("2", "NA", "</s>", "NA"),
     ]
     assert [row["num_pieces"] for row in found] == ["1", "2", "2", "1", "4", "1"]
-    assert all(float(row["next_entropy_bits"]) >= 0 for row in found if row["word"] != "</s>")
+    assert all(float(row["next_entropy_bits"]) >= 0 for row in found if row["text"] != "</s>")
     (tmp_path / "in.txt").write_text("the dog , barks .\n")
     spaced = treelm("surprisal", project / "run", tmp_path / "in.txt", "--end")
     plain = [float(line.split("\t")[3]) for line in spaced.out.splitlines()[1:]]
     folded = [plain[0], plain[1] + plain[2], plain[3] + plain[4], plain[5]]
     assert [float(row["surprisal_bits"]) for row in found[:4]] == pytest.approx(folded, abs=1e-5)
+
+
+def test_several_runs_are_in_one_table_and_what_is_said_names_each(
+    treelm: Treelm, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rt.csv").write_text("item;form\n1;the\n1;cat.\n2;the\n2;dog\n", encoding="utf-8")
+    columns = ("--word-column", "form", "--sentence-column", "item")
+    runs = (project / "run", HERE / "lstm")
+    outcome = treelm("surprisal", *runs, "--lag", "1", tmp_path / "rt.csv", *columns, "-o", tmp_path / "out.parquet")
+    assert outcome.code == 0
+    assert "1 of 4 words (25.0%) are unknown to run, such as 'cat.'" in outcome.err
+    assert "1 of them, such as 'cat.', are known without the marks" in outcome.err
+    assert "words (50.0%) are unknown to lstm" in outcome.err
+    found = pandas.read_parquet(tmp_path / "out.parquet")
+    assert list(found["form"]) == ["the", "cat.", "the", "dog"]
+    assert found["surprisal_bits_run_lag1"].isna().tolist() == [True, False, True, False]
+    assert found["surprisal_bits_run_lag1"][1] == found["surprisal_bits_run"][0]
+    assert found["item"].tolist() == [1, 1, 2, 2]
+    about = json.loads((tmp_path / "out.parquet.json").read_text())
+    assert {name: one["system"] for name, one in about["models"].items()} == {"run": "rnng", "lstm": "lstm"}
+    alone = treelm("surprisal", runs[1], tmp_path / "rt.csv", *columns)
+    bits = [float(row.split("\t")[3]) for row in alone.out.splitlines()[1:]]
+    assert found["surprisal_bits_lstm"].tolist() == pytest.approx(bits, abs=1e-6)
+    long = treelm("surprisal", *runs, tmp_path / "rt.csv", *columns, "--shape", "long", "--names", "a", "b")
+    assert [row.split("\t")[0] for row in long.out.splitlines()] == ["model", "a", "a", "b", "b", "a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "run", "in.txt"], "two models of the name 'run'; give --names"),
+        (["run", "in.txt", "--names", "a", "b"], "2 names for 1 runs"),
+        (["run", "lstm-gum-open"], "no file, but a run: lstm-gum-open; name the file last"),
+        (["run", "in.txt", "--lag-columns", "rt"], "give --lag 1"),
+        (["run", "in.txt", "--split-sentences", "xx"], "no rules for sentences of language 'xx'"),
+        (["run", "in.txt", "--columns", "open_node"], "did you mean open_nodes?"),
+        ([], "no run given"),
+    ],
+)
+def test_what_no_table_can_be_made_of_is_one_line(
+    treelm: Treelm, project: Path, arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("the dog\n")
+    (tmp_path / "run").symlink_to(project / "run")
+    monkeypatch.chdir(tmp_path)
+    outcome = treelm("surprisal", *arguments)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert expected in outcome.err
+
+
+def test_a_text_that_is_read_as_one_sentence_is_told_and_can_be_split(
+    treelm: Treelm, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("The dog barks. " * 51 + "\n")
+    run = HERE / "ngram"
+    told = treelm("surprisal", run, tmp_path / "in.txt").err
+    assert "in.txt:1: a sentence has more than 150 words, 153, read as one; if it is a text" in told
+    assert "--split-sentences en" in told
+    split = treelm("surprisal", run, tmp_path / "in.txt", "--split-sentences", "en")
+    assert "more than 150" not in split.err
+    rows = [row.split("\t") for row in split.out.splitlines()]
+    assert rows[0][:4] == ["sentence_id", "sentence_number", "word_id", "word"]
+    assert [row[1:4] for row in rows[4:7]] == [["2", "1", "The"], ["2", "2", "dog"], ["2", "3", "barks."]]
 
 
 def test_no_two_columns_of_a_table_have_one_name(treelm: Treelm, project: Path, tmp_path: Path) -> None:
@@ -147,7 +212,11 @@ def test_surprisal_is_a_table_with_one_row_a_word(
     stdin(monkeypatch, "the dog  barks .\n\na zebra sleeps .\n")
     outcome = treelm("surprisal", project / "run", "-")
     lines = outcome.out.splitlines()
-    assert (outcome.code, outcome.err) == (0, "")
+    assert (outcome.code, outcome.err) == (
+        0,
+        "1 of 8 words (12.5%) are unknown to run, such as 'zebra': their bits are those of a class of words; leave out "
+        "rows with is_unk 1, or take a model over subwords\n",
+    )
     assert lines[0] == f"{HEADER}\tbeam_converged"
     rows = [line.split("\t") for line in lines[1:]]
     assert [row[:3] for row in rows[:5]] == [

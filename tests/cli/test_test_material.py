@@ -1,5 +1,6 @@
 """``treelm syntaxgym`` and ``treelm pairs`` on a trained run."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Treelm
+from tests.legacy.make import HERE as RUNS
+from treelm import load
 from treelm.models.rnng.network import RNNG
 
 SUITE: dict[str, Any] = {
@@ -113,3 +116,66 @@ def test_minimal_pairs(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     assert set(figures["groups"]["kind"]) == {"order", "word"}
     assert figures["log_probabilities_are_lower_bounds"] is True
     assert "kind: order" in treelm(*arguments).out
+
+
+def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    header, pairs = ("yes", "no", "kind"), [("the dog barks .", "dog the barks .", "a"), ("a cat .", "cat a .", "b")]
+    (tmp_path / "p.csv").write_text("\n".join(";".join(row) for row in (header, *pairs)))
+    (tmp_path / "p.jsonl").write_text("\n".join(json.dumps(dict(zip(header, row, strict=True))) for row in pairs))
+    runs = (project / "run", RUNS / "lstm")
+    columns = ("--good", "yes", "--bad", "no", "--group-by", "kind")
+    tables = []
+    for name in ("p.csv", "p.jsonl"):
+        items = tmp_path / f"{name}.tsv"
+        outcome = treelm("pairs", *runs, tmp_path / name, *columns, "--items", items, "--json")
+        assert outcome.code == 0
+        tables.append(items.read_text())
+        figures = json.loads(outcome.out)["models"]
+        assert list(figures) == ["run", "lstm"]
+        assert set(figures["lstm"]["groups"]["kind"]) == {"a", "b"}
+    assert tables[0] == tables[1]
+    rows = list(csv.DictReader(tables[0].splitlines(), delimiter="\t"))
+    assert [(row["model"], row["pair"], row["kind"], row["good"]) for row in rows] == [
+        (model, str(number), kind, good)
+        for model in ("run", "lstm")
+        for number, (good, _, kind) in enumerate(pairs, start=1)
+    ]
+    (alone,) = load(RUNS / "lstm").surprisal([pairs[0][0].split()])
+    assert float(rows[2]["good_surprisal_bits"]) == pytest.approx(alone.total_bits, abs=1e-5)
+    for row in rows:
+        difference = float(row["bad_surprisal_bits"]) - float(row["good_surprisal_bits"])
+        assert float(row["difference_bits"]) == pytest.approx(difference, abs=1e-5)
+        assert row["is_correct"] == str(int(difference > 1e-3))
+    shown = treelm("pairs", *runs, tmp_path / "p.csv", *columns).out
+    assert "kind: a" in shown
+    assert "lstm" in shown
+    refused = treelm("pairs", *runs, tmp_path / "p.csv", *columns, "--items", tmp_path / "p.csv")
+    assert (refused.code, "the output is the input" in refused.err) == (2, True)
+
+
+def test_suites_of_several_runs_have_a_row_a_region_and_read_tables_of_surprisal(
+    treelm: Treelm, project: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "barking.json"
+    path.write_text(json.dumps(SUITE))
+    runs = (project / "run", RUNS / "lstm")
+    items = tmp_path / "items.csv"
+    call = ("--suites", path, "--references", "rnng/bllip-lg", "--items", items)
+    outcome = treelm("syntaxgym", *runs, *call)
+    assert outcome.code == 0
+    assert "barking" in outcome.out
+    rows = list(csv.DictReader(items.read_text().splitlines()))
+    assert len(rows) == 2 * 2 * 2 * 2
+    assert {row["model"] for row in rows} == {"run", "lstm"}
+    (tmp_path / "in.txt").write_text(treelm("syntaxgym", "--sentences", "--suites", path).out)
+    table = tmp_path / "bits.tsv"
+    assert treelm("surprisal", *runs, tmp_path / "in.txt", "--punctuation", "apart", "-o", table).code == 0
+    figures = json.loads(treelm("syntaxgym", "--surprisals", table, *call, "--json").out)["models"]
+    assert list(figures) == ["run", "lstm"]
+    again = list(csv.DictReader(items.read_text().splitlines()))
+    for before, after in zip(rows, again, strict=True):
+        if before["model"] == "lstm":  # the run's search is another one here
+            assert float(after["surprisal_bits"]) == pytest.approx(float(before["surprisal_bits"]), abs=1e-5)
+        assert [before[name] for name in ("suite", "item", "condition", "region", "content")] == [
+            after[name] for name in ("suite", "item", "condition", "region", "content")
+        ]

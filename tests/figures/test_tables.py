@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from io import StringIO
 
-from rich.console import Console
+import pytest
 
 from tests.evaluation.comparison.test_metrics import FULL
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.comparison.tables import as_markdown
-from treelm.figures.tables import comparison_tables
+from treelm.evaluation.syntaxgym.results import references
+from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult
+from treelm.evaluation.syntaxgym.suites import packaged_suites
+from treelm.figures.grid import grid_of
+from treelm.figures.tables import circuit_table, comparison_tables, print_table, suite_table
 
 
-def test_all_figures_are_whole_in_80_cells() -> None:
-    stream = StringIO()
+@pytest.fixture(autouse=True)
+def _of_80_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_all_figures_are_whole_in_80_cells(capsys: pytest.CaptureFixture[str]) -> None:
     rows = (FULL, replace(FULL, name="shift-reduce-small"))
-    Console(file=stream, width=80).print(comparison_tables(Comparison(runs=rows)))
-    lines = stream.getvalue().splitlines()
+    print_table(*comparison_tables(Comparison(runs=rows)))
+    lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= 80 for line in lines)
     first = next(line for line in lines if "shift-reduce-small" in line)
     assert first.split() == [
@@ -34,10 +41,63 @@ def test_all_figures_are_whole_in_80_cells() -> None:
     ]
 
 
-def test_wide_columns_are_left_to_wide_formats() -> None:
+def test_wide_columns_are_left_to_wide_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert FULL.syntaxgym is not None
     row = replace(FULL, syntaxgym=replace(FULL.syntaxgym, without_unknown={"cleft": 0.125}))
-    stream = StringIO()
-    Console(file=stream, width=80).print(comparison_tables(Comparison(runs=(row,))))
-    assert "12.5" not in stream.getvalue()
+    print_table(*comparison_tables(Comparison(runs=(row,))))
+    assert "12.5" not in capsys.readouterr().out
     assert "12.5" in as_markdown(Comparison(runs=(row,)))
+
+
+def suites(share: int) -> list[SuiteResult]:
+    return [
+        SuiteResult(
+            suite=name,
+            formulas=suite.formulas,
+            outcomes=tuple(
+                Outcome(suite=name, item=item, prediction=number, holds=item <= share, has_unknown=item == 1)
+                for number in range(len(suite.formulas))
+                for item in range(1, 11)
+            ),
+        )
+        for name, suite in packaged_suites().items()
+    ]
+
+
+@pytest.mark.parametrize("models", [1, 2, 7])
+def test_labels_and_headings_of_test_suites_are_whole_in_80_cells(
+    models: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = {f"model_{number}_gum_open": suites(number) for number in range(models)}
+    shown = [references()[name] for name in ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-lg")]
+    print_table(suite_table(results, shown), circuit_table(results, shown))
+    printed = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in printed.splitlines())
+    assert "…" not in printed
+    assert {name for name in packaged_suites() if f"{name} " not in printed} == set()
+    for heading in (
+        "ordered-",
+        "neurons/",
+        "SG score (31 suites)",
+        *(f"{n}_gum_" for n in range(models) if models > 1),
+    ):
+        assert heading in printed
+    assert ("continued" in printed) == (models == 7)
+    print_table(suite_table(results, shown, details=True), wide=True)
+    widest = max(map(len, capsys.readouterr().out.splitlines()))
+    assert widest > 80 or models == 1
+
+
+def test_what_does_not_fit_goes_below_under_the_same_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"a heading {number}" for number in range(20)]
+    grid = grid_of(
+        "row", names, [["first [red]", *map(str, range(20))], ["second", *map(str, range(20, 40))]], title="t"
+    )
+    print_table(grid)
+    printed = capsys.readouterr().out
+    parts = list(grid.parts(80))
+    assert len(parts) > 1
+    assert printed.count("first [red]") == len(parts)
+    assert printed.count("t, continued") == len(parts) - 1
+    assert {str(number) for number in range(40)} <= set(printed.split())
+    assert len(list(grid.parts())) == 1

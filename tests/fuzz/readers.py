@@ -156,7 +156,7 @@ def open_prepared(path: Path) -> None:
 
 
 def read_table(path: Path) -> None:
-    tokens = read_surprisals(path)
+    tokens = read_surprisals(path)[""]
     rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
     assert sum(map(len, tokens.values())) == len(rows) - 1
     for sentence, cells in tokens.items():
@@ -164,7 +164,7 @@ def read_table(path: Path) -> None:
 
 
 def read_stimulus_table(path: Path) -> None:
-    stimuli = read_stimuli(str(path), Columns("form", "item"), "summed").stimuli
+    stimuli = read_stimuli(str(path), Columns("form", ("item",)), "summed").stimuli
     rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
     assert sum(len(one.sentence.words) for one in stimuli) == len(rows) - 1
     for one in stimuli:

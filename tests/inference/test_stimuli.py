@@ -6,7 +6,7 @@ import pytest
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.stimuli import Columns, Punctuation, from_sentences, read_table, read_words, stimulus
+from treelm.inference.stimuli import Columns, Punctuation, from_sentences, read_table, read_words, split, stimulus
 
 
 def sentence(*words: str, line: int = 1) -> Sentence:
@@ -59,7 +59,7 @@ def test_one_word_a_line(tmp_path: Path) -> None:
 def test_a_table_keeps_its_own_columns(tmp_path: Path) -> None:
     path = tmp_path / "rt.csv"
     path.write_text('item,rt,form,text\n7,300,"dog,",a\n7,210,"say ""no""",a\n7,1,x,b\n', encoding="utf-8")
-    table = read_table(str(path), Columns("form", "item", "text"), "summed")
+    table = read_table(str(path), Columns("form", ("item",), "text"), "summed")
     assert table.names == ("rt",)
     assert [(one.sentence.identifier, one.document, one.kept) for one in table.stimuli] == [
         ("7", "a", (("300",), ("210",))),
@@ -67,6 +67,44 @@ def test_a_table_keeps_its_own_columns(tmp_path: Path) -> None:
     ]
     assert table.stimuli[0].sentence.words == ("dog,", 'say "no"')
     assert table.stimuli[0].tokens == (("dog", ","), ("say", '"', "no", '"'))
+
+
+def test_several_columns_name_a_sentence_together_and_come_back_as_keys(tmp_path: Path) -> None:
+    path = tmp_path / "rt.csv"
+    path.write_text("item;condition;word\n1;a;x\n1;a;y\n1;b;z\n", encoding="utf-8")
+    table = read_table(str(path), Columns(sentence=("item", "condition")), "as-given")
+    assert [(one.sentence.words, one.keys) for one in table.stimuli] == [(("x", "y"), ("1", "a")), (("z",), ("1", "b"))]
+
+
+def test_a_misspelt_column_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "rt.csv"
+    path.write_text("sentence_id,Word\n1,x\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"no column 'word'.*did you mean Word\? choose from: sentence_id, Word"):
+        read_table(str(path), Columns(), "as-given")
+
+
+def test_texts_are_split_into_sentences_and_words_stay_as_they_are() -> None:
+    words = ["He", "left.", "“Who?”", "asked", "she.", "The", "fox", "saw…", "dogs", "—and", "fled."]
+    rows = tuple((str(number),) for number in range(len(words)))
+    given = stimulus(sentence(*words), "summed", kept=rows, keys=("story",))
+    found = list(split([given], "en", are_documents=True))
+    assert [" ".join(one.sentence.words) for one in found] == [
+        "He left.",
+        "“Who?” asked she.",
+        "The fox saw… dogs —and fled.",
+    ]
+    assert [one.keys for one in found] == [("story", 1), ("story", 2), ("story", 3)]
+    assert {one.document for one in found} == {"1"}
+    assert [cells for one in found for cells in one.kept] == list(rows)
+    assert [own for one in found for own in one.tokens] == list(given.tokens)
+
+
+def test_splitting_needs_no_two_sentences_and_no_blanks_in_words() -> None:
+    (one,) = split([stimulus(sentence("New York", "is", "far"), "as-given", cut_blanks=True)], "en")
+    assert one.sentence.words == ("New York", "is", "far")
+    assert one.keys == ("1", 1)
+    german = [stimulus(sentence("Das", "ist", "z.", "B.", "gut.", "Und", "neu."), "as-given")]
+    assert [one.sentence.words[-1] for one in split(german, "de")] == ["gut.", "neu."]
 
 
 def test_a_word_that_gets_rows_of_its_own_for_its_marks_keeps_its_cells_in_each(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import pytest
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.vocabulary import FormCounts
-from treelm.errors import InputError
-from treelm.inference.surprisal import ScoredSentence, table_rows, word_offsets
+from treelm.inference.surprisal import ScoredSentence, word_offsets
 from treelm.models.base import SentenceScore
 from treelm.models.scores import sentence_surprisal
 
@@ -58,15 +57,3 @@ def test_unknown_words_are_flagged_with_their_class() -> None:
     assert (known.is_unk, known.unk_class) == (False, None)
     assert unknown.is_unk
     assert unknown.unk_class
-
-
-def test_rows_have_extra_columns_and_the_end_on_request() -> None:
-    rows = list(table_rows(scored(), extra=("open_nodes",), with_end=True))
-    assert [row[-1] for row in rows] == ["1.000000", "2.000000", "NA"]
-    assert rows[-1][1:4] == ("3", "</s>", "1.000000")
-    assert {len(row) for row in rows} == {10}
-
-
-def test_a_column_that_the_system_lacks_is_named() -> None:
-    with pytest.raises(InputError, match=r"distance.*open_nodes"):
-        list(table_rows(scored(), extra=("distance",)))

@@ -97,10 +97,16 @@ def _arguments_of(module: types.ModuleType) -> list[Any]:
 def _flags_of(subcommand: str, arguments: Any) -> Iterator[str]:
     hints = get_type_hints(arguments, include_extras=True)
     for field in dataclasses.fields(arguments):
+        shown = _shown_name(hints[field.name]) or field.name
         annotation, positional = _without_markers(hints[field.name])
-        name = field.name.upper() if positional else f"--{field.name.replace('_', '-')}"
+        name = field.name.upper() if positional else f"--{shown.replace('_', '-')}"
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
         yield f"{subcommand} {name} {_type(annotation)}{default}"
+
+
+def _shown_name(annotation: Any) -> str | None:
+    """The name of a flag, where it is not that of the field."""
+    return next((name for one in getattr(annotation, "__metadata__", ()) if (name := getattr(one, "name", None))), None)
 
 
 def _without_markers(annotation: Any) -> tuple[Any, bool]:

@@ -30,6 +30,7 @@ SUBCOMMANDS = {
     "generate": "draw sentences from a model",
     "audit": "check a model's contract: causality, normalisation, batch invariance, incremental = batched",
     "bench": "measure speed and memory on this machine",
+    "completion": "make a shell complete the subcommands and options of treelm",
     "doctor": "show what treelm finds on this machine (versions, processor, memory, cache) and what would bite",
 }
 
@@ -57,7 +58,7 @@ def usage() -> str:
         "Language models that know about syntax: train, parse, predict and compare.\n\n"
         f"subcommands:\n{subcommands}\n\n"
         "examples:\n"
-        "  treelm demo --out runs/demo\n"
+        "  treelm demo --output runs/demo\n"
         "  echo 'The dog barks .' | treelm surprisal runs/demo -\n"
         f"{_shipped_example()}\n"
         "treelm SUBCOMMAND --help explains a subcommand.\n"
@@ -102,7 +103,7 @@ def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage(), end="")
         return 0
-    if arguments[0] == "--version":
+    if arguments[0] in ("--version", "-V"):
         from treelm import __version__
 
         print(f"treelm {__version__}")
@@ -112,13 +113,13 @@ def run(arguments: list[str]) -> int:
 
 def _run_subcommand(subcommand: str, arguments: list[str]) -> int:
     from treelm.corpora.outputs import naming
-    from treelm.errors import InputError
+    from treelm.errors import InputError, choose_from
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a sign that the terminal lacks, a name that is no UTF-8
     try:
         if subcommand not in SUBCOMMANDS:
-            raise InputError(f"no subcommand {subcommand!r}", remedy=f"choose from: {', '.join(SUBCOMMANDS)}")
+            raise InputError(f"no subcommand {subcommand!r}", remedy=choose_from(subcommand, SUBCOMMANDS))
         code = int(import_module(f"treelm.cli.{subcommand}").main(arguments) or 0)
         if sys.stdout is not None:
             with naming("standard output"):

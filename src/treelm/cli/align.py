@@ -9,6 +9,7 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_output, write_metadata
+from treelm.cli.options import OutputPath
 from treelm.errors import InputError
 
 
@@ -21,15 +22,15 @@ class Arguments:
     that no tree belongs to is (UNPARSED (X word) ...), a blank one stays blank (data.empty_lines = true counts it).
     OUT.json counts them.
 
-    Example: treelm data align ptb/train.ptb --text ptb-lm/ptb.train.txt --out ptb-lm-trees/train.ptb
-    Example: treelm data align wiki-parsed.ptb --text wiki.train.tokens --out wikitext-2-trees/train.ptb
+    Example: treelm data align ptb/train.ptb --text ptb-lm/ptb.train.txt --output ptb-lm-trees/train.ptb
+    Example: treelm data align wiki-parsed.ptb --text wiki.train.tokens --output wikitext-2-trees/train.ptb
     """
 
     trees: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TREES")]
     """Files of trees (brackets or CoNLL-U; .gz too) that hold the sentences of the text, and may hold more."""
     text: str
     """The text: a sentence or a paragraph a line, words apart by blanks."""
-    out: str
+    out: OutputPath
     """Bracket file to make."""
     format: Literal["auto", "brackets", "conllu"] = "auto"
     """Format of the trees. auto: by their names."""

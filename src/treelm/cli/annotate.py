@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import SECONDS_BETWEEN_NOTES, write_metadata
-from treelm.cli.options import FileFormat, InputFile, ModelOptions, WorkerOptions, check_particles
+from treelm.cli.options import FileFormat, InputFile, ModelOptions, OutputPath, WorkerOptions, check_particles
 from treelm.errors import InputError
 from treelm.models.search.settings import given_search
 
@@ -26,15 +26,15 @@ class Arguments(ModelOptions, WorkerOptions):
     Text is one sentence a line. Work in progress stands in OUT.annotating; after any interruption the same command goes
     on from there, and the result is the same. Memory does not grow with the text. OUT.json says how trees were made.
 
-    Example: treelm data annotate news.txt.gz --parser runs/demo --out news.ptb.gz --processes 8
-    Example: treelm data annotate news.txt --tokenise --parser benepar --out news.ptb --on-error skip
+    Example: treelm data annotate news.txt.gz --parser runs/demo --output news.ptb.gz --processes 8
+    Example: treelm data annotate news.txt --tokenise --parser benepar --output news.ptb --on-error skip
     """
 
     file: InputFile
     """Text, brackets or CoNLL-U (of trees, only the words are read); .gz too; - is standard input."""
     parser: str
     """A run folder or a model of the package that parses; or benepar or stanza, which are installed apart."""
-    out: str
+    out: OutputPath
     """Bracket file to make, such as silver.ptb; .gz is packed."""
     format: FileFormat = "auto"
     """Format of the file. auto: by its name; standard input is text, and refused if it begins like trees."""

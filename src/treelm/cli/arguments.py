@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
 import sys
@@ -27,8 +28,8 @@ _RULE = re.compile(r"[─\-\s]*")
 _PHRASES = (
     (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number"),
     (r"could not convert string to float: (.*)", r"\1 is not a number"),
-    (r"no type matching \{None\}\|INT could be instantiated from \[('.*?')\].*", r"\1 is not a whole number"),
-    (r"no type matching \{None\}\|FLOAT could be instantiated from \[('.*?')\].*", r"\1 is not a number"),
+    (r"no type matching INT could be instantiated from \[('.*?')\].*", r"\1 is not a whole number"),
+    (r"no type matching FLOAT could be instantiated from \[('.*?')\].*", r"\1 is not a number"),
     (r"\. Expected 1 values\.", ""),
     (r"[Mm]issing from treelm \w+:", "missing"),
     (r" Folder of a trained model[^.]*\.| \(required\)", ""),
@@ -43,36 +44,64 @@ def parse(kind: type[Arguments], subcommand: str, arguments: list[str]) -> Argum
     complaint = StringIO()
     try:
         with redirect_stderr(complaint):
-            return tyro.cli(kind, prog=f"treelm {subcommand}", args=gather_repeated(kind, arguments))
+            return tyro.cli(
+                kind,
+                prog=f"treelm {subcommand}",
+                description=description_of(kind),
+                args=gather_repeated(kind, arguments),
+                config=SHOWN,
+            )
     except SystemExit as end:
         if end.code != _EXIT_USAGE:
             raise
         raise InputError(_first_words(complaint.getvalue()), remedy=f"see treelm {subcommand} --help") from None
 
 
-def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:
-    """Put all values of each flag that takes several behind one occurrence of it, at the end.
+SHOWN = (tyro.conf.DisallowNone,)
+"""Markers of how help is written: a flag that may be left out takes an INT, not {None}|INT."""
 
-    ``--set A=1 --quiet --set B=2 C=3`` becomes ``--quiet --set A=1 B=2 C=3``: tyro keeps only the last occurrence.
+
+def description_of(kind: Any) -> str:
+    """What help says first: the docstring, each example a paragraph of its own.
+
+    >>> description_of(type("A", (), {"__doc__": "Count words.\\n\\n    Example: a\\n    Example: b"}))
+    'Count words.\\n\\nExample: a\\n\\nExample: b'
+    """
+    return (inspect.getdoc(kind) or "").replace("\nExample:", "\n\nExample:").replace("\n\n\n", "\n\n")
+
+
+def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:
+    """Put what belongs to no flag first, and all values of each flag that takes several behind one occurrence of it.
+
+    ``RUN --set A=1 --quiet FILE --set B=2`` becomes ``RUN FILE --quiet --set A=1 B=2``, and ``RUN --end FILE`` becomes
+    ``RUN FILE --end``: tyro keeps only the last occurrence of a flag, and takes several runs and a file only together.
     """
     several = {f"--{one.name.replace('_', '-')}" for one in fields(kind) if isinstance(one.default, tuple)}
+    switches = {f"--{one.name.replace('_', '-')}" for one in fields(kind) if isinstance(one.default, bool)}
     end = arguments.index("--") if "--" in arguments else len(arguments)
+    placed: list[str] = []
     others: list[str] = []
     gathered: dict[str, list[str]] = {}
-    target = others
+    target, takes_value = placed, False
     for argument in arguments[:end]:
         flag, equals, value = argument.partition("=")
         flag = flag.replace("_", "-")
-        if flag in several:
+        if takes_value:
+            others.append(argument)
+            takes_value = False
+        elif flag in several:
             target = gathered.setdefault(flag, [flag])
             if equals:  # this value alone: what follows belongs to no flag
                 target.append(value)
-                target = others
+                target = placed
+        elif argument.startswith("-") and argument != "-" and not _NUMBER.match(argument):
+            others.append(argument)
+            target = placed
+            takes_value = not equals and flag not in (*switches, "--help", "-h") and not flag.startswith("--no-")
         else:
-            if argument.startswith("-") and argument != "-" and not _NUMBER.match(argument):
-                target = others
             target.append(argument)
-    return [*others, *(argument for values in gathered.values() for argument in values), *arguments[end:]]
+    rest = [*others, *(argument for values in gathered.values() for argument in values)]
+    return [*placed, *rest] if end == len(arguments) else [*rest, "--", *placed, *arguments[end + 1 :]]
 
 
 def _first_words(box: str) -> str:

@@ -14,7 +14,7 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, progress_bar
-from treelm.cli.options import FileFormat, ModelOptions, PairOptions, SpanProtocol
+from treelm.cli.options import FileFormat, ModelOptions, OutputPath, PairOptions, SpanProtocol, WideTables
 from treelm.errors import InputError
 from treelm.models.search.settings import given_search
 
@@ -26,12 +26,12 @@ FILES = {"markdown": "comparison.md", "csv": "comparison.csv", "latex": "compari
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, PairOptions):
+class Arguments(ModelOptions, PairOptions, WideTables):
     """Several runs in one table: sizes, perplexity, F1, tests of syntax, speed; every metric measured the same way.
 
-    What takes long is kept (in --out, or in each run folder), so that a comparison that was interrupted goes on.
+    What takes long is kept (in --output, or in each run folder), so that a comparison that was interrupted goes on.
 
-    Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --out comparison
+    Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --output comparison
     Example: treelm compare runs/* --pairs blimp.jsonl.gz --max-pairs-per-group 20 --format markdown
     Example: treelm compare runs/* --pairs mine.tsv --good yes --bad no --group-by construction
     Example: treelm compare comparison/comparison.json runs/new --format latex
@@ -58,7 +58,7 @@ class Arguments(ModelOptions, PairOptions):
     """Cut of suites and pairs into words, as in treelm surprisal."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
     """Form of the table that is printed."""
-    out: str = ""
+    out: OutputPath = ""
     """Folder to write comparison.json, .md, .csv and .tex into."""
     report: str = ""
     """Page to write, such as report.html: one file with tables, charts and trees. Beside it report.json, from which
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
         comparison = write_page(comparison, Path(options.report), options.sentences)
     if out is not None:
         write_files(comparison, out)
-    _print(comparison, options.format)
+    _print(comparison, options.format, wide=options.wide)
     return 0
 
 
@@ -179,14 +179,12 @@ def _text(comparison: Comparison, format: str) -> str:
     return text
 
 
-def _print(comparison: Comparison, format: str) -> None:
+def _print(comparison: Comparison, format: str, *, wide: bool) -> None:
     if format == "json":
         print(json.dumps(comparison.to_json(), indent=2))
     elif format == "table":
-        from rich.console import Console
+        from treelm.figures.tables import comparison_tables, print_table
 
-        from treelm.figures.tables import comparison_tables
-
-        Console().print(comparison_tables(comparison))
+        print_table(*comparison_tables(comparison), wide=wide)
     else:
         print(_text(comparison, format), end="")

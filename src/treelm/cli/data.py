@@ -13,6 +13,7 @@ import tyro
 from treelm.cli import NESTED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
+from treelm.cli.options import OutputPath
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 
@@ -28,12 +29,13 @@ class Arguments:
     """Corpora: the packaged one, downloads that you name in your catalogue, and your own files.
 
     list: names. show NAME: contents, licence, attribution. statistics NAME|FILE: sentences, tokens, types, depth,
-    actions. prepare FILE ... --out FOLDER: a prepared corpus (memory-mapped arrays) that training starts from at once.
-    text8 FILE --out FOLDER: that file's characters as train.txt, dev.txt and test.txt (--parts says how many).
+    actions. prepare FILE ... --output FOLDER: a prepared corpus (memory-mapped arrays), from which training starts at
+    once.
+    text8 FILE --output FOLDER: that file's characters as train.txt, dev.txt and test.txt (--parts says how many).
     Three have options of their own (treelm data annotate --help):
-    treelm data annotate TEXT --parser RUN --out FILE: trees for raw text.
-    treelm data sections FOLDER --splits NAME --out FOLDER: train, dev and test of the Penn Treebank or BLLIP.
-    treelm data align TREES ... --text TEXT --out FILE: trees put on a text that was made from the same sentences.
+    treelm data annotate TEXT --parser RUN --output FILE: trees for raw text.
+    treelm data sections FOLDER --splits NAME --output FOLDER: train, dev and test of the Penn Treebank or BLLIP.
+    treelm data align TREES ... --text TEXT --output FILE: trees put on a text that was made from the same sentences.
 
     Example: treelm data show gum-open
     Example: treelm data statistics gum-open
@@ -54,7 +56,7 @@ class Arguments:
     N, no punctuation."""
     on_error: Literal["raise", "skip"] = "raise"
     """skip: leave bad sentences out and report them."""
-    out: str = ""
+    out: OutputPath = ""
     """Folder of the prepared corpus, or of text8's parts."""
     parts: Literal["90-5-5", "99-1"] = "90-5-5"
     """Millions of characters of text8's parts. 99-1 has no test part: figures of words are of its dev part."""
@@ -94,11 +96,9 @@ def _reading(options: Arguments) -> dict[str, Any]:
 
 
 def _statistics(options: Arguments) -> int:
-    from rich.console import Console
-
     from treelm.corpora.catalog import corpus_entry, corpus_names
     from treelm.corpora.data_config import DataConfig, prepared_split
-    from treelm.figures.tables import statistics_table
+    from treelm.figures.tables import print_table, statistics_table
 
     reading = DataConfig(**_reading(options), on_error=options.on_error)
     columns: dict[str, PreparedCorpus] = {}
@@ -108,7 +108,7 @@ def _statistics(options: Arguments) -> int:
             columns |= {f"{name} {split}": prepared_split(config, split) for split in corpus_entry(name).splits}
         else:
             columns[name] = prepared_split(replace(reading, train=name), "train", workers=options.workers)
-    Console(width=None if sys.stdout.isatty() else 160).print(statistics_table(columns))
+    print_table(statistics_table(columns), wide=not sys.stdout.isatty())
     return 0
 
 
@@ -117,7 +117,7 @@ def _prepare(options: Arguments) -> int:
     from treelm.corpora.readers import ReadOptions
 
     if not options.out:
-        raise InputError("no folder for the prepared corpus", remedy="add --out FOLDER")
+        raise InputError("no folder for the prepared corpus", remedy="add --output FOLDER")
     corpus = prepare(
         list(options.names),
         Path(options.out),
@@ -133,7 +133,7 @@ def _text8(options: Arguments) -> int:
     from treelm.corpora.preparing import TEXT8_PARTS, split_text8
 
     if not options.out or len(options.names) != 1:
-        raise InputError("no folder for the parts", remedy="give treelm data text8 FILE --out FOLDER")
+        raise InputError("no folder for the parts", remedy="give treelm data text8 FILE --output FOLDER")
     outputs = [Path(options.out) / f"{part}.txt" for part in TEXT8_PARTS[options.parts]]
     check_not_input(outputs, options.names)
     for name, number in split_text8(Path(options.names[0]), Path(options.out), options.parts).items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import how_called, note, parse
+from treelm.cli.options import OutputPath
 from treelm.cli.side_by_side import run_side_by_side
 from treelm.corpora.mapping import usable_cores
 from treelm.errors import InputError
@@ -51,7 +52,7 @@ class Arguments:
     Example: treelm demo --quick --recipes demo som-demo
     """
 
-    out: str = ""
+    out: OutputPath = ""
     """Folder of the run folders and of the comparison: runs, or runs/quick. Finished runs are not trained again."""
     recipes: tuple[str, ...] = RECIPES
     """Paths or names of the recipes, one a row."""
@@ -144,7 +145,7 @@ def _one_by_one(options: Arguments, runs: dict[str, Path]) -> dict[str, int]:
 
 def _side_by_side(options: Arguments, runs: dict[str, Path], jobs: int) -> dict[str, int]:
     """A process for each system, which runs this subcommand for it alone."""
-    shared = ["--out", str(_folder(options)), "--jobs", "1", "--measure-only", "--syntaxgym", *_suites(options)]
+    shared = ["--output", str(_folder(options)), "--jobs", "1", "--measure-only", "--syntaxgym", *_suites(options)]
     shared += ["--quick"] if options.quick else []
     shared += ["--set", *options.set] if options.set else []
     note(f"{len(runs)} systems, {jobs} at a time; the run folders are in {_folder(options)}")
@@ -171,7 +172,7 @@ def _train(options: Arguments, recipe: str, run: Path) -> int:
     own = [] if estimated else ["training.threads=1", *(_quick_training(loaded) if options.quick else ())]
     own += [f"evaluation.max_sentences={QUICK_SENTENCES}"] if options.quick else []
     note(f"training by the recipe {recipe!r}; the run folder is {run}")
-    return train([recipe, "--out", str(run), "--set", *own, *changes])
+    return train([recipe, "--output", str(run), "--set", *own, *changes])
 
 
 def _quick_training(recipe: Recipe) -> tuple[str, ...]:
@@ -196,13 +197,13 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     from treelm.cli.compare import write_files, write_page
     from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import kept_sentences
-    from treelm.figures.tables import comparison_tables
+    from treelm.figures.tables import comparison_tables, print_table
 
     report = _folder(options) / "report.html"
     comparison = write_page(_compare(options, runs), report)
     write_files(comparison, _folder(options) / "comparison")
     console = Console()
-    console.print(comparison_tables(comparison))
+    print_table(*comparison_tables(comparison))
     words = next((one.words for one in kept_sentences(comparison)), ())
     for drawing in seen_in_sentence(runs[0], words) if words else ():
         console.print(drawing, markup=False, highlight=False, no_wrap=True, crop=False)

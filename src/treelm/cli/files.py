@@ -7,18 +7,30 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import IO, Any
 
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note
 from treelm.corpora.lines import REST_LOST
 from treelm.corpora.outputs import naming, replacing
+from treelm.corpora.tables import (
+    SEPARATORS,
+    Row,
+    Table,
+    binary_table,
+    check_table_name,
+    is_binary,
+    stacked,
+    text_writer,
+)
 from treelm.errors import InputError
 
 SECONDS_BETWEEN_NOTES = 30.0  # of progress, where there is no terminal
+SECONDS_BEFORE_BAR = 2.0
 
 
 @contextmanager
@@ -47,6 +59,32 @@ def open_output(path: str) -> Iterator[IO[str]]:
     # Only the name of a file can hold what UTF-8 cannot write.
     with replacing(target, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
         yield stream
+
+
+@contextmanager
+def open_table(path: str, names: Sequence[str], separator: str) -> Iterator[Callable[[Iterable[Row]], None]]:
+    """Open what a table is written into, by its name, and give what writes rows: at once if it is a text."""
+    if is_binary(path):
+        with binary_table(path, names) as write:
+            yield write
+        return
+    with open_output(path) as stream:
+        yield text_writer(stream, names, separator)
+
+
+def check_items(path: str, inputs: Iterable[str]) -> None:
+    """Raise ``InputError`` for a file of items that cannot be written, before any work is done; "" is none."""
+    if path:
+        check_not_input([path], inputs)
+        check_table_name(path)
+
+
+def write_items(path: str, tables: Mapping[str, Table]) -> None:
+    """Write the items of every model into one table, which says in a column whose they are; nothing without a path."""
+    if path:
+        table = stacked(tables)
+        with open_table(path, table.names, SEPARATORS.get(Path(path).suffix.lower(), "")) as write:
+            write(table.rows)
 
 
 def check_not_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
@@ -93,19 +131,33 @@ def report_skipped(skipped: Iterable[InputError]) -> int:
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, or a line now and then if it is no terminal; gives what to call after each sentence."""
+def progress_bar(what: str, total: int | None, *, shares_terminal: bool = False) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, or a line now and then if it is no terminal; gives what to call after each sentence.
+
+    The bar comes with the second second, so that short work says nothing. With ``shares_terminal`` there is none if
+    what is written goes to the terminal too, where one would stand in the other.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    if shares_terminal and sys.stdout is not None and sys.stdout.isatty():
+        yield lambda: None
+        return
     if not console.is_terminal:
         yield _lines(what, total)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total)
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task(what, total=total)
+    timer = Timer(SECONDS_BEFORE_BAR, progress.start)
+    timer.start()
+    try:
         yield lambda: progress.advance(task)
+    finally:
+        timer.cancel()
+        timer.join()  # it may be starting just now
+        progress.stop()
 
 
 def _lines(what: str, total: int | None) -> Callable[[], None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import open_output
-from treelm.cli.options import ModelOptions, RunFolder, load_with_beam
+from treelm.cli.options import ModelOptions, OutputFile, RunFolder, load_with_beam
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Arguments(ModelOptions):
     """Below 1: draw from the likeliest tokens that together have this probability."""
     trees: bool = False
     """Write the model's tree over each sentence instead of its words."""
-    output: str = "-"
+    output: OutputFile = "-"
     """File to write; - is standard output."""
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
 RUN_HELP = "Folder of a trained model, or the name of one that comes with the package (treelm models)."
 RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
 InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]
+RunsAndFile = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN [RUN ...] FILE")]
+Runs = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[RUN ...]")]
+OutputFile = Annotated[str, tyro.conf.arg(aliases=("-o",))]
+OutputPath = Annotated[str, tyro.conf.arg(name="output", aliases=("-o", "--out"))]
 FileFormat = Literal["auto", "text", "brackets", "conllu"]
 SpanProtocol = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"]
 
@@ -99,14 +106,61 @@ class PairOptions:
     """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
 
 
+ItemsFile = Annotated[str, tyro.conf.arg(metavar="FILE")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WideTables:
+    """Options of tables in the terminal."""
+
+    wide: bool = False
+    """One table with all columns, however wide, instead of parts that fit the terminal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelNames:
+    """Options of naming several models."""
+
+    names: tuple[str, ...] = ()
+    """Names of the models, one a run; without it, those of their folders."""
+
+
+def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[str, ...], str]:
+    """Return the runs that are named, and last the file; standard input where a single run may stand alone."""
+    from treelm.models.persistence.shipped import check_given, shipped_names
+
+    if not inputs:
+        check_given("")
+    if len(inputs) == 1:
+        if not may_be_stdin:
+            raise InputError(f"no file after the run {inputs[0]}", remedy="name the file last")
+        return tuple(inputs), STDIN
+    *runs, file = inputs
+    if file in shipped_names() and not Path(file).exists():
+        raise InputError(f"no file, but a run: {file}", remedy="name the file last, or - for standard input")
+    return tuple(runs), file
+
+
+def model_names(given: Sequence[str], runs: Sequence[str]) -> list[str]:
+    """Return the names of the models of runs: those given, else those of the folders, as R and pandas take them."""
+    if given and len(given) != len(runs):
+        raise InputError(f"{len(given)} names for {len(runs)} runs", remedy="give one name a run")
+    folders = [(Path(run).resolve() if Path(run).is_dir() else Path(run)).name for run in runs]
+    names = list(given or (re.sub(r"\W+", "_", folder) for folder in folders))
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"two models of the name {twice[0]!r}", remedy="give --names, one a run")
+    return names
+
+
 def device_here(options: ModelOptions) -> DeviceName:
     """Return where this process computes: with a cluster, --device says where its workers do."""
     return "cpu" if isinstance(options, WorkerOptions) and options.cluster else options.device
 
 
-def workers(options: Any) -> dict[str, Any]:
-    """Return what ``computing`` is told of a subcommand's ``ModelOptions`` and ``WorkerOptions``, and of its run."""
-    return {name: getattr(options, name) for name in ("run", "processes", "cluster", "device")}
+def workers(options: Any, run: str) -> dict[str, Any]:
+    """Return what ``computing`` is told of a subcommand's ``ModelOptions`` and ``WorkerOptions``, and of a run."""
+    return {"run": run, **{name: getattr(options, name) for name in ("processes", "cluster", "device")}}
 
 
 WIDTHS = ("action_beam", "word_beam", "fast_track")

@@ -3,46 +3,79 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import progress_bar
-from treelm.cli.options import InputFile, PairOptions, RunFolder, ScoringOptions, in_words, load_with_beam, workers
+from treelm.cli.files import check_items, progress_bar, write_items
+from treelm.cli.options import (
+    ItemsFile,
+    ModelNames,
+    PairOptions,
+    RunsAndFile,
+    ScoringOptions,
+    WideTables,
+    in_words,
+    load_with_beam,
+    model_names,
+    runs_and_file,
+    workers,
+)
+
+if TYPE_CHECKING:
+    from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ScoringOptions, PairOptions):
+class Arguments(ScoringOptions, PairOptions, ModelNames, WideTables):
     """Minimal pairs: how often the grammatical sentence is the more probable one, by paradigm, term and field.
 
     Reads BLiMP (JSON lines), Marvin & Linzen (TSV), or any TSV or CSV whose columns --good, --bad and --group-by name.
 
     Example: treelm pairs runs/demo blimp.jsonl.gz --max-pairs-per-group 100
-    Example: treelm pairs runs/demo mine.tsv --good yes --bad no --group-by construction
+    Example: treelm pairs runs/demo lstm-gum-open mine.tsv --good yes --bad no --group-by construction --items items.csv
     """
 
-    run: RunFolder
-    file: InputFile
-    """The pairs."""
+    inputs: RunsAndFile
+    """One run or several, and last the pairs: JSON lines, TSV or CSV (commas or semicolons)."""
+    items: ItemsFile = ""
+    """File to write: a row a pair and model, with the bits of both sentences; .tsv, .csv, .parquet or .xlsx."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "pairs", arguments)
-    from rich.console import Console
+    from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs
+    from treelm.figures.tables import pair_table, print_table
 
-    from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
-    from treelm.figures.tables import pair_table
-    from treelm.inference.processes import computing, score
-
-    pairs = list(read_pairs(Path(options.file), good=options.good, bad=options.bad, group_by=options.group_by))
+    runs, file = runs_and_file(options.inputs, may_be_stdin=False)
+    check_items(options.items, [file])
+    names = model_names(options.names, runs)
+    pairs = list(read_pairs(Path(file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
-    lm, beam = load_with_beam(options.run, options)
+    results = {name: _score(options, run, pairs) for name, run in zip(names, runs, strict=True)}
+    write_items(options.items, {name: result.table() for name, result in results.items()})
+    if options.json:
+        found = {name: result.to_json() for name, result in results.items()}
+        print(json.dumps(found[names[0]] if len(runs) == 1 else {"models": found}, indent=2))
+    else:
+        title = f"{runs[0]}: {file}" if len(runs) == 1 else file
+        print_table(pair_table(results, title=title), wide=options.wide)
+    return 0
+
+
+def _score(options: Arguments, run: str, pairs: Sequence[MinimalPair]) -> MinimalPairResult:
+    from treelm.evaluation.minimal_pairs import score_pairs
+    from treelm.inference.processes import computing, score
+
+    lm, beam = load_with_beam(run, options)
     lm.require_words()
     bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
-    with computing(score, lm, **workers(options)) as compute, bar as advance:
-        result = score_pairs(
+    with computing(score, lm, **workers(options, run)) as compute, bar as advance:
+        return score_pairs(
             lm,
             pairs,
             tokenisation=options.tokenisation,
@@ -51,8 +84,3 @@ def main(arguments: list[str]) -> int:
             on_sentence=advance,
             compute=compute,
         )
-    if options.json:
-        print(json.dumps(result.to_json(), indent=2))
-    else:
-        Console().print(pair_table(result, title=f"{options.run}: {options.file}"))
-    return 0

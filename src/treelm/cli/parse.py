@@ -13,6 +13,7 @@ from treelm.cli.options import (
     InputFile,
     InputOptions,
     ModelOptions,
+    OutputFile,
     RunFolder,
     WorkerOptions,
     load_with_beam,
@@ -42,7 +43,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     run: RunFolder
     file: InputFile = "-"
     """Text, brackets or CoNLL-U; - is standard input."""
-    output: str = "-"
+    output: OutputFile = "-"
     """File to write; - is standard output."""
     show: Literal["brackets", "drawing"] = "brackets"
     """brackets: for programs. drawing: for eyes."""
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
     sentences = read_input(options.file, options, skipped, empty_lines=True)
     collect = skipped if options.on_error == "skip" else None
     draw = _writer(options.show)
-    computer = computing(annotate, lm, **workers(options))
+    computer = computing(annotate, lm, **workers(options, options.run))
     with open_output(options.output) as out, computer as compute:
         figure = options.figure
         for sentence, parsed in in_batches(sentences, compute, batch_size=options.batch_size, skipped=collect):

@@ -11,6 +11,7 @@ import tyro
 
 from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import note, parse
+from treelm.cli.options import OutputPath
 from treelm.cli.side_by_side import run_side_by_side
 from treelm.errors import InputError
 
@@ -45,7 +46,7 @@ class Arguments:
     """Folder in which corpora lie that are not shipped; without it, the packaged treebank and your catalogue."""
     small: bool = False
     """Stand-ins that train in minutes, labelled as such, instead of the papers' settings."""
-    out: str = "runs/reproduce"
+    out: OutputPath = "runs/reproduce"
     """Folder of all runs and tables."""
     jobs: int = 2
     """Runs at a time, one thread each."""
@@ -115,7 +116,7 @@ def _run(options: Arguments, plan: Plan, arguments: list[str]) -> dict[str, int]
     seconds = None if options.budget is None else 60 * options.budget
     begin = perf_counter()
     found = "another treelm reproduce is at work in this folder"
-    with hold_folder(Path(options.out), found=found, remedy="wait for it or end it, or give another --out"):
+    with hold_folder(Path(options.out), found=found, remedy="wait for it or end it, or give another --output"):
         codes = run_side_by_side(commands, jobs=options.jobs, seconds=seconds)
     note(f"{sum(code == 0 for code in codes.values())} done in {(perf_counter() - begin) / 60:.1f} minutes")
     return {name: code for name, code in codes.items() if code}

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
+from treelm.cli.options import OutputPath
 
 Splits = Literal[
     "ptb-parsing", "ptb-parsing-24", "ptb-lm", "ptb-sample", "bllip-xs", "bllip-sm", "bllip-md", "bllip-lg"
@@ -24,15 +25,15 @@ class Arguments:
     develop on; ptb-lm: 0-20, 21-22, 23-24, as Mikolov's text; ptb-sample: NLTK's sample by files, no published split.
     bllip-xs to bllip-lg: the sections of Hu et al. (2020).
 
-    Example: treelm data sections treebank_3/parsed/mrg/wsj --splits ptb-parsing --out ptb
-    Example: treelm data sections nltk_data/corpora/treebank --splits ptb-sample --out sample
+    Example: treelm data sections treebank_3/parsed/mrg/wsj --splits ptb-parsing --output ptb
+    Example: treelm data sections nltk_data/corpora/treebank --splits ptb-sample --output sample
     """
 
     folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FOLDER")]
     """Folder that has the treebank's files, however deep: wsj_0001.mrg and so on, or w7_001 and so on of BLLIP."""
     splits: Splits
     """Sections to take."""
-    out: str
+    out: OutputPath
     """Folder of the splits."""
     partial: bool = False
     """Make splits of the sections that are there: no published split, and sections.json says so."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.options import FileFormat, ModelOptions, SpanProtocol, load_with_beam
+from treelm.cli.options import FileFormat, ModelOptions, SpanProtocol, WideTables, load_with_beam
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions):
+class Arguments(ModelOptions, WideTables):
     """What trees runs have learned: F1 by label and length, agreement of seeds, distances against heights.
 
     Runs of one system with one config are seeds of it: their mean is shown, and how far their trees agree. Trees from
@@ -54,12 +54,10 @@ class Arguments(ModelOptions):
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "structure", arguments)
-    from rich.console import Console
-
     from treelm.evaluation.comparison.compare import row_names
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.structure import analyse_structure
-    from treelm.figures.tables import structure_tables
+    from treelm.figures.tables import print_table, structure_tables
     from treelm.models.persistence.shipped import find_run
 
     if not options.runs:
@@ -77,7 +75,7 @@ def main(arguments: list[str]) -> int:
         print(json.dumps([result.to_json() for result in results], indent=2))
     else:
         for result in results:
-            Console().print(structure_tables(result))
+            print_table(*structure_tables(result), wide=options.wide)
     return 0
 
 

@@ -2,63 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, open_output, report_skipped, write_metadata
+from treelm.cli.files import check_not_input, open_table, progress_bar, report_skipped, write_metadata
 from treelm.cli.options import (
-    InputFile,
     InputOptions,
+    ModelNames,
     ModelOptions,
-    RunFolder,
+    OutputFile,
+    RunsAndFile,
     WorkerOptions,
     load_adaptive,
+    model_names,
     read_input,
+    runs_and_file,
     workers,
 )
+from treelm.corpora.tables import SEPARATORS, check_table_name
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
+    from treelm.inference.predictors import Unigrams
     from treelm.inference.stimuli import Stimulus
+    from treelm.inference.surprisal_table import Findings, NamedModel, SourceNames, TableSettings
 
-SEPARATORS = {".tsv": "\t", ".txt": "\t", ".csv": ",", "": "\t"}
-"""Between the cells of a table, by the ending of its name; streams and devices have none."""
+TABLES = (".csv", ".tsv")
+"""Endings of the names of files that are tables unless ``--layout`` says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ModelOptions, WorkerOptions, InputOptions):
-    """Surprisal in bits of every word of a file, as TSV: one row a word, one header line.
+class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
+    """Surprisal in bits of every word of a file, by one model or several: a table with one row a word.
 
     Columns: sentence_id, word_id, word, surprisal_bits, is_unk, unk_class, num_pieces, char_start, char_end, of an RNNG
-    beam_converged (0 where another beam may say otherwise), what --columns asks for, and those of an input table. Text
-    is one sentence a line, words apart by blanks. A word with a quotation mark is quoted, the mark doubled, as R and
-    pandas expect. NA is missing, but a word may be NA, null or None too. To keep such words: in pandas,
-    read_csv(f, sep="\\t", converters={"word": str}); in R, d$word[is.na(d$word)] <- "NA" after read.delim(f).
-    docs/surprisal.md has more.
+    beam_converged (0 where another beam may say otherwise), what --columns asks for, and those of an input table under
+    their own names. Text is one sentence a line, words apart by blanks. NA is missing, but a word may be NA, null or
+    None too: docs/surprisal.md says how R and pandas keep such words.
 
     Example: treelm surprisal runs/demo stimuli.txt --output stimuli.tsv
-    Example: treelm surprisal runs/demo words.csv --layout table --punctuation summed --output words-bits.csv
+    Example: treelm surprisal runs/demo words.csv --punctuation summed --output words-bits.csv
+    Example: treelm surprisal rnng-gum-open lstm-gum-open words.csv --columns word_length --lag 2 -o words.xlsx
     """
 
-    run: RunFolder
-    file: InputFile = "-"
-    """Text, brackets, CoNLL-U, words or a table; - is standard input."""
-    output: str = "-"
-    """File to write: a name in .tsv, .txt or .csv; - is standard output. A file gets run metadata beside it, as
-    FILE.json."""
-    layout: Literal["sentences", "words", "table"] = "sentences"
+    inputs: RunsAndFile
+    """One run or several, as treelm models lists or folders of trained models, and last the file: text, brackets,
+    CoNLL-U, words or a table. - is standard input; after a single run it may be left out."""
+    output: OutputFile = "-"
+    """File to write: a name in .tsv, .txt, .csv, .parquet or .xlsx; - is standard output. A file gets run metadata
+    beside it, as FILE.json."""
+    shape: Literal["auto", "wide", "long"] = "auto"
+    """Of several runs. wide, as auto: a row a word, columns NAME_MODEL. long: a row a word and run, named in the column
+    model."""
+    layout: Literal["auto", "sentences", "words", "table"] = "auto"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.
-    table: CSV or TSV with a header and one word a row; other columns are passed through, own_NAME if NAME is ours."""
+    table: CSV (commas or semicolons) or TSV with a header and one word a row; other columns are passed through,
+    own_NAME if NAME is a measure of ours. auto: a table if the file's name ends in .csv or .tsv, else sentences."""
     word_column: str = "word"
     """Of a table: the column of the words."""
-    sentence_column: str = "sentence_id"
-    """Of a table: the column that says which rows are one sentence."""
+    sentence_column: tuple[str, ...] = ("sentence_id",)
+    """Of a table: the column, or columns, that say which rows are one sentence, such as item condition."""
     document_column: str = ""
     """Of a table: the column that says which sentences are one document; without it, all are."""
+    split_sentences: str = ""
+    """Language (en, de, ...) of texts whose sentences are to be found: every line, or what --sentence-column says, is
+    split, and numbered in the column sentence_number. Needs pip install 'treelm[sentences]'."""
     punctuation: Literal["as-given", "summed", "left-out", "apart"] = "as-given"
     """Of words such as "dog," and "don't": as-given: read as one word. summed: marks and clitics are read as words of
     their own, as in treebanks, and their bits are the word's. left-out: the same without the bits of marks. apart: they
@@ -67,9 +80,19 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     """document: what came before in the document counts, for systems that read streams; columns document_id and context
     say what a system did. Documents of text are divided by empty lines, and read by this process alone."""
     columns: tuple[str, ...] = ()
-    """Further columns: next_entropy_bits of any system; of an RNNG, entropy_bits, open_nodes, beam_loss_bits and
-    beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot; of PaLM, attended_length and
-    attention_entropy_bits."""
+    """Further columns. Of every model: next_entropy_bits, next_entropy_reduction_bits, word_length, zipf_frequency,
+    unigram_surprisal_bits, word_position, document_position; of an RNNG, entropy_bits, entropy_reduction_bits,
+    open_nodes, beam_loss_bits and beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
+    of PaLM, attended_length and attention_entropy_bits."""
+    frequencies: str = ""
+    """Of zipf_frequency: wordfreq:en (or another language; pip install 'treelm[wordfreq]'), or a table with the columns
+    word and count."""
+    lag: int = 0
+    """Add columns NAME_lag1, NAME_lag2, ...: the values of as many words before, for spillover."""
+    lag_columns: tuple[str, ...] = ()
+    """Columns to lag, of any kind; without it, surprisals and those of --columns."""
+    lag_within: Literal["sentence", "document"] = "sentence"
+    """sentence: the first word of a sentence has none before it. document: that of a document."""
     end: bool = False
     """Add a row </s> to every sentence: the surprisal of its end. With it, bits add up to -log2 p(sentence)."""
     threshold: float | None = None
@@ -84,74 +107,150 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "surprisal", arguments)
-    from treelm.inference.processes import computing, score
-    from treelm.inference.stimulus_scores import ENTROPY, check_columns, score_stimuli, score_with_entropies
-    from treelm.inference.surprisal import COLUMNS, CONVERGED, Totals, apart, table_rows, tsv_row
+    from treelm.inference.stimulus_advice import Advice, long_sentences, note_long
+    from treelm.inference.surprisal_table import SurprisalTable, check_columns
 
-    check_not_input((options.output, f"{options.output}.json"), [options.file])
+    runs, file = runs_and_file(options.inputs, may_be_stdin=True)
+    check_not_input((options.output, f"{options.output}.json"), [file, *filter(None, [options.frequencies])])
+    check_table_name(options.output)
     separator = _separator(options)
-    lm, beam = load_adaptive(options.run, options, options.threshold)
-    lm.require_words()
-    check_columns(lm, options.columns)
+    models, beams = _models(options, runs)
+    check_columns({model.name: model.lm for model in models}, options.columns)
+    settings = _settings(options, len(runs))
     skipped: list[InputError] = []
-    names, stimuli = _read(options, skipped)
-    has_documents = options.context == "document" or bool(options.document_column)
-    about = ("document_id", "context") if has_documents else ()
-    searches = CONVERGED in lm.word_columns
-    extra = tuple(dict.fromkeys((*((CONVERGED,) if searches else ()), *options.columns)))
-    kept = apart(names, taken=(*COLUMNS, *extra, *about))
-    totals, contexts, num_doubtful = Totals(), set[str](), 0
-    job = score_with_entropies if ENTROPY in options.columns else score
-    computer = computing(job, lm, **workers(options))
-    with open_output(options.output) as out, computer as compute:
-        scored = score_stimuli(
-            lm,
-            stimuli,
-            context=options.context,
-            entropies=ENTROPY in options.columns,
-            batch_size=options.batch_size,
-            skipped=skipped if options.on_error == "skip" else None,
-            compute=compute,
-        )
-        first = list(islice(scored, 1))  # before the header: of input that cannot be read nothing is written
-        print(tsv_row([*COLUMNS, *extra, *kept, *about], separator), file=out)
-        for one in chain(first, scored):
-            totals = totals.plus(one.scored)
-            num_doubtful += sum(word.columns.get(CONVERGED) == 0 for word in one.scored.surprisal.words)
-            contexts.add(one.context)
-            for row in table_rows(
-                one.scored,
-                extra=extra,
-                with_end=options.end,
-                kept=one.stimulus.kept,
-                about=(one.stimulus.document, one.context) if has_documents else (),
-            ):
-                print(tsv_row(row, separator), file=out)
-    if options.context == "document" and "sentence" in contexts:
-        note(f"{lm.system} reads whole sentences: each begins from nothing, whatever the document said before")
+    long: list[Stimulus] = []
+    source, stimuli, number = _read(options, file, skipped)
+    with ExitStack() as stack:
+        computing = [_computing(stack, options, run, one, settings) for run, one in zip(runs, models, strict=True)]
+        advice = [Advice(vocabulary=model.lm.vocabulary) for model in models]
+        table = SurprisalTable(computing, settings, source, [one.add for one in advice])
+        advance = stack.enter_context(progress_bar("scoring", number, shares_terminal=options.output == "-"))
+        rows = table.rows(note_long(stimuli, long), skipped if options.on_error == "skip" else None)
+        first = next(rows, [])  # before the header: of input that cannot be read nothing is written
+        with open_table(options.output, table.names, separator) as write:
+            for some in chain([first], rows):
+                advance()
+                write(some)
+    if long:
+        remedy = "" if options.split_sentences else "; if it is a text, give --split-sentences en (or another language)"
+        note(long_sentences(long) + remedy)
+    for own, new in table.renamed.items():
+        note(f"the column {own} of {file} is {new} here, beside ours of that name")
+    for model, beam, found, said in zip(models, beams, table.findings, advice, strict=True):
+        for line in (*said.lines(model.name, "--{}"), *_doubts(options, model, beam, found)):
+            note(line)
+    write_metadata(options.output, metadata(options, runs, file, models, beams, table.findings, len(skipped)))
+    return report_skipped({str(error): error for error in skipped}.values())
+
+
+def _models(options: Arguments, runs: Sequence[str]) -> tuple[list[NamedModel], list[dict[str, Any]]]:
+    """The models by their names, and the beam of each."""
+    from treelm.inference.predictors import UNIGRAM
+    from treelm.inference.surprisal_table import NamedModel
+
+    names, models, beams = model_names(options.names, runs), [], []
+    for name, run in zip(names, runs, strict=True):
+        lm, beam = load_adaptive(run, options, options.threshold)
+        lm.require_words()
+        models.append(NamedModel(name=name, lm=lm, unigrams=_unigrams(run) if UNIGRAM in options.columns else None))
+        beams.append(beam)
+    return models, beams
+
+
+def _unigrams(run: str) -> Unigrams:
+    """Counts of the words that a run was trained on."""
+    from treelm.corpora.data_config import prepared_split
+    from treelm.inference.predictors import UNIGRAM, Unigrams
+    from treelm.training.run import load_run_recipe
+
+    try:
+        counts = prepared_split(load_run_recipe(run).data, "train").form_counts()
+    except InputError as error:
+        remedy = f"leave out {UNIGRAM}, or put its training corpus where its recipe says: {error.remedy}"
+        raise InputError(f"no training corpus of {run} ({error.found})", where=error.where, remedy=remedy) from error
+    return Unigrams(dict(zip(counts.forms, counts.counts.tolist(), strict=True)))
+
+
+def _computing(
+    stack: ExitStack, options: Arguments, run: str, model: NamedModel, settings: TableSettings
+) -> NamedModel:
+    """The model with how its scores are computed: here, by other processes, or on a cluster."""
+    from treelm.inference.processes import computing, score
+    from treelm.inference.stimulus_scores import score_with_entropies
+
+    job = score_with_entropies if settings.needs_entropies else score
+    compute = stack.enter_context(computing(job, model.lm, **workers(options, run)))
+    return replace(model, compute=compute)
+
+
+def _settings(options: Arguments, num_runs: int) -> TableSettings:
+    from treelm.inference.predictors import Frequencies
+    from treelm.inference.surprisal_table import TableSettings
+
+    if options.lag < 0 or (options.lag_columns and not options.lag):
+        raise InputError(f"lag = {options.lag}", remedy="give --lag 1 or more words, or leave it out")
+    usual: Any = "wide" if num_runs > 1 else "plain"
+    return TableSettings(
+        shape=usual if options.shape == "auto" else options.shape,
+        columns=options.columns,
+        frequencies=Frequencies.named(options.frequencies) if options.frequencies else None,
+        lag=options.lag,
+        lag_columns=options.lag_columns,
+        lag_within=options.lag_within,
+        context=options.context,
+        with_end=options.end,
+        batch_size=options.batch_size,
+    )
+
+
+def _read(
+    options: Arguments, file: str, skipped: list[InputError]
+) -> tuple[SourceNames, Iterator[Stimulus], int | None]:
+    """The names of the source's columns, the stimuli, and their number if it is known."""
+    from treelm.inference.stimuli import SENTENCE_NUMBER, Columns, from_sentences, read_table, read_words, split
+    from treelm.inference.surprisal_table import SourceNames
+
+    found: Iterable[Stimulus]
+    shows_document = options.context == "document" or bool(options.document_column)
+    if _layout(options, file) == "table":
+        document = options.document_column
+        columns = Columns(options.word_column, options.sentence_column, document)
+        table = read_table(file, columns, options.punctuation)
+        names = SourceNames(columns.sentence, columns.word, document or "document_id", table.names, shows_document)
+        found = table.stimuli
+    elif options.layout == "words":
+        names, found = SourceNames(shows_document=shows_document), read_words(file, options.punctuation)
+    else:
+        sentences = read_input(file, options, skipped, empty_lines=options.context == "document")
+        names = SourceNames(shows_document=shows_document)
+        found = from_sentences(sentences, options.punctuation)
+    if options.split_sentences:
+        names = names._replace(keys=(*names.keys, SENTENCE_NUMBER))
+        found = split(found, options.split_sentences, are_documents=not options.document_column)
+        found = list(found) if _layout(options, file) == "table" else found
+    return names, iter(found), len(found) if isinstance(found, Sized) else None
+
+
+def _layout(options: Arguments, file: str) -> Literal["sentences", "words", "table"]:
+    if options.layout != "auto":
+        return options.layout
+    is_table = Path(file.removesuffix(".gz")).suffix.lower() in TABLES and options.format == "auto"
+    return "table" if is_table else "sentences"
+
+
+def _doubts(options: Arguments, model: NamedModel, beam: Mapping[str, Any], found: Findings) -> Iterator[str]:
+    """Lines about figures that are not what they seem."""
+    lm, totals = model.lm, found.totals
+    if options.context == "document" and "sentence" in found.contexts:
+        yield f"{lm.system} reads whole sentences: each begins from nothing, whatever the document said before"
     if totals.num_impossible_words:
         number = f"{totals.num_impossible_words} of {totals.num_words} words"
+        searches = lm.searches()
         why = "the model, or what its search kept, gives" if searches else "the model gives"
-        note(f"{number} have inf bits: {why} them probability 0" + ("; try a wider beam" if searches else ""))
-    if num_doubtful:
-        note(f"{num_doubtful} of {totals.num_words} words not converged: another beam may differ ({_wider(beam)})")
-    found = {"context": ", ".join(sorted(contexts)), "punctuation": options.punctuation, **totals.to_json()}
-    write_metadata(options.output, metadata(options, lm.system, beam, found, len(skipped)))
-    return report_skipped(skipped)
-
-
-def _read(options: Arguments, skipped: list[InputError]) -> tuple[tuple[str, ...], Iterator[Stimulus]]:
-    """The names of a table's own columns, and the stimuli."""
-    from treelm.inference.stimuli import Columns, from_sentences, read_table, read_words
-
-    if options.layout == "table":
-        columns = Columns(options.word_column, options.sentence_column, options.document_column)
-        table = read_table(options.file, columns, options.punctuation)
-        return table.names, iter(table.stimuli)
-    if options.layout == "words":
-        return (), read_words(options.file, options.punctuation)
-    sentences = read_input(options.file, options, skipped, empty_lines=options.context == "document")
-    return (), from_sentences(sentences, options.punctuation)
+        yield f"{number} have inf bits: {why} them probability 0" + ("; try a wider beam" if searches else "")
+    if found.num_doubtful:
+        number = f"{found.num_doubtful} of {totals.num_words} words"
+        yield f"{number} not converged: another beam may differ ({_wider(beam)})"
 
 
 def _wider(beam: Mapping[str, Any]) -> str:
@@ -164,28 +263,43 @@ def _wider(beam: Mapping[str, Any]) -> str:
 
 
 def _separator(options: Arguments) -> str:
-    """Between cells; raises ``InputError`` for an output that by its name is no table, such as .xlsx or .gz."""
-    suffix = Path(options.output).suffix.lower()
-    if suffix not in SEPARATORS:
-        remedy = "end its name in .tsv, .txt or .csv"
-        raise InputError(f"cannot write a table into a file ending in {suffix}", where=options.output, remedy=remedy)
-    return {"auto": SEPARATORS[suffix], "comma": ",", "tab": "\t"}[options.separator]
+    """Between the cells of a text."""
+    return {"auto": SEPARATORS.get(Path(options.output).suffix.lower(), ""), "comma": ",", "tab": "\t"}[
+        options.separator
+    ]
 
 
 def metadata(
-    options: Arguments, system: str, beam: Mapping[str, Any], totals: dict[str, object], num_skipped: int
+    options: Arguments,
+    runs: Sequence[str],
+    file: str,
+    models: Sequence[NamedModel],
+    beams: Sequence[Mapping[str, Any]],
+    findings: Sequence[Findings],
+    num_skipped: int,
 ) -> dict[str, object]:
-    """Metadata of the table: how it was made, for its readers."""
+    """Metadata of the table: how it was made, for its readers. Of several models, each has an entry of its own."""
     from treelm import __version__
 
+    each = [
+        {
+            "run": run,
+            "system": model.lm.system,
+            **beam,
+            "context": ", ".join(sorted(found.contexts)),
+            **found.totals.to_json(),
+        }
+        for run, model, beam, found in zip(runs, models, beams, findings, strict=True)
+    ]
+    about = each[0] if len(each) == 1 else {"models": {m.name: one for m, one in zip(models, each, strict=True)}}
     return {
         "treelm_version": __version__,
-        "run": options.run,
-        "system": system,
-        **beam,
-        "input": options.file,
+        **about,
+        "input": file,
         "unit": "bits",
         "end_of_sentence_rows": options.end,
         "num_skipped_sentences": num_skipped,
-        **totals,
+        "punctuation": options.punctuation,
+        "split_sentences": options.split_sentences or None,
+        "frequencies": options.frequencies or None,
     }

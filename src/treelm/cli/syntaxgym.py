@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import progress_bar
-from treelm.cli.options import RunFolder, ScoringOptions, in_words, load_with_beam, workers
+from treelm.cli.files import check_items, progress_bar, write_items
+from treelm.cli.options import (
+    ItemsFile,
+    ModelNames,
+    Runs,
+    ScoringOptions,
+    WideTables,
+    in_words,
+    load_with_beam,
+    model_names,
+    workers,
+)
+from treelm.corpora.tables import joined
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,22 +32,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ScoringOptions):
+class Arguments(ScoringOptions, ModelNames, WideTables):
     """Accuracy on the 34 test suites and six circuits of SyntaxGym (Hu et al. 2020), or on suites of your own.
 
     Example: treelm syntaxgym runs/demo
-    Example: treelm syntaxgym runs/demo --suites number_orc my-suite.json --references rnng/bllip-lg vanilla/bllip-lg
+    Example: treelm syntaxgym runs/demo lstm-gum-open --suites number_orc my-suite.json --items regions.csv
     Example: treelm syntaxgym --sentences > sentences.txt
     Example: treelm syntaxgym --surprisals other-program.tsv
     """
 
-    run: RunFolder = ""
+    runs: Runs = ()
+    """Folders of trained models, or names of models that come with the package."""
     suites: tuple[str, ...] = ()
     """Names of packaged suites, or JSON files; without it, all 34."""
     surprisals: str = ""
-    """Instead of RUN: a table of any program, with columns sentence, char_start, char_end, surprisal_bits[, is_unk]."""
+    """Instead of runs: a table for the sentences that --sentences prints, as treelm surprisal writes it, or of any
+    program, with columns sentence, char_start, char_end, surprisal_bits[, is_unk]."""
     sentences: bool = False
     """Print the sentences, one a line, for another program to score."""
+    items: ItemsFile = ""
+    """File to write: a row for each region of each condition, item, suite and model, with its bits; .tsv, .csv,
+    .parquet or .xlsx."""
     references: tuple[str, ...] = ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-lg", "ngram/bllip-lg")
     """Published models to show beside; "all", or none for no column."""
     with_end: bool = False
@@ -59,32 +76,54 @@ def main(arguments: list[str]) -> int:
     if options.sentences:
         print(*write_sentences(suites), sep="\n")
         return 0
-    if bool(options.run) == bool(options.surprisals):
+    if bool(options.runs) == bool(options.surprisals):
         raise InputError("cannot tell what to evaluate", remedy="give RUN, or --surprisals FILE")
+    check_items(options.items, [file for file in (options.surprisals, *options.suites) if file])
     beside = list(references().values()) if options.references == ("all",) else find_references(options.references)
-    results, title = _evaluate(options, suites)
+    results, titles = _of_table(options, suites) if options.surprisals else _of_runs(options, suites)
+    tables = {name: joined(result.table() for result in own) for name, own in results.items()}
+    write_items(options.items, tables)
     if options.json:
-        print(json.dumps({"title": title, **as_json(results, beside)}, indent=2))
+        found = {name: {"title": titles[name], **as_json(own, beside)} for name, own in results.items()}
+        print(json.dumps(next(iter(found.values())) if len(found) == 1 else {"models": found}, indent=2))
     else:
-        _print(results, beside, title)
+        _print(results, beside, titles, wide=options.wide)
     return 0
 
 
-def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult], str]:
+_Results = tuple[dict[str, list["SuiteResult"]], dict[str, str]]  # by model: the suites, and a title
+
+
+def _of_table(options: Arguments, suites: list[Suite]) -> _Results:
     from treelm.evaluation.syntaxgym.results import check_complete, read_surprisals
-    from treelm.evaluation.syntaxgym.scoring import KeptScores, evaluate_suite, score_suites, write_sentences
+    from treelm.evaluation.syntaxgym.scoring import evaluate_suite
+
+    found = read_surprisals(Path(options.surprisals), with_end=options.with_end)
+    for tokens in found.values():
+        check_complete(suites, tokens, where=options.surprisals)
+    names = {name: name or Path(options.surprisals).stem for name in found}
+    results = {names[name]: [evaluate_suite(suite, tokens) for suite in suites] for name, tokens in found.items()}
+    return results, {names[name]: f"{options.surprisals}{name and ', '}{name}" for name in found}
+
+
+def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
+    names = model_names(options.names, options.runs)
+    results, titles = {}, {}
+    for name, run in zip(names, options.runs, strict=True):
+        results[name], titles[name] = _evaluate(options, run, suites)
+    return results, titles
+
+
+def _evaluate(options: Arguments, run: str, suites: list[Suite]) -> tuple[list[SuiteResult], str]:
+    from treelm.evaluation.syntaxgym.scoring import KeptScores, score_suites, write_sentences
     from treelm.inference.processes import in_groups, score
 
-    if options.surprisals:
-        tokens = read_surprisals(Path(options.surprisals))
-        check_complete(suites, tokens, where=options.surprisals)
-        return [evaluate_suite(suite, tokens) for suite in suites], options.surprisals
-    lm, widths = load_with_beam(options.run, options)
+    lm, widths = load_with_beam(run, options)
     lm.require_words()
     kept = KeptScores.of(lm, widths, tokenisation=options.tokenisation)
     if options.fresh:
         kept.forget()
-    score_groups = partial(in_groups, score, lm, **workers(options))
+    score_groups = partial(in_groups, score, lm, **workers(options, run))
     with progress_bar("scoring", len(write_sentences(suites))) as advance:
         results = score_suites(
             lm,
@@ -96,14 +135,18 @@ def _evaluate(options: Arguments, suites: list[Suite]) -> tuple[list[SuiteResult
             score_groups=score_groups,
             kept=kept,
         )
-    return results, f"{options.run}: {in_words(lm, widths)}"
+    return results, f"{run}: {in_words(lm, widths)}"
 
 
-def _print(results: list[SuiteResult], references: list[Reference], title: str) -> None:
-    from rich.console import Console
+def _print(
+    results: Mapping[str, Sequence[SuiteResult]],
+    references: Sequence[Reference],
+    titles: Mapping[str, str],
+    *,
+    wide: bool,
+) -> None:
+    from treelm.figures.tables import circuit_table, print_table, suite_table
 
-    from treelm.figures.tables import circuit_table, suite_table
-
-    console = Console()
-    console.print(suite_table(results, references, title=title))
-    console.print(circuit_table(results, references))
+    title = next(iter(titles.values())) if len(titles) == 1 else "accuracy in percent"
+    print_table(suite_table(results, references, title=title, details=wide), wide=wide)
+    print_table(circuit_table(results, references), wide=wide)

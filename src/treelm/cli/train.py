@@ -10,6 +10,7 @@ import tyro
 
 from treelm import cli
 from treelm.cli.arguments import note, parse
+from treelm.cli.options import OutputPath
 from treelm.errors import InputError
 from treelm.training.signals import quit_on_signals
 
@@ -25,19 +26,19 @@ class Arguments:
     name of a packaged one (demo). --set changes any field. SIGTERM, SIGHUP, SIGUSR1 or Ctrl-C finishes the step, saves,
     and exits with code 75; --resume continues bit for bit.
 
-    Example: treelm train demo --out runs/first --set training.epochs=20 model.dropout=0.2
+    Example: treelm train demo --output runs/first --set training.epochs=20 model.dropout=0.2
     Example: treelm train --resume runs/first
-    Example: treelm train demo --out runs/first --resume-if-present --devices 4
+    Example: treelm train demo --output runs/first --resume-if-present --devices 4
     """
 
     recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")] = ""
     """Path or name of a recipe."""
-    out: str = ""
+    out: OutputPath = ""
     """Run folder to make."""
     resume: str = ""
     """Run folder to go on with, by the recipe that is kept there."""
     resume_if_present: bool = False
-    """Go on with the run in --out if there is one, else begin it: one command for jobs that are requeued."""
+    """Go on with the run in --output if there is one, else begin it: one command for jobs that are requeued."""
     devices: int | None = None
     """Processes of this machine that share every batch, one a GPU or a share of the cores, as training.devices."""
     nodes: int | None = None
@@ -115,11 +116,11 @@ def _check(options: Arguments) -> None:
     if bool(options.resume) == bool(options.recipe):
         raise InputError(
             "both a recipe and --resume" if options.recipe else "neither a recipe nor --resume",
-            remedy="give treelm train RECIPE --out RUN, or treelm train --resume RUN",
+            remedy="give treelm train RECIPE --output RUN, or treelm train --resume RUN",
         )
     if options.recipe and not options.out:
-        raise InputError("no run folder", remedy="add --out RUN")
+        raise InputError("no run folder", remedy="add --output RUN")
     if options.resume and options.out:
-        raise InputError("--out beside --resume", remedy="leave --out away: the run goes on in its own folder")
+        raise InputError("--output beside --resume", remedy="leave --output away: the run goes on in its own folder")
     if options.resume_if_present and options.resume:
-        raise InputError("--resume-if-present beside --resume", remedy="give RECIPE --out RUN --resume-if-present")
+        raise InputError("--resume-if-present beside --resume", remedy="give RECIPE --output RUN --resume-if-present")

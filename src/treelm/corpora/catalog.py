@@ -20,7 +20,7 @@ from treelm.corpora.downloads import Download, Progress, fetch
 from treelm.corpora.inputs import read_bytes
 from treelm.corpora.lines import SUFFIXES, Format
 from treelm.corpora.outputs import cache_directory
-from treelm.errors import InputError
+from treelm.errors import InputError, nearest
 
 CATALOG_VARIABLE = "TREELM_CATALOG"
 Split = Literal["train", "dev", "test"]
@@ -107,10 +107,9 @@ def corpus_entry(name: str) -> CorpusEntry:
         return _parse_entry(name, entries[name])
     if Path(name).is_dir():
         return _directory_entry(Path(name))
-    raise InputError(
-        f"no corpus {name!r}",
-        remedy=f"name a directory or one of {', '.join(corpus_names())} ({user_catalog()} can name more)",
-    )
+    names = corpus_names()
+    listed = f"name a directory or one of {', '.join(names)} ({user_catalog()} can name more)"
+    raise InputError(f"no corpus {name!r}", remedy=f"{nearest(name, names)}{listed}")
 
 
 def show(name: str) -> str:

@@ -17,7 +17,7 @@ import sys
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -210,16 +210,23 @@ def require_regular(path: Path, *, remedy: str) -> None:
 def read_rows(text: str, source: str) -> tuple[tuple[str, ...], Iterator[tuple[str, dict[str, str]]]]:
     """The names of the columns, and for each row its place (``file:line``) and its cells by name.
 
-    Cells are set apart by tabs if there is one in the header, else by commas, and quoted as R and pandas do. Raises
-    ``InputError`` for a column name that stands twice, a row with other cells than the header has, and a cell that goes
-    on over several lines: a lone quotation mark would swallow rows.
+    Cells are set apart by tabs if there is one in the header, else by what it has more of, commas or semicolons (as of
+    spreadsheets where a comma is a decimal point), and quoted as R and pandas do. Raises ``InputError`` for a column
+    name that stands twice, a row with other cells than the header has, and a cell that goes on over several lines: a
+    lone quotation mark would swallow rows.
     """
-    rows = _rows(text, source, "\t" if "\t" in text.partition("\n")[0] else ",")
+    rows = _rows(text, source, max(",;\t", key=_parts_of(text.partition("\n")[0])))
     where, names = next(rows, (f"{source}:1", []))
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError(f"two columns of the name {twice[0]!r}", where=where, remedy="rename or remove one")
     return tuple(names), _by_name(rows, names)
+
+
+def _parts_of(header: str) -> Callable[[str], tuple[bool, int]]:
+    """How much a character is one between cells: a tab always, others by their number outside quotation marks."""
+    outside = re.sub(r'"[^"]*"', "", header)
+    return lambda separator: (separator == "\t" and separator in outside, outside.count(separator))
 
 
 def _by_name(rows: Iterator[tuple[str, list[str]]], names: list[str]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -7,17 +7,19 @@ columns of sentences and columns to group by. gzip too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tables import Table, apart
 from treelm.corpora.tokens import Tokenisation, words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, nearest
 from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, here
+from treelm.models.scores import NATS_PER_BIT
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
@@ -26,6 +28,18 @@ if TYPE_CHECKING:
 TIE = 1e-6  # nats: the probabilities of a pair are called equal if they are as near as that, relatively
 BLIMP_GROUPS = ("UID", "linguistics_term", "field")
 MARVIN_LINZEN = ("grammatical", "ungrammatical")
+PAIR_COLUMNS = (
+    "pair",
+    "good",
+    "bad",
+    "good_surprisal_bits",
+    "bad_surprisal_bits",
+    "difference_bits",
+    "is_correct",
+    "is_tie",
+    "has_unk",
+)
+"""Columns of the table of pairs; those of groups stand after the first one."""
 _TEST_CASE = "test case"  # Marvin & Linzen: construction--details
 
 
@@ -49,7 +63,7 @@ class PairCounts:
 
     def add(self, difference: float, scale: float) -> None:
         """Take in a pair: log p of the good sentence minus that of the bad one, and their size."""
-        tie = abs(difference) <= TIE * scale
+        tie = _is_tie(difference, scale)
         self.correct += difference > 0 and not tie
         self.ties += tie
         self.total += 1
@@ -58,6 +72,26 @@ class PairCounts:
     def accuracy(self) -> float:
         """Share of pairs whose grammatical sentence is the more probable one."""
         return self.correct / self.total
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPair:
+    """A pair with log p of both sentences, their ends included, in nats."""
+
+    pair: MinimalPair
+    good: float
+    bad: float
+    has_unknown: bool  # whether one of the sentences holds an unknown word
+
+    @property
+    def is_tie(self) -> bool:
+        """Tell whether the sentences are equally probable."""
+        return _is_tie(self.good - self.bad, max(abs(self.good), abs(self.bad)))
+
+    @property
+    def is_correct(self) -> bool:
+        """Tell whether the grammatical sentence is the more probable one."""
+        return self.good > self.bad and not self.is_tie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +104,31 @@ class MinimalPairResult:
     without_unknown: PairCounts
     is_lower_bound: bool  # whether log probabilities are lower bounds, by a search that prunes
     notes: tuple[str, ...] = field(default=())
+    items: tuple[ScoredPair, ...] = ()
+
+    def table(self) -> Table:
+        """A row a pair: its number, its groups, both sentences, their surprisal in bits and what follows from it."""
+        groups = tuple(dict.fromkeys(name for one in self.items for name in one.pair.groups))
+        rows = [
+            (
+                number,
+                *(one.pair.groups.get(name) for name in groups),
+                one.pair.good,
+                one.pair.bad,
+                -one.good / NATS_PER_BIT,
+                -one.bad / NATS_PER_BIT,
+                (one.good - one.bad) / NATS_PER_BIT,
+                int(one.is_correct),
+                int(one.is_tie),
+                int(one.has_unknown),
+            )
+            for number, one in enumerate(self.items, start=1)
+        ]
+        return Table(names=("pair", *apart(groups, taken=PAIR_COLUMNS), *PAIR_COLUMNS[1:]), rows=rows)
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Return ``table`` as a data frame of pandas, or of another library."""
+        return self.table().to_frame(backend)
 
     def to_json(self) -> dict[str, Any]:
         """All metrics as JSON values."""
@@ -84,6 +143,10 @@ class MinimalPairResult:
             },
             "notes": list(self.notes),
         }
+
+
+def _is_tie(difference: float, scale: float) -> bool:
+    return abs(difference) <= TIE * scale
 
 
 def _counts_json(counts: PairCounts) -> dict[str, Any]:
@@ -134,8 +197,9 @@ def _read_table(text: str, source: str, good: str, bad: str, group_by: Sequence[
         yield _pair(values, good, bad, group_by, where)
 
 
-def _no_column(name: str, known: Iterable[str], where: str) -> InputError:
-    return InputError(f"no {name!r}", where=where, remedy=f"name the columns: there are {', '.join(map(repr, known))}")
+def _no_column(name: str, known: Collection[str], where: str) -> InputError:
+    listed = f"name the columns: there are {', '.join(map(repr, known))}"
+    return InputError(f"no {name!r}", where=where, remedy=f"{nearest(name, known)}{listed}")
 
 
 def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str], where: str) -> MinimalPair:
@@ -219,13 +283,16 @@ def _count(
 ) -> MinimalPairResult:
     overall, without_unknown = PairCounts(), PairCounts()
     groups: dict[str, dict[str, PairCounts]] = {}
+    items = []
     for pair in pairs:
         good, bad = log_probs[pair.good], log_probs[pair.bad]
         counts = [groups.setdefault(name, {}).setdefault(group, PairCounts()) for name, group in pair.groups.items()]
-        if not unknown & {pair.good, pair.bad}:
+        has_unknown = bool(unknown & {pair.good, pair.bad})
+        if not has_unknown:
             counts.append(without_unknown)
         for one in (overall, *counts):
             one.add(good - bad, max(abs(good), abs(bad)))
+        items.append(ScoredPair(pair=pair, good=good, bad=bad, has_unknown=has_unknown))
     return MinimalPairResult(
         overall=overall,
         groups=groups,
@@ -233,4 +300,5 @@ def _count(
         without_unknown=without_unknown,
         is_lower_bound=is_lower_bound,
         notes=notes,
+        items=tuple(items),
     )

@@ -47,6 +47,6 @@ def what_next(run: Path, report: Path, words: Sequence[str], program: str) -> st
         f"{said}{program} surprisal {run} -",
         f"{program} generate {run} --num-sentences 3",
         f"{program} audit {run}",
-        f"{program} train {run}/recipe.toml --out runs/longer --set training.max_minutes=30",
+        f"{program} train {run}/recipe.toml --output runs/longer --set training.max_minutes=30",
     )
     return f"All systems in pictures: {report}\n\nNext:\n" + "".join(f"  {command}\n" for command in commands)

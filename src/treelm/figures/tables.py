@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING, Literal
 
-from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from treelm.corpora.corpus import PreparedCorpus
@@ -17,6 +13,7 @@ from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_sta
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, overall_score
+from treelm.figures.grid import Grid, GridColumn, grid_of
 
 if TYPE_CHECKING:
     from treelm.evaluation.minimal_pairs import MinimalPairResult, PairCounts
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
 
 MISSING = "-"
+_WIDEST = 10_000  # cells of a line
 _TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
     "figures": "figures",
     "sizes and speed": "sizes and speed",
@@ -31,92 +29,142 @@ _TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
 }
 
 
-def comparison_tables(comparison: Comparison) -> RenderableType:
+Printed = str | Grid
+"""What stands below each other in the terminal: tables and lines of text."""
+
+
+def print_table(*parts: Printed, wide: bool = False) -> None:
+    """Print tables and lines on standard output, no wider than the terminal unless they shall be ``wide``."""
+    console = Console()
+    width = _WIDEST if wide else console.width
+    for part in parts:
+        if isinstance(part, str):
+            console.print(Text(part))
+            continue
+        for table in part.parts(None if wide else width):
+            console.print(table, width=width, crop=not wide, no_wrap=True)
+            console.print()
+
+
+def comparison_tables(comparison: Comparison) -> list[Printed]:
     """One row a run in a table for each group of columns, tests of syntax last, and the notes below."""
     columns = [column for column in shown_columns(comparison) if not column.is_wide]
     groups = {column.group for column in columns}
-    shown = [(group, title) for group, title in _TITLES.items() if group in groups]
-    tables = [part for group, title in shown for part in (_group_table(comparison, columns, group, title), Text())]
-    return Group(*tables, Text(f"ppl: perplexity. {LEGEND}"), *(Text(f"note: {note}") for note in comparison.notes))
+    tables: list[Printed] = [
+        _group_table(comparison, columns, group, title) for group, title in _TITLES.items() if group in groups
+    ]
+    return [*tables, f"ppl: perplexity. {LEGEND}", *(f"note: {note}" for note in comparison.notes)]
 
 
-def _group_table(comparison: Comparison, columns: Sequence[Column], group: str, title: str) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
-    shown = [column for column in columns if column.group in ("names", group)]
-    for column in shown:
-        widest = max(cell_len(column.cell(row)) for row in comparison.runs)
-        justify: Literal["left", "right"] = "left" if column.group == "names" else "right"
-        table.add_column(_narrow_heading(column.heading, widest), justify=justify, no_wrap=True)
-    for row in comparison.runs:
-        table.add_row(*(Text(column.cell(row)) for column in shown))
-    return table
+def _group_table(comparison: Comparison, columns: Sequence[Column], group: str, title: str) -> Grid:
+    def column(one: Column) -> GridColumn:
+        return GridColumn(
+            heading=one.heading.replace("perplexity", "ppl"),
+            cells=[one.cell(row) for row in comparison.runs],
+            justify="left" if one.group == "names" else "right",
+        )
+
+    return Grid(
+        labels=[column(one) for one in columns if one.group == "names"],
+        columns=[column(one) for one in columns if one.group == group],
+        title=title,
+    )
 
 
-def _narrow_heading(text: str, cells: int) -> str:
-    """A heading cut into lines at blanks, about as wide as what stands below it."""
-    text = text.replace("perplexity", "ppl")
-    return "\n".join(wrap(text, max(cells, *map(len, text.split())) if text else 1, break_on_hyphens=False))
+def suite_table(
+    results: Mapping[str, Sequence[SuiteResult]],
+    references: Sequence[Reference] = (),
+    *,
+    title: str = "",
+    details: bool = False,
+) -> Grid:
+    """One row a prediction of a suite: accuracy in percent of each model, and beside them published ones.
 
-
-def suite_table(results: Sequence[SuiteResult], references: Sequence[Reference] = (), *, title: str = "") -> Table:
-    """One row a prediction of a suite: accuracy in percent, and over items without unknown words where they count."""
-    names = ("items", "unknown", "accuracy", "without unknown", *(one.name for one in references))
-    table = _table("suite", names, title=title)
-    for result in results:
-        beside = (_percent(one.accuracies.get(result.suite)) for one in references)
-        table.add_row(*_prediction_cells(result, 0), *beside)
-        for number in range(1, len(result.formulas)):
-            table.add_row(*_prediction_cells(result, number), *(MISSING for _ in references))
-    return table
+    Of a single model also over items without unknown words where they count; with ``details`` of each, and how many
+    items there are and have such words.
+    """
+    known = len(results) == 1 or details
+    names = ("items", "unknown", "accuracy", "without unknown")
+    shown = [name for name in names if name == "accuracy" or (known if name == names[-1] else details)]
+    several = len(results) > 1
+    headings = [f"{model} {name}" if several else name for model in results for name in shown]
+    if several and shown == ["accuracy"]:
+        headings = list(results)
+    rows = []
+    for own in zip(*results.values(), strict=True):
+        beside = [_percent(one.accuracies.get(own[0].suite)) for one in references]
+        for number in range(len(own[0].formulas)):
+            label = own[0].suite if number == 0 else f"  prediction {number + 1}"
+            cells = [dict(zip(names, _prediction_cells(result, number), strict=True)) for result in own]
+            rows.append(
+                [
+                    label,
+                    *(one[name] for one in cells for name in shown),
+                    *(beside if number == 0 else [MISSING] * len(beside)),
+                ]
+            )
+    return grid_of("suite", [*headings, *(one.name for one in references)], rows, title=title)
 
 
 def _prediction_cells(result: SuiteResult, prediction: int) -> tuple[str, ...]:
-    name = result.suite if prediction == 0 else f"  prediction {prediction + 1}"
     unknown = sum(one.has_unknown for one in result.outcomes if one.prediction == prediction)
     shares = (result.accuracy(prediction), result.accuracy_without_unknown(prediction))
-    return (name, str(result.num_items), str(unknown), *map(_percent, shares))
+    return (str(result.num_items), str(unknown), *map(_percent, shares))
 
 
-def circuit_table(results: Sequence[SuiteResult], references: Sequence[Reference] = ()) -> Table:
+def circuit_table(results: Mapping[str, Sequence[SuiteResult]], references: Sequence[Reference] = ()) -> Grid:
     """Mean accuracy of the circuits that are complete, and the SG score over all 31 suites, beside published models.
 
-    A second column has the same over items without unknown words, where every suite has such items.
+    Of a single model a second column has the same over items without unknown words, where every suite has such items.
     """
     from treelm.evaluation.syntaxgym.results import accuracies, accuracies_without_unknown
 
-    by_model: list[tuple[str, Mapping[str, float]]] = [
-        ("accuracy", accuracies(results)),
-        ("without unknown", accuracies_without_unknown(results)),
-        *((one.name, one.accuracies) for one in references),
-    ]
-    table = _table("mean over suites", [name for name, _ in by_model], title="circuits")
+    by_model: list[tuple[str, Mapping[str, float]]] = [(name, accuracies(own)) for name, own in results.items()]
+    if len(by_model) == 1:
+        (own,) = results.values()
+        by_model = [("accuracy", by_model[0][1]), ("without unknown", accuracies_without_unknown(own))]
+    by_model += [(one.name, one.accuracies) for one in references]
     by_circuit = [circuit_accuracies(values) for _, values in by_model]
-    for circuit in by_circuit[0]:
-        table.add_row(circuit, *(_percent(one.get(circuit)) for one in by_circuit))
-    table.add_row("SG score (31 suites)", *(_percent(overall_score(values)) for _, values in by_model))
-    return table
+    rows = [[circuit, *(_percent(one.get(circuit)) for one in by_circuit)] for circuit in by_circuit[0]]
+    rows.append(["SG score (31 suites)", *(_percent(overall_score(values)) for _, values in by_model)])
+    return grid_of("mean over suites", [name for name, _ in by_model], rows, title="circuits")
 
 
-def pair_table(result: MinimalPairResult, *, title: str = "") -> Table:
+def pair_table(results: Mapping[str, MinimalPairResult], *, title: str = "") -> Grid:
     """One row a group of minimal pairs, all groupings one under the other, and the whole at the end."""
-    bound = "; log probabilities are lower bounds" if result.is_lower_bound else ""
-    caption = "; ".join(result.notes) + bound + "; a tie is not correct"
-    table = _table("group", ("pairs", "ties", "accuracy"), title=title)
-    table.caption, table.caption_justify = caption.removeprefix("; "), "left"
-    for grouping, members in result.groups.items():
+    several = len(results) > 1
+    first = next(iter(results.values()))
+    rows, ends = [], []
+    for grouping, members in first.groups.items():
         for group, counts in members.items():
-            table.add_row(f"{grouping}: {group}", *_pair_cells(counts))
-        table.add_section()
-    table.add_row("all", *_pair_cells(result.overall))
-    table.add_row("all without unknown words", *_pair_cells(result.without_unknown))
-    return table
+            own = [one.groups[grouping][group] for one in results.values()]
+            rows.append([f"{grouping}: {group}", str(counts.total), *_pair_cells(own, ties=not several)])
+        ends.append(len(rows) - 1)
+    for label, overall in (
+        ("all", [one.overall for one in results.values()]),
+        ("all without unknown words", [one.without_unknown for one in results.values()]),
+    ):
+        totals = {str(one.total) for one in overall}
+        rows.append([label, totals.pop() if len(totals) == 1 else MISSING, *_pair_cells(overall, ties=not several)])
+    headings = ["pairs", *(results if several else ("ties", "accuracy"))]
+    said = [
+        "; ".join([*one.notes, *["log probabilities are lower bounds"] * one.is_lower_bound])
+        for one in results.values()
+    ]
+    about = [f"{name}: {one}" for name, one in zip(results, said, strict=True) if one] if several else said
+    caption = "; ".join(filter(None, [*about, "a tie is not correct"]))
+    return grid_of("group", headings, rows, title=title, caption=caption, ends=ends)
 
 
-def _pair_cells(counts: PairCounts) -> tuple[str, ...]:
-    return str(counts.total), str(counts.ties), _percent(counts.accuracy if counts.total else None)
+def _pair_cells(counts: Sequence[PairCounts], *, ties: bool) -> list[str]:
+    return [
+        cell
+        for one in counts
+        for cell in (*([str(one.ties)] if ties else []), _percent(one.accuracy if one.total else None))
+    ]
 
 
-def structure_tables(result: StructureResult) -> RenderableType:
+def structure_tables(result: StructureResult) -> list[Printed]:
     """What trees have learned, overall, by label, length and height; a row for each system or kind of trivial trees."""
     from treelm.evaluation.structure import HEIGHTS, SENTENCE_LENGTHS, SPAN_LENGTHS, class_names
 
@@ -129,17 +177,16 @@ def structure_tables(result: StructureResult) -> RenderableType:
         "Spearman": lambda row: row.height_correlation and f"{row.height_correlation.mean:.2f}",
     }
     labels = list(result.labels)[:_MOST_LABELS]
-    return Group(
-        _structure_table(result, f"{result.protocol.name}, {result.num_sentences} sentences", overall),
-        _structure_table(result, "recall by label", _means("recall_by_label", labels)),
-        _structure_table(result, "F1 by words of a span", _means("f1_by_span_length", class_names(SPAN_LENGTHS))),
-        _structure_table(
-            result, "F1 by words of a sentence", _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS))
-        ),
-        _structure_table(result, "distance by height", _means("distance_by_height", class_names(HEIGHTS))),
-        Text(STRUCTURE_LEGEND),
-        Text(f"note: {result.protocol.description}"),
-    )
+    by_sentence = _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS))
+    return [
+        *_structure_table(result, f"{result.protocol.name}, {result.num_sentences} sentences", overall),
+        *_structure_table(result, "recall by label", _means("recall_by_label", labels)),
+        *_structure_table(result, "F1 by words of a span", _means("f1_by_span_length", class_names(SPAN_LENGTHS))),
+        *_structure_table(result, "F1 by words of a sentence", by_sentence),
+        *_structure_table(result, "distance by height", _means("distance_by_height", class_names(HEIGHTS))),
+        STRUCTURE_LEGEND,
+        f"note: {result.protocol.description}",
+    ]
 
 
 _MOST_LABELS = 8
@@ -153,19 +200,19 @@ STRUCTURE_LEGEND = (
 
 def _structure_table(
     result: StructureResult, title: str, columns: Mapping[str, Callable[[TreeAnalysis], object]]
-) -> RenderableType:
+) -> list[Grid]:
     """Rows and columns that have a value; nothing if there are none."""
     cells = [(row, {name: value(row) for name, value in columns.items()}) for row in result.rows]
     cells = [(row, values) for row, values in cells if any(value is not None for value in values.values())]
     shown = [name for name in columns if any(values[name] is not None for _, values in cells)]
     if not shown:
-        return Text()
-    table = _table("trees", shown, title=title)
+        return []
+    rows = []
     for row, values in cells:
         seeds = f" ({row.num_seeds})" if row.num_seeds > 1 else ""
         kept = (MISSING if values[name] is None else str(values[name]) for name in shown)
-        table.add_row(f"{row.name.removesuffix(' builder')}{seeds}", *kept)
-    return table
+        rows.append([f"{row.name.removesuffix(' builder')}{seeds}", *kept])
+    return [grid_of("trees", shown, rows, title=title)]
 
 
 def _means(field: str, classes: Iterable[str]) -> dict[str, Callable[[TreeAnalysis], object]]:
@@ -175,14 +222,11 @@ def _means(field: str, classes: Iterable[str]) -> dict[str, Callable[[TreeAnalys
     return {name: mean_of(name) for name in classes}
 
 
-def statistics_table(corpora: Mapping[str, PreparedCorpus]) -> Table:
+def statistics_table(corpora: Mapping[str, PreparedCorpus]) -> Grid:
     """One column a corpus, one row a count or distribution."""
-    table = _table("statistic", corpora)
-    table.title, table.title_justify = "Corpora", "center"
     columns = [dict(_statistics_rows(corpus_statistics(corpus))) for corpus in corpora.values()]
-    for name in columns[0]:
-        table.add_row(name, *(column[name] for column in columns))
-    return table
+    rows = [[name, *(column[name] for column in columns)] for name in columns[0]]
+    return grid_of("statistic", corpora, rows, title="Corpora")
 
 
 def _statistics_rows(found: CorpusStatistics) -> Iterator[tuple[str, str]]:
@@ -204,15 +248,6 @@ def _distribution(values: Distribution | None) -> str:
     if values is None:
         return "no trees"
     return f"{values.mean:.1f}, {values.median:.0f}, {values.p95:.0f}, {values.max}"
-
-
-def _table(first: str, others: Iterable[str], *, title: str = "") -> Table:
-    """A table whose first column names the row and whose others hold numbers."""
-    table = Table(title=title or None, title_justify="left")
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
 
 
 def _percent(value: float | None) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 from treelm.corpora.inputs import read_rows, read_text
+from treelm.corpora.running_text import normalise, split_sentences
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tables import Cell
 from treelm.corpora.tokens import BLANKS, words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, choose_from
 
 Punctuation = Literal["as-given", "summed", "left-out", "apart"]
 """Treatment of punctuation and clitics that are written together with a word, as in ``dog,``."""
@@ -23,7 +25,10 @@ class Stimulus:
     tokens: tuple[tuple[str, ...], ...]
     counts: tuple[tuple[bool, ...], ...]  # whether a token's bits are the word's
     document: str = "1"
-    kept: tuple[tuple[str, ...], ...] = ()  # the cells of each word's own row that are passed through
+    keys: tuple[Cell, ...] = ()  # the cells that name the sentence in its table; of text, its identifier does
+    kept: tuple[tuple[Cell, ...], ...] = ()  # the cells of each word's own row that are passed through
+    number: int = 0  # among the stimuli of a table
+    num_words_before: int = 0  # words of its document before it
 
     @property
     def as_read(self) -> Sentence:
@@ -37,7 +42,8 @@ def stimulus(
     punctuation: Punctuation,
     *,
     document: str = "1",
-    kept: tuple[tuple[str, ...], ...] = (),
+    keys: tuple[Cell, ...] = (),
+    kept: tuple[tuple[Cell, ...], ...] = (),
     cut_blanks: bool = False,
 ) -> Stimulus:
     """Cut the words of a sentence into what the model reads.
@@ -59,7 +65,8 @@ def stimulus(
         sentence = replace(sentence, words=words, tree=None, tags=None)
         tokens = tuple((word,) for word in words)
     counts = tuple(_counted(own) if punctuation == "left-out" else (True,) * len(own) for own in tokens)
-    return Stimulus(sentence=sentence, tokens=tokens, counts=counts, document=document, kept=kept)
+    keys = keys or (sentence.identifier,)
+    return Stimulus(sentence=sentence, tokens=tokens, counts=counts, document=document, keys=keys, kept=kept)
 
 
 def _tokens(word: str, *, cut: bool) -> tuple[str, ...]:
@@ -87,8 +94,14 @@ class Columns(NamedTuple):
     """The names of a table's columns that matter; without a document column all is one document."""
 
     word: str = "word"
-    sentence: str = "sentence_id"
+    sentence: tuple[str, ...] = ("sentence_id",)
+    """The columns whose cells together say which rows are one sentence, such as item and condition."""
     document: str = ""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every name."""
+        return (self.word, *self.sentence, *([self.document] if self.document else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,56 +112,71 @@ class StimulusTable:
     stimuli: tuple[Stimulus, ...]
 
 
+class PlacedRow(NamedTuple):
+    """A row of a table: its place (``file:line``), and its cells by name."""
+
+    where: str
+    cells: Mapping[str, Cell]
+
+
 def read_table(path: str, columns: Columns, punctuation: Punctuation) -> StimulusTable:
     """Read a CSV or TSV file with a header, quoted as R and pandas do; the header says which.
 
-    Rows of a sentence follow each other. Raises ``InputError`` with file and line for a column that is missing, an
-    empty word, a sentence that goes on after another one has begun, and what ``read_rows`` refuses.
+    Raises ``InputError`` as ``table_stimuli`` and ``read_rows`` do.
     """
     text = read_text(path)
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
     names, rows = read_rows(text, path)
-    needed = [columns.word, columns.sentence, *([columns.document] if columns.document else [])]
-    for name in needed:
+    return table_stimuli(names, (PlacedRow(*row) for row in rows), columns, punctuation, source=path)
+
+
+def table_stimuli(
+    names: Sequence[str], rows: Iterable[PlacedRow], columns: Columns, punctuation: Punctuation, *, source: str
+) -> StimulusTable:
+    """Make stimuli of the rows of a table, one a word, which has columns of these names.
+
+    Rows of a sentence follow each other. Raises ``InputError`` with file and line for a column that is missing, an
+    empty word, and a sentence that goes on after another one has begun.
+    """
+    for name in columns.all:
         if name not in names:
-            remedy = f"name the column by an option; there are {', '.join(names)}"
-            raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
-    other = tuple(name for name in names if name not in needed)
+            remedy = f"name the column by an option; {choose_from(name, names)}"
+            raise InputError(f"no column {name!r}", where=f"{source}:1", remedy=remedy)
+    other = tuple(name for name in names if name not in columns.all)
     groups = _grouped(rows, columns)
     if not groups:
-        raise InputError("a table without rows", where=path, remedy="give a row for every word")
-    stimuli = tuple(_of_rows(group, columns, other, punctuation) for group in groups.values())
+        raise InputError("a table without rows", where=source, remedy="give a row for every word")
+    stimuli = tuple(_of_rows(group, columns, other, punctuation) for group in groups)
     return StimulusTable(names=other, stimuli=stimuli)
 
 
-_Row = tuple[str, dict[str, str]]  # its place, and its cells by name
-
-
-def _grouped(rows: Iterator[_Row], columns: Columns) -> dict[tuple[str, str], list[_Row]]:
+def _grouped(rows: Iterable[PlacedRow], columns: Columns) -> list[list[PlacedRow]]:
     """The rows of each sentence, by document and sentence."""
-    groups: dict[tuple[str, str], list[_Row]] = {}
-    last: tuple[str, str] | None = None
-    for where, cells in rows:
-        if not words_of(cells[columns.word]):
-            raise InputError("an empty word", where=where, remedy="give a word in every row")
-        key = (cells[columns.document] if columns.document else "1", cells[columns.sentence])
+    groups: dict[tuple[Cell, ...], list[PlacedRow]] = {}
+    last: tuple[Cell, ...] | None = None
+    for row in rows:
+        word = row.cells[columns.word]
+        if not isinstance(word, str) or not words_of(word, where=row.where):
+            raise InputError("an empty word", where=row.where, remedy="give a word in every row")
+        key = (row.cells[columns.document] if columns.document else "1", *(row.cells[n] for n in columns.sentence))
         if key != last and key in groups:
-            found = f"more of sentence {key[1]!r} after another one"
-            raise InputError(found, where=where, remedy="put the rows of a sentence together")
-        groups.setdefault(key, []).append((where, cells))
+            found = f"more of sentence {', '.join(map(str, key[1:]))!r} after another one"
+            raise InputError(found, where=row.where, remedy="put the rows of a sentence together")
+        groups.setdefault(key, []).append(row)
         last = key
-    return groups
+    return list(groups.values())
 
 
-def _of_rows(rows: Sequence[_Row], columns: Columns, other: Sequence[str], punctuation: Punctuation) -> Stimulus:
+def _of_rows(rows: Sequence[PlacedRow], columns: Columns, other: Sequence[str], punctuation: Punctuation) -> Stimulus:
     where, first = rows[0]
     source, _, line = where.rpartition(":")
-    words = tuple(cells[columns.word] for _, cells in rows)
-    sentence = Sentence(words=words, identifier=first[columns.sentence], source=source, line=int(line))
-    kept = tuple(tuple(cells[name] for name in other) for _, cells in rows)
-    document = first[columns.document] if columns.document else "1"
-    return stimulus(sentence, punctuation, document=document, kept=kept, cut_blanks=True)
+    keys = tuple(first[name] for name in columns.sentence)
+    words = tuple(str(row.cells[columns.word]) for row in rows)
+    sentence = Sentence(words=words, identifier=" ".join(map(str, keys)), source=source, line=int(line))
+    kept = tuple(tuple(row.cells[name] for name in other) for row in rows)
+    document = str(first[columns.document]) if columns.document else "1"
+    return stimulus(sentence, punctuation, document=document, keys=keys, kept=kept, cut_blanks=True)
 
 
 def read_words(path: str, punctuation: Punctuation) -> Iterator[Stimulus]:
@@ -169,3 +197,47 @@ def read_words(path: str, punctuation: Punctuation) -> Iterator[Stimulus]:
             sentence = Sentence(words=tuple(words), identifier=str(number), source=source, line=first)
             yield stimulus(sentence, punctuation, document=str(document), cut_blanks=True)
             words = []
+
+
+SENTENCE_NUMBER = "sentence_number"
+"""The key that ``split`` adds."""
+
+
+def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = False) -> Iterator[Stimulus]:
+    """Split stimuli into sentences: each gets one key more, the number of the sentence in what was given as one.
+
+    That may be a document itself. Words stay whole and as they are: only to find the sentences are marks written as
+    ``normalise`` does.
+    """
+    for one in stimuli:
+        ends = _sentence_ends(one.sentence.words, language)
+        for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True), start=1):
+            sentence = replace(one.sentence, words=one.sentence.words[start:end], text=None, tree=None, tags=None)
+            yield replace(
+                one,
+                document=one.sentence.identifier if are_documents else one.document,
+                sentence=sentence,
+                tokens=one.tokens[start:end],
+                counts=one.counts[start:end],
+                keys=(*one.keys, number),
+                kept=one.kept[start:end],
+            )
+
+
+def _sentence_ends(words: Sequence[str], language: str) -> list[int]:
+    """The number of words up to the end of each sentence, the last of which ends with the words."""
+    written = [normalise(word) or word for word in words]
+    sentences = iter(split_sentences(" ".join(written), language))
+    ends, place, limit = list[int](), 0, _num_characters(next(sentences, ""))
+    for number, word in enumerate(written):
+        while place >= limit and (sentence := next(sentences, None)) is not None:
+            limit += _num_characters(sentence)
+            if number and ends[-1:] != [number]:
+                ends.append(number)
+        place += _num_characters(word)
+    return [*ends, len(words)]
+
+
+def _num_characters(text: str) -> int:
+    """Count what is no blank, in the sense of Unicode: splitting loses nothing else."""
+    return len("".join(text.split()))

@@ -40,17 +40,6 @@ _GATHERED: dict[Gathering, Callable[[Sequence[float]], float]] = {
 }
 
 
-def check_columns(lm: SyntacticLM, names: Sequence[str]) -> None:
-    """Raise ``InputError`` for the first name that is neither a column of the system's scores nor ``ENTROPY``."""
-    known = (ENTROPY, *sorted(lm.word_columns))
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise InputError(f"the column {twice[0]!r} twice", remedy="name each once")
-    for name in names:
-        if name not in known:
-            raise InputError(f"no column {name!r} from {lm.system}", remedy=f"choose from: {', '.join(known)}")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredStimulus:
     """A stimulus with the values of its words, and the context that the model really had."""
@@ -177,6 +166,11 @@ def next_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[
             for number in ended:
                 found[number].append(_entropy_bits(log_probs[number]))
     return [np.array(one) for one in found]
+
+
+def start_entropy(lm: SyntacticLM) -> float:
+    """Entropy in bits of what comes first in a sentence, as ``next_entropies`` has it of what follows a word."""
+    return _entropy_bits(lm.next_word_log_probs(lm.start(1))[0])
 
 
 def _entropy_bits(log_probs: torch.Tensor) -> float:

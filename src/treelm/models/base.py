@@ -254,6 +254,12 @@ class SyntacticLM(Pretrained, ABC):
         pairs = zip(sentences, self.score(sentences), strict=True)
         return [sentence_surprisal(sentence, score, self.vocabulary) for sentence, score in pairs]
 
+    def surprisal_table(self, frame: Any, **settings: Any) -> Any:
+        """Return a data frame of words with their surprisals beside it, as ``treelm.surprisal_table`` does."""
+        import treelm
+
+        return treelm.surprisal_table(self, frame, **settings)
+
     @takes_texts
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores and trees together; systems whose search gives both at once override this."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from treelm.corpora.tables import Cell, to_frame
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.deprecation import takes_old_names, warn_renamed
 from treelm.errors import InputError
@@ -149,6 +150,16 @@ class SentenceSurprisal:
     def total_bits(self) -> float:
         """Surprisal of the whole sentence, its end included."""
         return math.fsum([*(word.surprisal_bits for word in self.words), self.end_surprisal_bits])
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Return a data frame with a row a word, without the end (``corpora.tables.Table.to_frame``)."""
+        columns: dict[str, list[Cell]] = {
+            name: [getattr(word, name) for word in self.words]
+            for name in ("word", "surprisal_bits", "is_unk", "unk_class", "num_pieces")
+        }
+        for name in dict.fromkeys(name for word in self.words for name in word.columns):
+            columns[name] = [word.columns.get(name) for word in self.words]
+        return to_frame(columns, backend)
 
 
 def sentence_surprisal(words: Sequence[str], score: SentenceScore, vocabulary: Vocabulary) -> SentenceSurprisal:

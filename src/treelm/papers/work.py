@@ -66,7 +66,7 @@ def origin_of(measure: Measure) -> dict[str, Any]:
 
 
 def _arguments(run: Run, folder: Path) -> list[str]:
-    return [run.recipe, "--out", str(folder), "--resume-if-present", "--quiet", "--set", *run.settings]
+    return [run.recipe, "--output", str(folder), "--resume-if-present", "--quiet", "--set", *run.settings]
 
 
 def _draw(run: Run, folder: Path) -> int:

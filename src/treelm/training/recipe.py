@@ -18,7 +18,7 @@ from treelm.corpora.data_config import DataConfig
 from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.inputs import read_bytes
 from treelm.corpora.vocabularies import VocabularyConfig
-from treelm.errors import InputError, check_choice
+from treelm.errors import InputError, check_choice, nearest
 from treelm.models import config_class, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
@@ -286,7 +286,8 @@ def _find(name_or_path: str | Path) -> tuple[str, str, Path]:
     if str(name_or_path) in recipe_names():
         resource = files("treelm.recipes") / f"{name_or_path}.toml"
         return resource.read_text(encoding="utf-8"), f"{name_or_path}.toml", Path()
-    remedy = f"give the path of a recipe, or one of {', '.join(recipe_names())}"
+    names = recipe_names()
+    remedy = f"{nearest(str(name_or_path), names)}give the path of a recipe, or one of {', '.join(names)}"
     content = read_bytes(path, remedy=remedy)
     try:
         return content.decode("utf-8-sig"), str(path), path.parent

@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from tests.evaluation.toys import ToyLM
+from tests.legacy.make import HERE as RUNS
+from treelm import load as load_run
+from treelm.corpora.sentence import Sentence
+from treelm.corpora.tables import text_writer
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.results import (
@@ -21,6 +25,8 @@ from treelm.evaluation.syntaxgym.results import (
 from treelm.evaluation.syntaxgym.scoring import Outcome, SuiteResult, evaluate_suite, score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites, packaged_suites
 from treelm.figures.tables import circuit_table
+from treelm.inference.stimuli import stimulus
+from treelm.inference.surprisal_table import NamedModel, Shape, SurprisalTable, TableSettings
 
 
 def suite_values(**changes: Any) -> dict[str, Any]:
@@ -121,9 +127,9 @@ def test_circuits_and_sg_score_have_a_second_accuracy_without_unknown_words() ->
     found = as_json(results)
     assert (found["sg_score"], found["sg_score_without_unknown"]) == (0.5, 1.0)
     assert found["circuits_without_unknown"] == dict.fromkeys(circuits(), 1.0)
-    shown = circuit_table(results)
-    assert [column.header for column in shown.columns] == ["mean over suites", "accuracy", "without unknown"]
-    assert list(shown.columns[2].cells) == ["100.0"] * 7
+    shown = circuit_table({"rnng": results})
+    assert [column.heading for column in shown.columns] == ["accuracy", "without unknown"]
+    assert list(shown.columns[1].cells) == ["100.0"] * 7
     first, *_ = circuits()
     found = as_json([result(name, all_unknown=name == circuits()[first][0]) for name in names])
     assert found["sg_score_without_unknown"] is None
@@ -205,12 +211,50 @@ def test_surprisals_of_another_program(tmp_path: Path) -> None:
             rows.append(f"{text}\t{token.start}\t{token.end}\t{token.surprisal_bits}\t0")
     table = tmp_path / "other.tsv"
     table.write_text("\n".join(rows) + "\n")
-    assert evaluate_suite(suite, read_surprisals(table)).accuracy() == 1.0
+    assert evaluate_suite(suite, read_surprisals(table)[""]).accuracy() == 1.0
+
+
+@pytest.mark.parametrize("shape", ["plain", "wide", "long"])
+def test_tables_of_surprisal_are_read_with_the_ends_they_have(tmp_path: Path, shape: Shape) -> None:
+    (suite,) = load(tmp_path, suite_values())
+    models = [NamedModel(name=name, lm=load_run(RUNS / name)) for name in ("ngram", "lstm")]
+    models = models[:1] if shape == "plain" else models
+    texts = write_sentences([suite])
+    stimuli = [
+        stimulus(Sentence(words=tuple(t.split()), text=t, identifier=t, source="x", line=1), "apart") for t in texts
+    ]
+    table = SurprisalTable(models, TableSettings(shape=shape, with_end=True, lag=1))
+    rows = [row for some in table.rows(stimuli) for row in some]
+    with (tmp_path / "bits.csv").open("w") as stream:
+        text_writer(stream, table.names, ",")(rows)
+    for with_end in (False, True):
+        found = read_surprisals(tmp_path / "bits.csv", with_end=with_end)
+        assert set(found) == ({""} if shape == "plain" else {"ngram", "lstm"})
+        for model in models:
+            (expected,) = score_suites(model.lm, [suite], with_end=with_end)
+            read = evaluate_suite(suite, found["" if shape == "plain" else model.name])
+            assert read.outcomes == expected.outcomes
+            assert [one.value for one in read.regions] == pytest.approx(
+                [one.value for one in expected.regions], abs=1e-5
+            )
+
+
+def test_every_region_is_a_row(tmp_path: Path) -> None:
+    (suite,) = load(tmp_path, suite_values())
+    good, bad = write_sentences([suite])
+    result = evaluate_suite(suite, {good: words(good, [1, 2, 3]), bad: words(bad, [4, 5, 6], {bad.split()[0]})})
+    frame = result.to_frame()
+    assert frame["surprisal_bits"].sum() == 21
+    assert len(frame) == sum(len(condition.regions) for condition in suite.conditions())
+    assert set(frame["is_correct"]) == {int(result.accuracy() == 1)}
+    assert frame["has_unk"].sum() == 1
 
 
 @pytest.mark.parametrize(
     ("content", "part"),
     [
+        ("word_id\tword\tchar_start\tchar_end\tsurprisal_bits\n1\ta\t5000\t5001\t1\n", ":2: a word at character 5000"),
+        ("word_id\tword\tchar_start\tchar_end\tsurprisal_bits\n1\ta\tx\t1\t1\n", ":2: a cell that is no number"),
         ("sentence\tchar_start\n", "no column 'char_end'"),
         ("sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\tnan\n", ":2"),
         ("sentence\tchar_start\tchar_end\tsurprisal_bits\nx\t0\t1\tmuch\n", ":2"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from treelm.corpora.inputs import read_rows, read_text
-from treelm.errors import InputError
+from treelm.corpora.tables import MISSING
+from treelm.errors import InputError, choose_from
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import PACKAGED, Suite
@@ -79,7 +81,7 @@ def find_references(names: Sequence[str]) -> list[Reference]:
     known = references()
     for name in names:
         if name not in known:
-            raise InputError(f"no published model {name!r}", remedy=f"choose from: {', '.join(sorted(known))}")
+            raise InputError(f"no published model {name!r}", remedy=choose_from(name, sorted(known)))
     return [known[name] for name in names]
 
 
@@ -87,27 +89,79 @@ def _rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader((PACKAGED / name).read_text(encoding="utf-8").splitlines()))
 
 
-def read_surprisals(path: Path) -> TokensOf:
-    """Read a table with a row a token: sentence (its text), char_start, char_end, surprisal_bits; is_unk by choice.
+def read_surprisals(path: Path, *, with_end: bool = False) -> dict[str, TokensOf]:
+    """Read surprisals of sentences by the models that they are of; one without a name is "".
 
-    TSV or CSV with a header, quoted as R and pandas do. Raises ``InputError`` with file and line.
+    A table of any program has a row a token: sentence (its text), char_start, char_end, surprisal_bits; is_unk by
+    choice. One of ``treelm surprisal``, of one model or several, is known by its word_id; of it the surprisal of the
+    end counts with the last word if it is asked for. TSV or CSV with a header, quoted as R and pandas do. Raises
+    ``InputError`` with file and line.
     """
-    text = read_text(path)
-    names, rows = read_rows(text, str(path))
+    names, rows = read_rows(read_text(path), str(path))
+    measures = [name for name in names if _MEASURE.fullmatch(name)]
+    if "sentence" not in names and set(names) >= _OURS:
+        return _of_surprisal_table(rows, measures, with_end=with_end)
     missing = [name for name in NEEDED if name not in names]
     if missing:
         found = f"no column {missing[0]!r}"
         raise InputError(found, where=f"{path}:1", remedy=f"give the columns {', '.join(NEEDED)}")
     tokens: dict[str, list[ScoredToken]] = {}
     for where, row in rows:
-        before, token = tokens.setdefault(row["sentence"], []), _token(row, where)
+        before, token = tokens.setdefault(row["sentence"], []), _token(row, where, row["sentence"])
         if before and token.start < before[-1].start:
             raise InputError("a token before the one above", where=where, remedy="give each sentence once, in order")
         before.append(token)
-    return tokens
+    return {"": tokens}
 
 
-def _token(row: dict[str, str], where: str) -> ScoredToken:
+_BITS = "surprisal_bits"
+_MEASURE = re.compile(rf"{_BITS}(_(?!lag\d).*?(?<!_lag\d))?")
+_OURS = {"word_id", "word", "char_start", "char_end"}
+_WIDEST_BLANK = 1000  # characters
+
+
+def _of_surprisal_table(
+    rows: Iterable[tuple[str, dict[str, str]]], measures: Sequence[str], *, with_end: bool
+) -> dict[str, TokensOf]:
+    """The tokens of a table of ``treelm surprisal``, wide or long, whose sentences are made again of their words."""
+    tokens: dict[str, dict[str, list[ScoredToken]]] = {}
+    waiting: dict[str, tuple[list[str], list[tuple[str, dict[str, str]]]]] = {}
+
+    def finish(model: str) -> None:
+        text, own = waiting.pop(model, ([], []))
+        sentence = "".join(text)
+        for measure in measures if own else ():
+            name = model or measure.removeprefix(_BITS).removeprefix("_")
+            unknown = measure.replace(_BITS, "is_unk", 1)
+            found: list[ScoredToken] = []
+            for where, row in own:
+                cells = {**row, _BITS: row[measure], "is_unk": row.get(unknown, "0")}
+                if row["char_start"] != MISSING:
+                    found.append(_token(cells, where, sentence))
+                elif with_end and found:
+                    end = _token({**cells, "char_start": "0", "char_end": "0"}, where, sentence)
+                    found[-1] = replace(found[-1], surprisal_bits=found[-1].surprisal_bits + end.surprisal_bits)
+            tokens.setdefault(name, {})[sentence] = found
+
+    for where, row in rows:
+        model = row.get("model", "")
+        if row["word_id"] == "1":
+            finish(model)
+        text, own = waiting.setdefault(model, ([], []))
+        own.append((where, row))
+        if row["char_start"] != MISSING:
+            start = _token({**row, _BITS: "0", "char_end": row["char_start"]}, where, None).start
+            blank = start - sum(map(len, text))
+            if not 0 <= blank <= _WIDEST_BLANK:
+                found = f"a word at character {start} after {start - blank} characters"
+                raise InputError(found, where=where, remedy="keep the rows and columns that treelm surprisal wrote")
+            text += [" " * blank, row["word"]]
+    for model in list(waiting):
+        finish(model)
+    return dict(tokens)
+
+
+def _token(row: Mapping[str, str], where: str, sentence: str | None) -> ScoredToken:
     try:
         bits = float(row["surprisal_bits"])
         token = ScoredToken(
@@ -118,8 +172,8 @@ def _token(row: dict[str, str], where: str) -> ScoredToken:
         )
     except (TypeError, ValueError):
         raise InputError("a cell that is no number", where=where, remedy="give numbers in all needed columns") from None
-    if not 0 <= token.start <= token.end <= len(row["sentence"]):
-        found = f"characters {token.start} to {token.end} of a sentence of {len(row['sentence'])}"
+    if sentence is not None and not 0 <= token.start <= token.end <= len(sentence):
+        found = f"characters {token.start} to {token.end} of a sentence of {len(sentence)}"
         raise InputError(found, where=where, remedy="count characters of the sentence from 0")
     if math.isnan(bits):
         raise InputError("a surprisal that is not a number", where=where, remedy="correct this row")

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from treelm.corpora.outputs import cache_directory
+from treelm.corpora.tables import Table
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.formula import Formula, Region
@@ -44,6 +45,30 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegionValue:
+    """Value of a region of a condition of an item, by the suite's metric."""
+
+    item: int
+    condition: str
+    region: int
+    content: str
+    value: float  # of an empty region 0 or not a number, as the metric has it
+    has_unknown: bool
+
+
+REGION_COLUMNS = (
+    "suite",
+    "item",
+    "condition",
+    "region",
+    "content",
+    "surprisal_bits",
+    "has_unk",
+    "is_correct",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SuiteResult:
     """All outcomes of a suite.
 
@@ -54,6 +79,29 @@ class SuiteResult:
     suite: str
     formulas: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
+    regions: tuple[RegionValue, ...] = ()
+
+    def table(self) -> Table:
+        """A row a region of each condition of each item; ``is_correct`` is of the item, by the first prediction."""
+        holds = {one.item: one.holds for one in self.outcomes if one.prediction == 0}
+        rows = [
+            (
+                self.suite,
+                one.item,
+                one.condition,
+                one.region,
+                one.content,
+                one.value,
+                int(one.has_unknown),
+                int(holds[one.item]),
+            )
+            for one in self.regions
+        ]
+        return Table(names=REGION_COLUMNS, rows=rows)
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Return ``table`` as a data frame of pandas, or of another library."""
+        return self.table().to_frame(backend)
 
     def accuracy(self, prediction: int = 0) -> float:
         """Share of items of which a prediction holds."""
@@ -77,18 +125,40 @@ class SuiteResult:
 
 def evaluate_suite(suite: Suite, tokens: TokensOf) -> SuiteResult:
     """Evaluate each prediction of each item. Raises ``InputError`` for a sentence whose tokens do not fit it."""
-    outcomes = [outcome for item in suite.items for outcome in _evaluate_item(suite, item, tokens)]
-    return SuiteResult(suite=suite.name, formulas=suite.formulas, outcomes=tuple(outcomes))
+    outcomes: list[Outcome] = []
+    values: list[RegionValue] = []
+    for item in suite.items:
+        regions = _regions(suite, item, tokens)
+        outcomes += _evaluate_item(suite, item, regions)
+        values += [
+            RegionValue(
+                item=item.number,
+                condition=condition.name,
+                region=number,
+                content=content,
+                value=regions[condition.name, number].value(suite.metric),
+                has_unknown=regions[condition.name, number].has_unknown,
+            )
+            for condition in item.conditions
+            for number, content in condition.regions
+        ]
+    return SuiteResult(suite=suite.name, formulas=suite.formulas, outcomes=tuple(outcomes), regions=tuple(values))
 
 
-def _evaluate_item(suite: Suite, item: Item, tokens: TokensOf) -> Iterable[Outcome]:
-    regions = {
+_Regions = dict[tuple[str, int], RegionTokens]  # by condition and number
+
+
+def _regions(suite: Suite, item: Item, tokens: TokensOf) -> _Regions:
+    return {
         (condition.name, number): region
         for condition in item.conditions
         for number, region in align(
             condition, tokens[condition.text], where=f"{suite.name}, item {item.number}, {condition.name}"
         ).items()
     }
+
+
+def _evaluate_item(suite: Suite, item: Item, regions: _Regions) -> Iterable[Outcome]:
     values = {place: region.value(suite.metric) for place, region in regions.items()}
     for number, formula in enumerate(suite.predictions):
         _check_values(formula, values, where=f"{suite.name}, item {item.number}", metric=suite.metric)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from treelm.corpora.inputs import read_bytes, unpacked
 from treelm.corpora.tokens import words_of
-from treelm.errors import InputError
+from treelm.errors import InputError, nearest
 from treelm.evaluation.syntaxgym.formula import Compatibility, Formula, parse_formula
 
 Metric = Literal["sum", "mean", "median", "range", "max", "min"]
@@ -92,7 +92,7 @@ def load_suites(names_or_paths: Sequence[str] = (), *, compatibility: Compatibil
         if name in packaged:
             found.append(packaged[name])
         else:
-            remedy = f"give a file, or one of {', '.join(sorted(packaged))}"
+            remedy = f"{nearest(name, packaged)}give a file, or one of {', '.join(sorted(packaged))}"
             content = read_bytes(Path(name), remedy=remedy, may_be_pipe=True)
             found.extend(_read_suites(content, name, compatibility).values())
     twice = [name for name, count in Counter(suite.name for suite in found).items() if count > 1]

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from treelm.corpora.companions import COMPANIONS, companion_of_model
-from treelm.errors import InputError
+from treelm.errors import InputError, nearest
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
 """One folder a model, with the files of a run folder, a model card and expected scores."""
@@ -58,5 +58,5 @@ def find_run(run: str | Path) -> Path:
     if str(run) in folders:
         return folders[str(run)]
     offered = f", or one of the models in the package: {', '.join(sorted(folders))}" if folders else ""
-    remedy = f"give the folder that training wrote{offered}"
+    remedy = f"{nearest(str(run), sorted(folders))}give the folder that training wrote{offered}"
     raise InputError("no such run folder", where=str(run), remedy=_to_install(str(run)) or remedy)

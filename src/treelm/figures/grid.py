@@ -1,0 +1,107 @@
+"""A table in the terminal: labels whole, and columns that do not fit in a further part below, under the same labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+_GAPS = (2, 1)  # cells between columns: the second where all of them fit only so
+_BREAK = re.compile(r"(?<=[\s/_-])")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridColumn:
+    """A heading with a cell for each row, as text."""
+
+    heading: str
+    cells: Sequence[str]
+    justify: Literal["left", "right"] = "right"
+
+    @property
+    def lines(self) -> list[str]:
+        """The heading in lines about as wide as the cells, cut at blanks, slashes, hyphens and underscores."""
+        parts = [part for part in _BREAK.split(self.heading) if part.strip()]
+        most = max([*map(cell_len, self.cells), *(cell_len(part.strip()) for part in parts)], default=1)
+        lines: list[str] = []
+        for part in parts:
+            if lines and cell_len(f"{lines[-1]}{part}".strip()) <= most:
+                lines[-1] += part
+            else:
+                lines.append(part)
+        return [line.strip() for line in lines]
+
+    @property
+    def width(self) -> int:
+        """Cells that the widest line of it takes."""
+        return max(map(cell_len, [*self.cells, *self.lines]), default=0)
+
+
+def _width(columns: Sequence[GridColumn], gap: int) -> int:
+    return sum(column.width for column in columns) + gap * (len(columns) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Columns under a title. ``labels`` are the first ones, which say what a row is."""
+
+    labels: Sequence[GridColumn]
+    columns: Sequence[GridColumn]
+    title: str = ""
+    caption: str = ""
+    ends: frozenset[int] = frozenset()  # rows with a rule after them
+
+    def parts(self, width: int | None = None) -> Iterator[Table]:
+        """Tables that are at most ``width`` cells wide, where labels and one column are; without it, one table."""
+        gap = _GAPS[0]
+        if width is not None:
+            gap = next((gap for gap in _GAPS if _width([*self.labels, *self.columns], gap) <= width), _GAPS[0])
+        groups: list[list[GridColumn]] = [[]]
+        for column in self.columns:
+            if width is not None and groups[-1] and _width([*self.labels, *groups[-1], column], gap) > width:
+                groups.append([])
+            groups[-1].append(column)
+        for number, group in enumerate(groups):
+            title = self.title if number == 0 else f"{self.title}, continued" if self.title else ""
+            yield self._table(group, title, self.caption if number == len(groups) - 1 else "", gap)
+
+    def _table(self, columns: Sequence[GridColumn], title: str, caption: str, gap: int) -> Table:
+        table = Table(
+            title=Text(title) if title else None,
+            caption=Text(caption) if caption else None,
+            title_justify="left",
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, 0, 0, gap - 1),
+        )
+        shown = [*self.labels, *columns]
+        for column in shown:
+            heading = Text("\n".join(column.lines))
+            table.add_column(heading, justify=column.justify, no_wrap=True, min_width=column.width)
+        for number, cells in enumerate(zip(*(column.cells for column in shown), strict=True)):
+            table.add_row(*map(Text, cells), end_section=number in self.ends)
+        return table
+
+
+def grid_of(
+    first: str, headings: Iterable[str], rows: Sequence[Sequence[str]], *, title: str = "", caption: str = "",
+    ends: Iterable[int] = (),
+) -> Grid:  # fmt: skip
+    """Make a grid of rows, the first cell of each of which is its label."""
+    cells = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in (first, *headings)]
+    label, *others = cells
+    return Grid(
+        labels=[GridColumn(heading=first, cells=label, justify="left")],
+        columns=[GridColumn(heading=name, cells=own) for name, own in zip(headings, others, strict=True)],
+        title=title,
+        caption=caption,
+        ends=frozenset(ends),
+    )
