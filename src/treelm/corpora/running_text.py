@@ -1,0 +1,150 @@
+"""Running text as training text was treated: marks normalised, sentences found, words cut.
+
+A model that has read only straight quotation marks takes curly ones for rare words, and one that has read sentences
+takes a paragraph for a very long one. So what is to be scored goes through the same functions as what was trained on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, cast
+
+from treelm.corpora.tokens import check_text, words_of
+from treelm.errors import InputError
+
+ENGLISH = "en"
+_EXTRA = "pip install 'treelm[sentences]'"
+_CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),  # hyphens, en dash, minus
+        **dict.fromkeys("\u00a0\u2009\u200a\u202f", " "),
+        **dict.fromkeys("\u00ad\u200b\u2060\ufeff", None),  # soft hyphen and what has no width
+        **dict.fromkeys("\u02bc\u2032", "'"),
+        **dict.fromkeys("\u2033\u201e\u201f", '"'),
+    }
+)
+_MARKS = str.maketrans({**dict.fromkeys("“”«»", '"'), **dict.fromkeys("‘’", "'")})
+_DASH = re.compile(r"\s*(?:[—―⸺⸻]|---?)\s*")
+_DOTS = re.compile(r"(?:\.\s?){4,}|…\s*\.?|(?:\. ){2}\.")
+_TEX_MARK = re.compile(r"``|''")
+_BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
+_GOES_ON = re.compile(r"[a-z(]|-- [a-z]")  # after a quotation: "Who?" asked she.
+_AFTER_QUOTATION = re.compile(r"(?:[\"')]|\.\.\.)$")
+_ONLY_MARKS = re.compile(r"[\"')\]]+")
+_TITLES = "Lt|Col|Gen|Capt|Sgt|Maj|Cmdr|Adm|Rev|Hon|Gov|Sen|Rep|Messrs|Mme|Mlle|Mt|Ft|No|Fig|Figs|Eq"
+_ABBREVIATION = re.compile(rf"(?:^|[\s(\"'])(?:{_TITLES}|[A-HJ-Z])\.$")  # "I." mostly ends a sentence
+
+
+def normalise(paragraph: str) -> str:
+    """Write a paragraph with the marks of plain text, on one line.
+
+    Quotation marks become ``"`` and apostrophes ``'``; where the first mark of the paragraph is a single one, as in
+    British books, single ones are the outer ones. Dashes become `` -- ``, dots `` ... ``, en dashes and hyphens of
+    Unicode ``-``; other spaces become blanks. Raises ``InputError`` for a NUL character.
+
+    >>> normalise("‘Oh—it’s “he”,’ she said…")
+    '"Oh -- it\\'s \\'he\\'," she said ...'
+    """
+    check_text(paragraph)
+    text = paragraph.translate(_CHARACTERS)
+    first = re.search(r"[‘“]", text)
+    text = _british_marks(text) if first is not None and first[0] == "‘" else text.translate(_MARKS)
+    text = _TEX_MARK.sub('"', _DOTS.sub(" ... ", _DASH.sub(" -- ", text)))
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def _british_marks(text: str) -> str:
+    """Outer single marks as double ones, inner double marks as single ones.
+
+    A closing single mark, which is the apostrophe too, stands neither before nor right behind a letter, and closes a
+    quotation that is open.
+    """
+    written, num_open = [], 0
+    for place, character in enumerate(text):
+        if character == "‘":
+            num_open += 1
+            character = '"'
+        elif character == "’":
+            before, after = text[max(place - 1, 0) : place], text[place + 1 : place + 2]
+            closes = num_open > 0 and not after.isalnum() and not before.isalpha()
+            num_open -= closes
+            character = '"' if closes else "'"
+        elif character in "“”":
+            character = "'"
+        written.append(character)
+    return "".join(written)
+
+
+def split_sentences(paragraph: str, language: str = ENGLISH) -> list[str]:
+    """Find the sentences of a normalised paragraph; no character but blanks is lost.
+
+    English is split by blingfire with two repairs: what goes on in lower case after a quotation belongs to it, and
+    titles and initials, such as ``Lt.``, end no sentence. Other languages, by their ISO 639-1 codes, are split by
+    pysbd. A quotation of several sentences is cut into several. Raises ``InputError`` without the library, and for a
+    language that it does not know.
+    """
+    return _english(paragraph) if language == ENGLISH else _of_language(paragraph, language)
+
+
+def _english(paragraph: str) -> list[str]:
+    found: list[str] = []
+    for sentence in _blingfire()(paragraph).split("\n"):
+        sentence = sentence.strip()
+        if not sentence:
+            continue
+        if found and _belongs_to(sentence, found[-1]):
+            found[-1] = f"{found[-1]} {sentence}"
+        else:
+            found.append(sentence)
+    return found
+
+
+def _belongs_to(sentence: str, before: str) -> bool:
+    after_quotation = _GOES_ON.match(sentence) and _AFTER_QUOTATION.search(before)
+    return bool(after_quotation or _ABBREVIATION.search(before) or _ONLY_MARKS.fullmatch(sentence))
+
+
+@cache
+def _blingfire() -> Callable[[str], str]:
+    try:
+        from blingfire import text_to_sentences
+    except ImportError as error:
+        raise InputError(f"English text without the blingfire library ({error})", remedy=_EXTRA) from None
+    return cast(Callable[[str], str], text_to_sentences)
+
+
+def _of_language(paragraph: str, language: str) -> list[str]:
+    return [sentence.strip() for sentence in _pysbd(language).segment(paragraph) if sentence.strip()]
+
+
+@cache
+def _pysbd(language: str) -> Any:
+    try:
+        from pysbd import Segmenter
+        from pysbd.languages import LANGUAGE_CODES
+    except ImportError as error:
+        raise InputError(f"text in {language!r} without the pysbd library ({error})", remedy=_EXTRA) from None
+    if language not in LANGUAGE_CODES:
+        known = ", ".join(sorted(LANGUAGE_CODES))
+        raise InputError(f"no rules for sentences of language {language!r}", remedy=f"give one of {known}")
+    return Segmenter(language=language, clean=False)
+
+
+def paragraphs_of(text: str) -> Iterator[str]:
+    """Cut a text at blank lines; line ends inside a paragraph become blanks."""
+    for block in _BLANK_LINES.split(text.replace("\r\n", "\n").strip()):
+        if block:
+            yield block.replace("\n", " ")
+
+
+def sentences_of(text: str, language: str = ENGLISH) -> Iterator[tuple[str, ...]]:
+    """Give the words of every sentence of a running text, whose paragraphs are divided by blank lines.
+
+    Paragraphs are normalised, split into sentences, and these cut into words as treebanks do (``corpora.tokens``).
+    Raises ``InputError`` as ``normalise`` and ``split_sentences`` do.
+    """
+    for paragraph in paragraphs_of(text):
+        for sentence in split_sentences(normalise(paragraph), language):
+            yield words_of(sentence, "treebank")
