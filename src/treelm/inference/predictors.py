@@ -1,0 +1,180 @@
+"""Predictors of reading times that no model gives: length, frequency and position of words, and values of words before.
+
+A word is taken as it was shown, ``"dog,"``; its length and frequency are those of what is left without the marks around
+it, ``dog``. ``None`` is a missing value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from treelm.corpora.inputs import read_rows, read_text
+from treelm.errors import InputError
+
+Value = TypeVar("Value")
+
+WORD_LENGTH, ZIPF_FREQUENCY, UNIGRAM = "word_length", "zipf_frequency", "unigram_surprisal_bits"
+WORD_POSITION, DOCUMENT_POSITION = "word_position", "document_position"
+PREDICTORS: Mapping[str, str] = {
+    WORD_LENGTH: "characters of the word, without the marks around it",
+    ZIPF_FREQUENCY: "log10 of the word's occurrences in a thousand million words (van Heuven et al. 2014)",
+    UNIGRAM: "-log2 of the word's share of the model's training corpus",
+    WORD_POSITION: "number of the word in its sentence, from 1",
+    DOCUMENT_POSITION: "number of the word in its document, from 1",
+}
+"""Columns of every model, and what they are."""
+
+WORDFREQ = "wordfreq:"
+"""Begins the name of a source of frequencies that the library wordfreq has, such as ``wordfreq:en``."""
+_PER_BILLION = 9.0  # log10
+
+
+def bare(word: str) -> str:
+    """Return a word without the marks around it; of marks alone, nothing.
+
+    >>> bare('"well-known,"')
+    'well-known'
+    """
+    spelled = [place for place, character in enumerate(word) if character.isalnum()]
+    return word[spelled[0] : spelled[-1] + 1] if spelled else ""
+
+
+def word_length(word: str) -> int:
+    """Count the characters of a word without the marks around it.
+
+    >>> word_length("dog,"), word_length("isn't"), word_length("-")
+    (3, 5, 0)
+    """
+    return len(bare(word))
+
+
+def lagged(values: Sequence[Value], groups: Sequence[Hashable], lag: int) -> list[Value | None]:
+    """Return for each word the value of the word ``lag`` words before it, None where its group has none.
+
+    A group is a sentence, or a document: words stand in order, and words of one group together.
+
+    >>> lagged([310, 295, 280, 290], [1, 1, 1, 2], 1)
+    [None, 310, 295, None]
+    """
+    before = WordsBefore[Value](lag)
+    return [before.shift(value, group)[-1] for value, group in zip(values, groups, strict=True)]
+
+
+class WordsBefore(Generic[Value]):
+    """The values of the last words of a group, as its words come."""
+
+    def __init__(self, lag: int) -> None:
+        """Remember ``lag`` words; raises ``InputError`` for less than one."""
+        if lag < 1:
+            raise InputError(f"lag = {lag}", remedy="give 1 or more words, or leave it out")
+        self._lag = lag
+        self._values = deque[Value](maxlen=lag)
+        self._group: Hashable = None
+
+    def shift(self, value: Value, group: Hashable) -> list[Value | None]:
+        """Take in the next word; returns the values 1, 2, ... ``lag`` words before it, None where there is none."""
+        if group != self._group:
+            self.forget()
+            self._group = group
+        found: list[Value | None] = [*reversed(self._values)]
+        self._values.append(value)
+        return found + [None] * (self._lag - len(found))
+
+    def forget(self) -> None:
+        """Begin anew, as after words that are missing."""
+        self._values.clear()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequencies:
+    """Frequencies of words on the Zipf scale: log10 of occurrences in a thousand million words.
+
+    The scale is that of van Heuven et al. (2014, "SUBTLEX-UK"): 1 to 3 are rare words, 4 to 7 frequent ones.
+    """
+
+    source: str
+    zipf: Callable[[str], float]  # of a word without marks around it, in any case
+
+    def of(self, word: str) -> float | None:
+        """The frequency of a word as it was shown; None of marks alone."""
+        found = bare(word)
+        return self.zipf(found) if found else None
+
+    @classmethod
+    def named(cls, source: str) -> Frequencies:
+        """Frequencies of wordfreq (``wordfreq:en``), or those of a table with the columns word and count."""
+        if source.startswith(WORDFREQ):
+            return cls.of_wordfreq(source.removeprefix(WORDFREQ))
+        return cls.of_counts(read_counts(source), source=source)
+
+    @classmethod
+    def of_wordfreq(cls, language: str) -> Frequencies:
+        """Frequencies of the library wordfreq (Speer 2022); 0 for a word that it does not have.
+
+        Raises ``InputError`` if the library is missing, or has no such language.
+        """
+        try:
+            from wordfreq import available_languages, zipf_frequency
+        except ModuleNotFoundError:
+            remedy = "pip install 'treelm[wordfreq]', or give a table with the columns word and count"
+            raise InputError("the library wordfreq is missing", remedy=remedy) from None
+        known = sorted(available_languages())
+        if language not in known:
+            found = f"no frequencies of the language {language!r} in wordfreq"
+            raise InputError(found, remedy=f"choose from: {', '.join(known)}")
+        return cls(source=f"{WORDFREQ}{language}", zipf=lambda word: float(zipf_frequency(word, language)))
+
+    @classmethod
+    def of_counts(cls, counts: Mapping[str, int], *, source: str) -> Frequencies:
+        """Frequencies from counts of words, of which one more is assumed, so that unseen words have one, too.
+
+        log10((count + 1) / (tokens + types)) + 9, as van Heuven et al. (2014) smooth. Case does not count.
+        """
+        folded = Counter[str]()
+        for word, count in counts.items():
+            folded[word.casefold()] += count
+        size = math.log10(folded.total() + len(folded))
+        return cls(source=source, zipf=lambda word: math.log10(folded[word.casefold()] + 1) - size + _PER_BILLION)
+
+
+def read_counts(path: str) -> dict[str, int]:
+    """Read a table of words and their counts: CSV or TSV with the columns word and count, in any case.
+
+    Raises ``InputError`` with file and line.
+    """
+    names, rows = read_rows(read_text(path), path)
+    columns = {name.casefold(): name for name in names}
+    for name in ("word", "count"):
+        if name not in columns:
+            remedy = f"name the columns word and count; there are {', '.join(names) or 'none'}"
+            raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
+    counts = Counter[str]()
+    for where, cells in rows:
+        count = cells[columns["count"]]
+        if not count.isdecimal():
+            raise InputError(f"{count!r} is no count", where=where, remedy="give whole numbers from 0 on")
+        counts[cells[columns["word"]]] += int(count)
+    if not counts:
+        raise InputError("a table without rows", where=path, remedy="give a row for every word")
+    return dict(counts)
+
+
+class Unigrams:
+    """Surprisal of tokens by their share of a corpus, whatever comes before them."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        """Take counts of a corpus. One more is assumed of each form, and of all others together as if they were one."""
+        self._counts = counts
+        self._log_size = math.log2(sum(counts.values()) + len(counts) + 1)
+
+    def bits(self, tokens: Iterable[str]) -> float:
+        """-log2 of the share of each token, summed: surprisal of a word that is read as these tokens.
+
+        >>> Unigrams({"the": 3, "dog": 2}).bits(["the"])
+        1.0
+        """
+        return math.fsum(self._log_size - math.log2(self._counts.get(token, 0) + 1) for token in tokens)

@@ -1,0 +1,88 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from treelm.errors import InputError
+from treelm.inference.predictors import Frequencies, Unigrams, WordsBefore, bare, lagged, read_counts, word_length
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("dog", "dog"), ('"dog,"', "dog"), ("don't", "don't"), ("(l'été)", "l'été"), ("10%", "10"), ("--", ""), ("", "")],
+)
+def test_marks_around_a_word_do_not_count(word: str, expected: str) -> None:
+    assert bare(word) == expected
+    assert word_length(word) == len(expected)
+
+
+def test_a_lag_ends_with_its_group() -> None:
+    values, groups = [1, 2, 3, 4, 5, 6], ["a", "a", "a", "b", "b", "a"]
+    assert lagged(values, groups, 1) == [None, 1, 2, None, 4, None]
+    assert lagged(values, groups, 2) == [None, None, 1, None, None, None]
+
+
+def test_words_before_come_nearest_first_and_can_be_forgotten() -> None:
+    before = WordsBefore[int](2)
+    assert [before.shift(value, 1) for value in (1, 2, 3)] == [[None, None], [1, None], [2, 1]]
+    before.forget()
+    assert before.shift(4, 1) == [None, None]
+
+
+def test_a_lag_of_no_word_is_refused() -> None:
+    with pytest.raises(InputError, match="lag = 0"):
+        lagged([1], [1], 0)
+
+
+def test_counts_are_on_the_zipf_scale() -> None:
+    counts = {"The": 499, "the": 500, "dog": 99, "cat": 0}
+    found = Frequencies.of_counts(counts, source="mine")
+    assert found.of('"THE') == pytest.approx(9 + 3 - 3.0426, abs=1e-3)  # 1000 of 1098 tokens and 3 types
+    assert found.of("dog,") == pytest.approx(9 + 2 - 3.0418, abs=1e-3)
+    assert found.of("zebra") == found.of("cat") == pytest.approx(9 - 3.0418, abs=1e-3)
+    assert found.of("--") is None
+
+
+def test_frequencies_of_wordfreq() -> None:
+    pytest.importorskip("wordfreq")
+    found = Frequencies.named("wordfreq:en")
+    the, museum = found.of("The"), found.of("museum,")
+    assert the is not None
+    assert museum is not None
+    assert the > 7 > museum > 3 > (found.of("qzxkjv") or 0.0)
+    with pytest.raises(InputError, match=r"no frequencies of the language 'xx'.*en"):
+        Frequencies.named("wordfreq:xx")
+
+
+def test_without_wordfreq_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    with pytest.raises(InputError, match=r"treelm\[wordfreq\]"):
+        Frequencies.named("wordfreq:en")
+
+
+def test_a_table_of_counts_is_read_in_full(tmp_path: Path) -> None:
+    path = tmp_path / "counts.tsv"
+    path.write_text("Word\tpos\tCount\nthe\tDT\t7\nround\tIN\t2\nround\tJJ\t1\n")
+    assert read_counts(str(path)) == {"the": 7, "round": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("word,frequency\nthe,1\n", "counts.csv:1: no column 'count'.*word, frequency"),
+        ("word,count\nthe,1\na,1.5\n", "counts.csv:3: '1.5' is no count"),
+        ("word,count\n", "without rows"),
+    ],
+)
+def test_a_table_without_counts_is_refused(text: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "counts.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=expected):
+        read_counts(str(path))
+
+
+def test_unigrams_are_shares_that_sum_to_one() -> None:
+    counts = {"the": 3, "dog": 2, ".": 1}
+    unigrams = Unigrams(counts)
+    assert sum(2 ** -unigrams.bits([one]) for one in [*counts, "unseen"]) == pytest.approx(1)
+    assert unigrams.bits(["dog", "."]) == pytest.approx(unigrams.bits(["dog"]) + unigrams.bits(["."]))
