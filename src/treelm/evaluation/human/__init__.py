@@ -1,1 +1,1 @@
-"""People as the judge: how well surprisals predict reading times, and whether garden paths cost what they cost people."""
+"""People as the judge: reading times that surprisals predict, and what garden paths cost people and models."""

@@ -47,9 +47,9 @@ class Material:
     def stimuli(self, punctuation: Punctuation, normalise: Callable[[str], str] = str) -> Iterator[Stimulus]:
         """Yield the sentences as stimuli, each word as ``normalise`` writes it."""
         rows = zip(self.sentences, self.documents, self.words, strict=True)
-        for (sentence, document), group in groupby(rows, key=lambda row: row[:2]):
+        for line, ((sentence, document), group) in enumerate(groupby(rows, key=lambda row: row[:2]), start=1):
             words = tuple(normalise(word) for _, _, word in group)
-            own = Sentence(words=words, identifier=sentence, source=self.name)
+            own = Sentence(words=words, identifier=sentence, source=self.name, line=line)
             yield stimulus(own, punctuation, document=document, cut_blanks=True)
 
 

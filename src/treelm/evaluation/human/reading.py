@@ -179,7 +179,7 @@ def measure_reading(
     corpus: ReadingCorpus,
     models: Sequence[Surprisals],
     design: Design = Design(),
-    over: Sequence[str] = (),  # noqa: B008
+    over: Sequence[str] = (),
 ) -> ReadingResult:
     """Compare models on a corpus; each of ``over`` is also put below every other model, and above it.
 

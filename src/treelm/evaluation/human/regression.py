@@ -1,4 +1,4 @@
-"""Least squares of reading times, by statsmodels: likelihood of what was left out, slopes, tests. Nothing else uses it."""
+"""Least squares of reading times, by statsmodels: likelihood of what was left out, slopes, tests."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ class NestedTest:
     f: float
     p: float
     num_added: int
+
+
+def require_library() -> None:
+    """Raise ``InputError`` unless statsmodels is there: asked before anything is scored."""
+    _library()
 
 
 def held_out_log_likelihood(times: Floats, predictors: Floats, folds: Sequence[str]) -> Floats:

@@ -1,6 +1,6 @@
-"""The UCL corpus (Frank et al. 2013) as de Varda et al. (2023) published it: 205 sentences, reading times and eye movements.
+"""The UCL corpus (Frank et al. 2013) as de Varda et al. (2023) published it.
 
-It has no licence, so it is never shipped.
+205 sentences, self-paced reading and eye movements. It has no licence, so it is never shipped.
 """
 
 from __future__ import annotations
