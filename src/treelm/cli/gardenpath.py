@@ -116,7 +116,8 @@ def _score_with(widths: tuple[int, int, int], run: str, options: Arguments) -> S
         if not lm.searches():
             remedy = "leave it out of --beam-sweep"
             raise InputError(f"{lm.system} scores without a search", where=run, remedy=remedy)
-        lm.set_beam(**dict(zip(("action_beam", "word_beam", "fast_track"), widths, strict=True)))
+        action_beam, word_beam, fast_track = widths
+        lm.set_beam(action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
         return f"beam {'/'.join(map(str, widths))}"
 
     return score_run(run, options, sap.material(options.subsets), set_search=set_search, columns=(LOST,))

@@ -129,8 +129,10 @@ def score_run(
     search = in_words(lm, beam) if set_search is None else set_search(lm)
     kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)
     bar = progress_bar(f"{run}: scoring {material.name}", len(set(material.sentences)))
-    elsewhere = {"processes": options.processes, "cluster": options.cluster, "device": options.device}
-    with computing(score, lm, run=run, **elsewhere) as compute, bar as advance:
+    elsewhere = computing(
+        score, lm, run=run, processes=options.processes, cluster=options.cluster, device=options.device
+    )
+    with elsewhere as compute, bar as advance:
         found = score_material(
             lm,
             material,

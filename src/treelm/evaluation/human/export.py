@@ -11,7 +11,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -50,7 +50,7 @@ def export(regression: Regression, folder: Path) -> list[str]:
     write_atomically(folder / TABLE, _csv(_table(regression, predictors, models)))
     write_atomically(folder / PREDICTORS, _csv(_predictors(regression)))
     for name in SCRIPTS:
-        text = files("treelm.evaluation.human").joinpath("scripts", name).read_text(encoding="utf-8")
+        text = files("treelm.evaluation.human").joinpath("scripts", f"{name}.template").read_text(encoding="utf-8")
         for mark, content in filled.items():
             text = text.replace(mark, content)
         write_atomically(folder / name, text.encode())
@@ -69,7 +69,7 @@ def r_names(names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _r_vector(names: Sequence[str] | Iterator[str]) -> str:
+def _r_vector(names: Iterable[str]) -> str:
     return f"c({', '.join(json.dumps(name) for name in names)})"
 
 

@@ -19,7 +19,7 @@ from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.stimulus_scores import Context, score_stimuli
 from treelm.models.base import SyntacticLM
-from treelm.models.scores import SentenceScore
+from treelm.models.scores import SentenceScore, WordSurprisal
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -83,7 +83,7 @@ def score_material(
     on_sentence: Callable[[], None] = lambda: None,
 ) -> Surprisals:
     """Score a material by a model, sentence by sentence or document by document; ``columns`` of its scores are kept."""
-    words = []
+    words: list[WordSurprisal] = []
     stimuli = material.stimuli(punctuation, normalise)
     for one in score_stimuli(lm, stimuli, context=context, batch_size=batch_size, compute=compute):
         words += one.scored.surprisal.words

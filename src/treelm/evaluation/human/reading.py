@@ -138,20 +138,20 @@ class Regression:
         """The words that are compared, and how many others there are by reason."""
         corpus = self.corpus
         times = corpus.responses[self.response]
+        has_time: Bools = np.isfinite(times)
         reasons = {
-            "no reading time, or a doubtful one": np.isfinite(times)
-            & (True if corpus.usable is None else corpus.usable)
+            "no reading time, or a doubtful one": has_time if corpus.usable is None else has_time & corpus.usable
         }
         for name in design.only:
             reasons[f"not {name}"] = corpus.filters[name]
         missing = "a baseline predictor missing, here or at a lag"
-        reasons[missing] = np.isfinite(np.column_stack(list(self.columns.values()))).all(axis=1)
+        reasons[missing] = _complete(np.column_stack(list(self.columns.values())))
         for name in self.models:
-            reasons[f"no surprisal of {name}, here or at a lag"] = np.isfinite(self.lagged_bits[name]).all(axis=1)
+            reasons[f"no surprisal of {name}, here or at a lag"] = _complete(self.lagged_bits[name])
         if design.known_only:
             for name, model in self.models.items():
                 unknown = np.column_stack([corpus.shifted(model.is_unknown.astype(float), lag) for lag in self._lags])
-                reasons[f"unknown to {name}, here or at a lag"] = (unknown == 0).all(axis=1)
+                reasons[f"unknown to {name}, here or at a lag"] = _complete(np.where(unknown == 0, 0.0, np.nan))
         kept, left_out = np.ones(len(corpus), dtype=bool), dict[str, int]()
         for reason, holds in reasons.items():
             if number := int((kept & ~holds).sum()):
@@ -167,6 +167,12 @@ class Regression:
     def likelihood(self, *more: Floats) -> Floats:
         """Held-out log likelihood of every word by the baseline and what is added to it."""
         return held_out_log_likelihood(self.times, np.column_stack([self.base, *more]), self.folds)
+
+
+def _complete(values: Floats) -> Bools:
+    """Which rows have nothing but numbers."""
+    found: Bools = np.asarray(np.isfinite(values).all(axis=1), dtype=np.bool_)
+    return found
 
 
 def _check(kind: str, names: Sequence[str], known: Mapping[str, object]) -> None:

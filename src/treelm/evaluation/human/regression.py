@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,14 +56,13 @@ def held_out_log_likelihood(times: Floats, predictors: Floats, folds: Sequence[s
 
     Gaussian, with the mean squared residual of those words. ``predictors`` (N, P) get a constant.
     """
-    linear_model = _library()
     norm = _norm()
     design = with_constant(predictors)
     found = np.full(len(times), np.nan)
     labels = np.array(folds)
     for fold in dict.fromkeys(folds):
         out = labels == fold
-        fit = linear_model.OLS(times[~out], design[~out]).fit()
+        fit = _fit_design(times[~out], design[~out])
         deviation = np.sqrt(fit.ssr / (~out).sum())
         found[out] = norm.logpdf(times[out], loc=fit.predict(design[out]), scale=deviation)
     return found
@@ -70,13 +70,12 @@ def held_out_log_likelihood(times: Floats, predictors: Floats, folds: Sequence[s
 
 def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
     """Mean of gains of words, which in one fold go together: standard errors clustered by fold, t of folds - 1."""
-    linear_model = _library()
     codes = np.unique(np.array(folds), return_inverse=True)[1]
     by_fold = np.array([gains[codes == code].mean() for code in range(codes.max() + 1)])
     low, high = float("nan"), float("nan")
     if len(by_fold) > 1:
         ones = np.ones((len(gains), 1))
-        fit = linear_model.OLS(gains, ones).fit(cov_type="cluster", cov_kwds={"groups": codes}, use_t=True)
+        fit = _fit_design(gains, ones, cov_type="cluster", cov_kwds={"groups": codes}, use_t=True)
         ((low, high),) = fit.conf_int().tolist()
     return Delta(
         nats_per_word=float(gains.mean()),
@@ -101,6 +100,8 @@ def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope
 def compare_fits(times: Floats, fewer: Floats, more: Floats) -> NestedTest:
     """Test predictors ``more``, whose span holds that of ``fewer``, against these on all words."""
     wide, narrow = _fit(times, more), _fit(times, fewer)
+    if wide.df_resid == narrow.df_resid:  # what is added is a combination of what was there
+        return NestedTest(f=0.0, p=1.0, num_added=0)
     f, p, num_added = wide.compare_f_test(narrow)
     return NestedTest(f=float(f), p=float(p), num_added=int(num_added))
 
@@ -134,7 +135,15 @@ def with_constant(predictors: Floats) -> Floats:
 
 
 def _fit(times: Floats, predictors: Floats) -> Any:
-    return _library().OLS(times, np.column_stack([np.ones(len(times)), predictors])).fit()
+    return _fit_design(times, np.column_stack([np.ones(len(times)), predictors]))
+
+
+def _fit_design(times: Floats, design: Floats, **options: Any) -> Any:
+    """Least squares; of predictors that depend on each other, by the pseudoinverse, the smallest solution."""
+    linear_model = _library()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The design matrix is rank-deficient")
+        return linear_model.OLS(times, design).fit(**options)
 
 
 def _library() -> Any:
