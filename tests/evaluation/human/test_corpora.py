@@ -18,24 +18,24 @@ from treelm.evaluation.human.regression import held_out_log_likelihood, slopes
 Rows = dict[str, tuple[float, int, tuple[float, ...]]]
 """By model: delta in 10^-3 nats a word, folds above 0, slopes in ms a bit."""
 
-G: Rows = {
+PUNCTUATION: Rows = {
     "5-gram": (4.54, 7, (0.25, 0.58, 0.51)),
     "gpt2": (18.14, 9, (0.50, 1.14, 0.66)),
     "gpt3": (13.09, 8, (0.34, 0.91, 0.83)),
     "trigram": (12.49, 9, (0.41, 0.80, 0.63)),
     "unigram": (9.65, 7, (1.28, 2.51, 1.29)),
 }
-A: Rows = {
+SIMPLE: Rows = {
     "5-gram": (17.84, 8, (0.57, 1.08, 0.63)),
     "gpt2": (23.58, 9, (0.63, 1.28, 0.71)),
     "gpt3": (12.76, 9, (0.42, 0.91, 0.78)),
     "trigram": (20.80, 9, (0.60, 1.03, 0.68)),
     "unigram": (37.63, 10, (1.63, 3.01, 1.37)),
 }
-C: Rows = {"gpt2": (22.84, 8, (1.08, 2.87, 1.97)), "5-gram": (18.30, 9, (0.76, 2.54, 1.86))}
-F: Rows = {"gpt2": (11.75, 9, (1.46, 0.66, 0.15)), "gpt3": (3.92, 8, (0.96, 0.54, 0.29))}
-H: Rows = {"gpt2": (22.70, 9, (0.55, 1.19, 0.62)), "unigram": (7.60, 8, (1.43, 2.59, 1.00))}
-I: Rows = {
+LOGARITHMS: Rows = {"gpt2": (22.84, 8, (1.08, 2.87, 1.97)), "5-gram": (18.30, 9, (0.76, 2.54, 1.86))}
+AS_PUBLISHED: Rows = {"gpt2": (11.75, 9, (1.46, 0.66, 0.15)), "gpt3": (3.92, 8, (0.96, 0.54, 0.29))}
+UNMARKED: Rows = {"gpt2": (22.70, 9, (0.55, 1.19, 0.62)), "unigram": (7.60, 8, (1.43, 2.59, 1.00))}
+EVERY_WORD: Rows = {
     "gpt3": (14.22, 9, (0.43, 1.26, 0.95)),
     "trigram": (5.97, 9, (0.31, 0.66, 0.47)),
     "unigram": (-0.82, 4, (0.10, 0.22, 0.15)),
@@ -77,10 +77,10 @@ def check(corpus: ReadingCorpus, names: Sequence[str], design: Design, expected:
 @pytest.mark.parametrize(
     ("design", "expected", "num_words"),
     [
-        (Design(), G, 6960),
-        (Design(baseline=PLAIN), A, 6960),
-        (Design(baseline=PLAIN, response="log_rt"), C, 6960),
-        (Design(baseline=PLAIN, only=("unmarked",)), H, 5320),
+        (Design(), PUNCTUATION, 6960),
+        (Design(baseline=PLAIN), SIMPLE, 6960),
+        (Design(baseline=PLAIN, response="log_rt"), LOGARITHMS, 6960),
+        (Design(baseline=PLAIN, only=("unmarked",)), UNMARKED, 5320),
     ],
     ids=["punctuation", "plain", "logarithms", "unmarked"],
 )
@@ -92,7 +92,7 @@ def test_published_models_predict_natural_stories_as_known(
 
 
 def test_models_with_every_word_are_compared_on_all_of_them(stories: ReadingCorpus) -> None:
-    world = check(stories, tuple(I), Design(), I)
+    world = check(stories, tuple(EVERY_WORD), Design(), EVERY_WORD)
     assert len(world.times) == 10193
     assert world.likelihood().mean() == pytest.approx(-4.85294, abs=6e-6)
     constant = held_out_log_likelihood(world.times, np.zeros((len(world.times), 0)), world.folds)
@@ -105,7 +105,7 @@ def test_times_as_published_lie_one_row_early(stories: ReadingCorpus) -> None:
     is_first = np.array([position == "1" for _, position in stories.keys])
     np.testing.assert_array_equal(stories.responses["mean_rt"][1:][~is_first[1:]], times[:-1][~is_first[1:]])
     assert np.isnan(stories.responses["mean_rt"][is_first]).all()
-    check(early, early.references, Design(baseline=PLAIN), F)
+    check(early, early.references, Design(baseline=PLAIN), AS_PUBLISHED)
     assert "one row early" in early.notes[0]
 
 
@@ -148,13 +148,13 @@ def test_another_release_is_refused(tmp_path: Path) -> None:
 
 
 def words(times: Sequence[float]) -> list[_Word]:
-    """Two stories of a word for each time, written as they are read but for a comma on every third."""
+    """Two stories of a word for each time, written as they are read but for a comma on every fourth."""
     return [
         _Word(
             story=story,
             position=place + 1,
             word=f"w{place},",
-            written=f"w{place} ," if place % 3 == 0 else f"w{place}",
+            written=f"w{place} ," if place % 4 == 0 else f"w{place}",
             bare=f"w{place}",
             count=7.0,
             mean_rt=time,
@@ -177,9 +177,9 @@ def test_the_time_of_a_row_goes_to_the_word_after_it_within_a_story() -> None:
 
 def test_what_is_on_a_word_and_around_it() -> None:
     corpus = _corpus(words([1.0] * 8), {}, "corrected")
-    assert corpus.predictors["mark"].tolist() == [1, 0, 0, 1, 0, 0, 1, 0] * 2
+    assert corpus.predictors["mark"].tolist() == [1, 0, 0, 0] * 4
     assert corpus.predictors["freq"].tolist() == [3.0] * 16
     assert corpus.predictors["length"].tolist() == [2.0] * 16
     assert corpus.filters["inner"].tolist() == [False, True, True, False] * 4
-    assert corpus.filters["unmarked"].tolist() == [False] * 5 + [True] + [False] * 7 + [True, False, False]
+    assert corpus.filters["unmarked"].tolist() == [False, False, False, True] * 4
     assert corpus.classes[:2] == ("verb", "noun")
