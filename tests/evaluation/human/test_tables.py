@@ -4,7 +4,7 @@ import csv
 import math
 import runpy
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -142,7 +142,16 @@ def test_a_model_scores_a_material_word_by_word_in_its_order(tmp_path: Path) -> 
 class FeatureModelOutput:
     """As REPLICA has it."""
 
-    values: dict = field(default_factory=dict)
+    values: dict
+    metadata: dict
+
+
+@dataclass
+class PrecomputedFeatureModel:
+    """As REPLICA has it."""
+
+    name: str
+    outputs: dict
 
 
 def test_the_export_has_the_words_compared_and_scripts_that_name_its_columns(
@@ -164,18 +173,16 @@ def test_the_export_has_the_words_compared_and_scripts_that_name_its_columns(
         assert '"5-gram" = c("x5_gram_0", "x5_gram_1")' in script
         assert '"length_0", "length_1", "position"' in script
         assert "@" not in script
-    protocols = ModuleType("replica.feature.core.protocols")
-    protocols.FeatureModelOutput = FeatureModelOutput
-    monkeypatch.setitem(sys.modules, "replica.feature.core.protocols", protocols)
-    for parent in ("replica", "replica.feature", "replica.feature.core"):
-        monkeypatch.setitem(sys.modules, parent, ModuleType(parent))
-    monkeypatch.setattr("pickle.dump", lambda value, file: file.write(repr(value).encode()))
-    monkeypatch.chdir(folder)
-    values = runpy.run_path("replica.py")
-    first = values["cells"]["x5_gram_surprisal_made_up"]["0"]
-    assert first[3] == pytest.approx(-bits[3] * math.log(2), abs=1e-6)
-    assert 5 not in first
-    assert (folder / "noise_surprisal_made_up.pkl").is_file()
+    replica = ModuleType("replica")
+    replica.__dict__.update(FeatureModelOutput=FeatureModelOutput, PrecomputedFeatureModel=PrecomputedFeatureModel)
+    monkeypatch.setitem(sys.modules, "replica", replica)
+    models = runpy.run_path(str(folder / "replica_models.py"))["read_models"]()
+    assert list(models) == ["x5_gram_surprisal_made_up", "noise_surprisal_made_up"]
+    first = models["x5_gram_surprisal_made_up"].outputs["0"]
+    assert len(first) == 120
+    assert first[3].values["log_p_observed"] == pytest.approx(-bits[3] * math.log(2), abs=1e-6)
+    assert first[3].metadata == {"text_unit": "w3"}
+    assert math.isnan(first[5].values["log_p_observed"])
     with pytest.raises(InputError, match=f"{names[0]} is there already"):
         export(world, folder)
 

@@ -21,7 +21,7 @@ from treelm.evaluation.human.reading import Regression
 from treelm.models.persistence.files import write_atomically
 
 TABLE, PREDICTORS = "words.csv", "replica-predictors.csv"
-SCRIPTS = ("lme4.R", "mgcv.R", "replica.py")
+SCRIPTS = ("lme4.R", "mgcv.R", "replica_models.py")
 _REPLICA_NAMES = {"natural-stories": ("natural_stories", "ns_")}
 """What REPLICA calls a corpus, and what stands before the ids of its stimuli."""
 
@@ -113,7 +113,6 @@ def _predictors(regression: Regression) -> Iterator[Sequence[str]]:
     for model in regression.models.values():
         tag = f"{r_names([model.name])[model.name]}_surprisal_{dataset}"
         for row, unit in enumerate(units):
-            if math.isfinite(model.bits[row]):
-                nats = f"{-model.bits[row] * math.log(2):.6f}"
-                stimulus = f"{before}{corpus.documents[row]}"
-                yield [tag, stimulus, str(unit), "log_p_observed", nats, corpus.words[row]]
+            bits = model.bits[row]
+            nats = f"{-bits * math.log(2):.6f}" if math.isfinite(bits) else "NA"
+            yield [tag, f"{before}{corpus.documents[row]}", str(unit), "log_p_observed", nats, corpus.words[row]]
