@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
 
 MISSING = "-"
-_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
+_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests", "people"], str] = {
     "figures": "figures",
     "sizes and speed": "sizes and speed",
     "syntax tests": "tests of syntax: correct in percent",
+    "people": "people: reading times and garden paths",
 }
 
 
