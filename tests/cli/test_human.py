@@ -107,6 +107,24 @@ def test_a_sweep_gives_the_effects_of_each_beam_and_what_it_lost(treelm: Treelm,
     assert "bits lost by pruning" in treelm("gardenpath", run, *subset, "--beam-sweep", 2).out
 
 
+def test_a_comparison_has_the_effects_and_keeps_them(treelm: Treelm, tmp_path: Path) -> None:
+    out = tmp_path / "comparison"
+    call = ("compare", "ngram-gum-open", "--max-sentences", 2, "--gardenpath", "--format", "csv", "--out", out)
+    (row,) = csv.DictReader(io.StringIO(treelm(*call).out))
+    found = json.loads(treelm("gardenpath", "ngram-gum-open", "--references", "none", "--json").out)["models"][0]
+    for effect in found["effects"]:
+        name = f"effect_bits, {effect['effect']}, {effect['region']}"
+        assert float(row[name]) == pytest.approx(effect["bits"])
+    assert "garden paths: done" not in treelm(*call).err
+
+
+def test_a_comparison_says_that_a_corpus_is_missing_before_it_measures(treelm: Treelm, tmp_path: Path) -> None:
+    done = treelm("compare", "lstm-gum-open", "--reading", "ucl", "--reading-data", tmp_path)
+    assert done.code == 2
+    assert len(done.err.strip().splitlines()) == 1
+    assert "may not be shipped" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
@@ -121,6 +139,7 @@ def test_a_sweep_gives_the_effects_of_each_beam_and_what_it_lost(treelm: Treelm,
         (("reading", "--corpus", "ucl", "--class-column", "pos"), "an option of tables (--class-column) with ucl"),
         (("reading", "--corpus", "ucl", "--alignment", "published"), "--alignment with ucl"),
         (("reading", "--corpus", "natural-stories", "--data", "."), "may not be shipped"),
+        (("compare", "lstm-gum-open", "--reading-data", "."), "--reading-data without --reading"),
     ],
 )
 def test_calls_that_cannot_be_are_refused_in_one_line(treelm: Treelm, arguments: tuple[str, ...], found: str) -> None:

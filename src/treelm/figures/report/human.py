@@ -106,7 +106,7 @@ def _effect_dots(name: str, effects: Iterable[EffectInBits], look: int | None = 
             name=name if (one.effect, one.region) == (_GARDEN_PATHS[0], 0) else "",
             x=people,
             y=one.bits,
-            tip=f"{name}, {titles[one.effect]}, word {one.region}: {one.bits:+.2f} bits, {people:.0f} ms",
+            tip=f"{name}: {titles[one.effect]}, word {one.region}: {one.bits:+.2f} bits, {people:.0f} ms",
             look=look,
         )
         for one in effects
