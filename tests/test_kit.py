@@ -61,7 +61,8 @@ def test_the_hooks_accept_what_is_committed(hook: dict) -> None:
 def test_the_lowest_releases_are_those_that_the_project_allows() -> None:
     extras = PROJECT["optional-dependencies"]
     allowed = map(
-        Requirement, chain(PROJECT["dependencies"], *(extras[name] for name in ("nltk", "sentences", "tokenizers")))
+        Requirement,
+        chain(PROJECT["dependencies"], *(extras[name] for name in ("nltk", "reading", "sentences", "tokenizers"))),
     )
     lowest = {
         f"{one.name}=={specifier.version}"

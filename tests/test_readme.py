@@ -70,6 +70,17 @@ def test_the_commands_and_the_code_about_surprisal_work(home: Path) -> None:
         run([sys.executable, "-c", code], home)
 
 
+def test_the_commands_about_reading_work(home: Path) -> None:
+    page = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
+    program = home / "bin" / "python"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
+    assert "agreement-bits" in out
+    assert "delta log likelihood" in out
+    assert (home / "times-export" / "lme4.R").is_file()
+
+
 def test_the_python_code_works(home: Path) -> None:
     (code,) = blocks("python")
     out = run([sys.executable, "-c", code], home)

@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from tests.evaluation.human.worlds import made_up
 from tests.fuzz import kept_files, seeds
 from tests.fuzz.harness import Reader
 from tests.legacy.make import HERE as RUNS
@@ -29,6 +30,9 @@ from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.vocabularies import load_vocabulary
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import read_bracketings, read_parameters
+from treelm.evaluation.human import reading_tables
+from treelm.evaluation.human.material import read_surprisals as read_word_surprisals
+from treelm.evaluation.human.reading_tables import TableColumns
 from treelm.evaluation.minimal_pairs import read_pairs
 from treelm.evaluation.syntaxgym.results import read_surprisals
 from treelm.evaluation.syntaxgym.suites import load_suites
@@ -170,6 +174,19 @@ def read_stimulus_table(path: Path) -> None:
     for one in stimuli:
         assert len(one.tokens) == len(one.counts) == len(one.kept) == len(one.sentence.words)
         assert all(tokens and "" not in tokens for tokens in one.tokens)
+
+
+def read_reading_times(path: Path) -> None:
+    corpus = reading_tables.load(path, TableColumns(document="text", sentence="item", word_class="pos"))
+    rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
+    assert len(corpus) == len(corpus.responses["rt"]) == len(corpus.folds) == len(rows) - 1
+    assert len(set(corpus.keys)) == len(corpus)
+
+
+def read_word_bits(path: Path) -> None:
+    found = read_word_surprisals(path, made_up(2, 3))
+    assert len(found.bits) == len(found.is_unknown) == 6
+    assert found.is_there.any()
 
 
 def read_stimulus_words(path: Path) -> None:
@@ -391,6 +408,8 @@ READERS: tuple[Reader, ...] = (
     Reader(name="prepared array", file="words.npy", company=_prepared, read=open_prepared, seeds=_npy_seeds),
     Reader(name="surprisals", file="table.tsv", seeds=_of(*seeds.SURPRISALS), read=read_table),
     Reader(name="stimulus table", file="rt.csv", seeds=_of(*seeds.STIMULI), read=read_stimulus_table),
+    Reader(name="reading times", file="times.csv", seeds=_of(*seeds.READING_TIMES), read=read_reading_times),
+    Reader(name="surprisals of words", file="bits.csv", seeds=_of(*seeds.WORD_BITS), read=read_word_bits),
     Reader(name="stimulus words", file="words.txt", seeds=_of(*seeds.TEXT), read=read_stimulus_words),
     Reader(name="pairs table", file="pairs.tsv", seeds=_of(*seeds.PAIRS), read=read_pair_table),
     Reader(name="blimp", file="pairs.jsonl", seeds=_of(*seeds.BLIMP, gzip.compress(seeds.BLIMP[0])), read=read_blimp),

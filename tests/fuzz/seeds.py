@@ -64,6 +64,14 @@ STIMULI = (
     'item,word_id,form,rt\n1,w1,The,3\n1,w2,"dog,",295\n1,w3,"say ""no""",35\n2,w1,New York,\n2,w2,Élan,29\n'.encode(),
     b'"item"\t"form"\n"a"\t"It"\n"a"\t""""\n"b"\t"didn\'t"\n',
 )
+READING_TIMES = (
+    'text,item,word,rt,pos\n1,1,The,310.5,DT\n1,1,"dog,",NA,NN\n1,2,"say ""no""",350,VB\n2,1,Élan.,290,NN\n'.encode(),
+    b"text\titem\tword\trt\tpos\n1\t1\tIt\t3e2\tPRP\n",
+)
+WORD_BITS = (
+    b"story,position,surprisal_bits,is_unk\n1,2,3.5,0\n0,1,inf,1\n1,0,NA,0\n",
+    b"word\tsurprisal_bits\nw0\t1\nw1\t2.5\nw2\t3\nw3\t4\nw4\t5\nw5\tNA\n",
+)
 PAIRS = (
     "test case\tgrammatical\tungrammatical\nagreement--simple\tthe dog barks\tthe dog bark\n"
     'agreement--prep\tthe dogs near me bark\tthe dogs near me barks\nanaphor--x\t"a \' b"\té b\n'.encode(),

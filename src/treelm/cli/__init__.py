@@ -27,6 +27,8 @@ SUBCOMMANDS = {
     "surprisal": "surprisal in bits of every word of a file, as TSV",
     "syntaxgym": "accuracy on test suites of syntactic generalisation, beside published models",
     "pairs": "minimal pairs (BLiMP and others): is the grammatical sentence the more probable one?",
+    "reading": "prediction of reading times: what surprisals add, beside published models",
+    "gardenpath": "garden paths and other difficulties in bits, beside what people took longer by",
     "generate": "draw sentences from a model",
     "audit": "check a model's contract: causality, normalisation, batch invariance, incremental = batched",
     "bench": "measure speed and memory on this machine",

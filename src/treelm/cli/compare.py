@@ -34,6 +34,7 @@ class Arguments(ModelOptions, PairOptions, WideTables):
     Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --output comparison
     Example: treelm compare runs/* --pairs blimp.jsonl.gz --max-pairs-per-group 20 --format markdown
     Example: treelm compare runs/* --pairs mine.tsv --good yes --bad no --group-by construction
+    Example: treelm compare runs/* --gardenpath --reading natural-stories --reading-data naturalstories
     Example: treelm compare comparison/comparison.json runs/new --format latex
     Example: treelm compare runs/demo runs/som-demo --report report.html --sentences sentences.txt
     """
@@ -54,6 +55,12 @@ class Arguments(ModelOptions, PairOptions, WideTables):
     """Test suites of SyntaxGym: all, none, or names and files."""
     pairs: tuple[str, ...] = ()
     """Files of minimal pairs, such as BLiMP's. --good, --bad and --group-by hold for all of them."""
+    reading: Literal["none", "natural-stories", "ucl"] = "none"
+    """Corpus of reading times, as in treelm reading."""
+    reading_data: str = ""
+    """Folder of that corpus."""
+    gardenpath: bool = False
+    """Garden paths and other effects in bits, as in treelm gardenpath."""
     tokenisation: Literal["treebank", "blanks"] = "treebank"
     """Cut of suites and pairs into words, as in treelm surprisal."""
     format: Literal["table", "markdown", "csv", "latex", "json"] = "table"
@@ -81,6 +88,8 @@ def main(arguments: list[str]) -> int:
         raise InputError("--sentences without --report", remedy="add --report FILE.html")
     if (options.good or options.bad or options.group_by) and not options.pairs:
         raise InputError("columns of pairs without --pairs", remedy="add --pairs FILE")
+    if options.reading_data and options.reading == "none":
+        raise InputError("--reading-data without --reading", remedy="add --reading natural-stories or ucl")
     if options.report:
         from treelm.figures.report.page import check_path
 
@@ -147,6 +156,9 @@ def settings_of(options: Arguments) -> Settings:
         bad=options.bad,
         group_by=options.group_by,
         max_pairs_per_group=options.max_pairs_per_group,
+        reading="" if options.reading == "none" else options.reading,
+        reading_data=options.reading_data,
+        garden_paths=options.gardenpath,
         tokenisation=options.tokenisation,
         **given_search(options),
         device=options.device,

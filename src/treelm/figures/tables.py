@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 MISSING = "-"
 _WIDEST = 10_000  # cells of a line
-_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
+_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests", "people"], str] = {
     "figures": "figures",
     "sizes and speed": "sizes and speed",
     "syntax tests": "tests of syntax: correct in percent",
+    "people": "people: reading times and garden paths",
 }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from treelm.errors import InputError
+from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingGain, ReadingMetrics
 from treelm.evaluation.comparison.metrics import (
     Comparison,
     F1Metric,
@@ -16,6 +17,8 @@ from treelm.evaluation.comparison.metrics import (
     RunMetrics,
     SyntaxGymMetrics,
 )
+from treelm.evaluation.human.garden_paths import measure_effects
+from treelm.evaluation.human.sap import published
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.trivial_baselines import Baseline
 
@@ -57,6 +60,16 @@ FULL = RunMetrics(
             groups={"field": {"syntax": 0.6}},
         ),
     ),
+    reading=ReadingMetrics(
+        corpus="ucl",
+        response="RTgopast",
+        num_words=1274,
+        num_unknown=3,
+        ms_per_bit=(0.5, 1.25),
+        gain=ReadingGain(name="demo", delta_nats_per_word=0.01, low=-0.01, high=0.03, perplexity=200.0),
+        published=(),
+    ),
+    garden_paths=GardenPathMetrics(effects=measure_effects(published()["gpt2"]).effects[:2]),
     notes=("a note",),
 )
 

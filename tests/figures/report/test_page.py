@@ -17,7 +17,7 @@ from treelm.evaluation.syntaxgym.results import references
 from treelm.figures.report.page import report_page, write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
-SECTIONS = ["figures", "training", "syntaxgym", "pairs", "sentence-1"]
+SECTIONS = ["figures", "training", "syntaxgym", "pairs", "reading", "garden-paths", "sentence-1"]
 
 
 class Page(HTMLParser):
@@ -72,7 +72,7 @@ def test_a_full_comparison_has_every_section_and_each_is_in_the_contents(page: P
 def test_what_was_not_measured_has_no_section() -> None:
     assert Page(report_page(bare())).sections() == ["figures"]
     row = full().runs[0]
-    without = replace(row, syntaxgym=None, loss_curve=(), sentences=())
+    without = replace(row, syntaxgym=None, loss_curve=(), sentences=(), reading=None, garden_paths=None)
     assert Page(report_page(Comparison(runs=(without,)))).sections() == ["figures", "pairs"]
 
 
@@ -139,6 +139,17 @@ def test_the_scatter_has_all_runs_and_all_published_models(page: Page) -> None:
     assert {name for name in references() if not any(tip.startswith(f"{name}: SG") for tip in tips)} == set()
 
 
+def test_what_people_do_is_drawn_for_all_runs_and_published_models(page: Page) -> None:
+    tips = set(page.text_of("title"))
+    assert "rnng-demo: +8.89, perplexity 90" in tips
+    assert "gpt2: +18.00, perplexity 47" in tips
+    assert "gpt2: NP/Z garden path, word 0: +6.91 bits, 121 ms" in tips
+    assert "lstm: MVRR garden path, word 0: +3.74 bits, 59 ms" in tips
+    assert "rnng-demo: NP/S garden path, word 1: +0.78 bits, 64 ms" in tips
+    cells = set(page.text_of("td"))
+    assert {"+7.22 (0.25)", "57.4 (44.9 to 69.7)", "+1.78 (0.25)", "+0.25, +0.50, +0.12"} <= cells
+
+
 def test_bars_are_as_long_as_their_figures(page: Page) -> None:
     widths = {
         attributes.get("style")
@@ -153,7 +164,9 @@ def test_suites_have_bars_of_their_own_where_no_circuit_is_complete() -> None:
     row = full().runs[0]
     assert row.syntaxgym is not None
     some = replace(row.syntaxgym, suites={"cleft": 0.25, "npz_obj": 0.75}, circuits={}, sg_score=None)
-    page = Page(report_page(Comparison(runs=(replace(row, syntaxgym=some, pairs=()),))))
+    page = Page(
+        report_page(Comparison(runs=(replace(row, syntaxgym=some, pairs=(), reading=None, garden_paths=None),)))
+    )
     assert page.text_of("caption")[-3:-1] == ["cleft", "npz_obj"]
     assert "SG score against perplexity" not in page.text_of("title")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingGain, ReadingMetrics
 from treelm.evaluation.comparison.metrics import (
     Comparison,
     F1Metric,
@@ -16,6 +17,8 @@ from treelm.evaluation.comparison.metrics import (
     WordBits,
 )
 from treelm.evaluation.evaluate import GUM_NOTES
+from treelm.evaluation.human.garden_paths import EffectInBits
+from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.results import circuits
 from treelm.models.som.incremental import slot_spans
@@ -87,8 +90,38 @@ def run(name: str, system: str, perplexity: float) -> RunMetrics:
                 },
             ),
         ),
+        reading=ReadingMetrics(
+            corpus="natural-stories",
+            response="mean_rt",
+            num_words=6_960,
+            num_unknown=12,
+            ms_per_bit=(0.25, 0.5, 0.125),
+            gain=gain(name, share / 50, perplexity),
+            published=(gain("gpt2", 0.018, 47.0), gain("trigram", 0.012, 370.0)),
+        ),
+        garden_paths=GardenPathMetrics(
+            effects=tuple(
+                EffectInBits(
+                    effect=effect.name,
+                    region=region,
+                    bits=4 * share - region,
+                    standard_error=0.25,
+                    correlation=None if region else 0.5,
+                    by_item={"1": 4.5},
+                    num_missing=0,
+                    num_unknown=3,
+                )
+                for effect in EFFECTS
+                for region in REGIONS
+            )
+        ),
         notes=(GUM_NOTES["brackets"],),
     )
+
+
+def gain(name: str, nats: float, perplexity: float) -> ReadingGain:
+    """What a model adds to the prediction of reading times."""
+    return ReadingGain(name=name, delta_nats_per_word=nats, low=nats / 2, high=nats * 2, perplexity=perplexity)
 
 
 def analysis(words: tuple[str, ...] = WORDS, shift: float = 0.0) -> SentenceAnalysis:

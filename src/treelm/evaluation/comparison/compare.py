@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from treelm.errors import InputError
+from treelm.evaluation.comparison.human import load_corpus
 from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, ShowProgress, measure
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
@@ -33,6 +34,8 @@ def compare(
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
     _check_pairs(settings)
+    if settings.reading:
+        load_corpus(settings.reading, settings.reading_data)  # says what is missing before anything is measured
     sources = [_found(source) for source in sources]
     rows: list[RunMetrics] = []
     names = row_names([source for source in sources if not source.is_file()])

@@ -23,6 +23,13 @@ from treelm.corpora.lines import Format
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation
 from treelm.errors import InputError
+from treelm.evaluation.comparison.human import (
+    GardenPathMetrics,
+    ReadingMetrics,
+    garden_path_metrics,
+    load_corpus,
+    reading_metrics,
+)
 from treelm.evaluation.comparison.metrics import (
     FORMAT_VERSION,
     F1Metric,
@@ -83,6 +90,12 @@ class Settings(GivenSearch):
     """Columns by which accuracies on pairs are grouped."""
     max_pairs_per_group: int | None = None
     """Number of the first pairs of each group to take; None: all."""
+    reading: str = ""
+    """Corpus of reading times, by name; without it, none."""
+    reading_data: str = ""
+    """Folder of that corpus; without it, the cache."""
+    garden_paths: bool = False
+    """Whether effects of the SAP benchmark are measured."""
     tokenisation: Tokenisation = "treebank"
     """The way in which suites and pairs are cut into words."""
     device: DeviceName = "cpu"
@@ -164,6 +177,8 @@ class _Measuring:
             loss_curve=curve,
             syntaxgym=self._syntaxgym() if self._settings.suites and self._scores_words(metrics) else None,
             pairs=tuple(map(self._pairs, self._settings.pairs)) if self._scores_words(metrics) else (),
+            reading=self._reading() if self._settings.reading and self._scores_words(metrics) else None,
+            garden_paths=self._garden_paths() if self._settings.garden_paths and self._scores_words(metrics) else None,
         )
 
     @staticmethod
@@ -285,6 +300,25 @@ class _Measuring:
             kept = to_plain(PairMetrics.of(Path(file).name, result))
             self._kept.put("pairs", origin, kept)
         return from_plain(PairMetrics, kept, where=f"kept pairs of {self._run}")
+
+    def _reading(self) -> ReadingMetrics:
+        name = self._settings.reading
+        origin = {**self._origin, "corpus": name}
+        kept = self._kept.get("reading", origin)
+        if kept is None:
+            corpus = load_corpus(name, self._settings.reading_data)
+            with self._show(f"{self._name}: {name}", len(set(corpus.sentences))) as advance:
+                kept = to_plain(reading_metrics(self._model(), self._name, corpus, advance))
+            self._kept.put("reading", origin, kept)
+        return from_plain(ReadingMetrics, kept, where=f"kept reading times of {self._run}")
+
+    def _garden_paths(self) -> GardenPathMetrics:
+        kept = self._kept.get("garden_paths", self._origin)
+        if kept is None:
+            with self._show(f"{self._name}: garden paths", None) as advance:
+                kept = to_plain(garden_path_metrics(self._model(), self._name, advance))
+            self._kept.put("garden_paths", self._origin, kept)
+        return from_plain(GardenPathMetrics, kept, where=f"kept garden paths of {self._run}")
 
 
 def _hash_of(path: Path) -> str:

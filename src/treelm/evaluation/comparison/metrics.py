@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from treelm.corpora.inputs import read_json
 from treelm.errors import InputError
+from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingMetrics
 from treelm.evaluation.minimal_pairs import MinimalPairResult
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
@@ -215,6 +216,8 @@ class RunMetrics:
 
     syntaxgym: SyntaxGymMetrics | None = None
     pairs: tuple[PairMetrics, ...] = ()
+    reading: ReadingMetrics | None = None
+    garden_paths: GardenPathMetrics | None = None
     sentences: tuple[SentenceAnalysis, ...] = ()  # chosen ones, the same for all rows
     notes: tuple[str, ...] = ()
 

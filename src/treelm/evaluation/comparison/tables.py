@@ -10,12 +10,13 @@ from operator import attrgetter, methodcaller
 from typing import Literal
 
 from treelm.evaluation.comparison.metrics import Comparison, F1Metric, RunMetrics
+from treelm.evaluation.human.sap import EFFECTS, REGIONS
 from treelm.evaluation.syntaxgym.results import circuits
 
 Value = str | int | float | bool
 Rows = Sequence[RunMetrics]
 Get = Callable[[RunMetrics], "Value | None"]
-Group = Literal["names", "figures", "sizes and speed", "syntax tests", "data only"]
+Group = Literal["names", "figures", "sizes and speed", "syntax tests", "people", "data only"]
 """Part of the terminal's table, which is narrow, that shows a column; ``data only``: none, it is for programs."""
 MISSING = "-"
 _SHORT = {
@@ -23,12 +24,20 @@ _SHORT = {
     "Garden-Path Effects": "Garden Path",
     "Gross Syntactic State": "Gross State",
     "Center Embedding": "Center Emb.",
+    "MVRR garden path": "MVRR",
+    "NP/S garden path": "NP/S",
+    "NP/Z garden path": "NP/Z",
+    "object - subject relative": "relative clause",
+    "agreement violated": "agreement",
+    "attachment, high": "attach high",
+    "attachment, low": "attach low",
 }
 LEGEND = (
     "perplexity: per word, each sentence by itself, ends included; ≤: an upper bound. labelled F1: EVALB with "
     "COLLINS.prm. UF1: unlabelled, corpus level, by the protocol named; trivial: the best of left-, right-branching, "
     "balanced and random trees against the same gold trees; bound: the most that binary trees can. Syntax tests in "
-    "percent."
+    "percent. delta: what surprisals add to the prediction of reading times, 10^-3 nats a word; garden paths and the "
+    "like: bits at the critical word, hard less easy sentence."
 )
 """The headings of the columns, in words."""
 
@@ -57,6 +66,14 @@ def _tenths(value: Value) -> str:
 
 def _percent(value: Value) -> str:
     return f"{100 * float(value):.1f}"
+
+
+def _milli(value: Value) -> str:
+    return f"{1000 * float(value):+.2f}"
+
+
+def _signed(value: Value) -> str:
+    return f"{float(value):+.2f}"
 
 
 def _whole(value: Value) -> str:
@@ -92,7 +109,19 @@ class Column:
 def columns_of(comparison: Comparison) -> list[Column]:
     """All columns that some row has a value for, in the order of the table."""
     rows = comparison.runs
-    makers = (_names, _sizes, _perplexities, _labeled_f1, _unlabeled_f1, _speeds, _syntaxgym, _suites, _pairs)
+    makers = (
+        _names,
+        _sizes,
+        _perplexities,
+        _labeled_f1,
+        _unlabeled_f1,
+        _speeds,
+        _syntaxgym,
+        _suites,
+        _pairs,
+        _reading,
+        _garden_paths,
+    )
     everything = (column for maker in makers for column in maker(rows))
     return [column for column in everything if any(column.value(row) is not None for row in rows)]
 
@@ -219,6 +248,37 @@ def _pairs(rows: Rows) -> Iterator[Column]:
     for file in dict.fromkeys(one.file for row in rows for one in row.pairs):
         value = _first("pairs", "file", file, "accuracy")
         yield Column(f"minimal_pairs, {file}", file.partition(".")[0], value, _percent, "syntax tests")
+
+
+def _reading(rows: Rows) -> Iterator[Column]:
+    """Yield for each corpus: what surprisals add, its interval and the perplexity on its words (data only)."""
+    for corpus in dict.fromkeys(row.reading.corpus for row in rows if row.reading):
+        heading, delta = f"delta {corpus.replace('-', ' ')}", _gain(corpus, "delta_nats_per_word")
+        yield Column(f"reading_delta_nats_per_word, {corpus}", heading, delta, _milli, "people")
+        for field in ("low", "high", "perplexity"):
+            yield _data_only(f"reading_{field}, {corpus}", _gain(corpus, field))
+
+
+def _gain(corpus: str, field: str) -> Get:
+    """A field of what a row's surprisals add to the prediction of a corpus."""
+
+    def value(row: RunMetrics) -> Value | None:
+        return None if row.reading is None or row.reading.corpus != corpus else getattr(row.reading.gain, field)
+
+    return value
+
+
+def _garden_paths(rows: Rows) -> Iterator[Column]:
+    """Yield the effects at the critical word; those at the words after it are data only."""
+    for effect in EFFECTS:
+        for region in REGIONS:
+            name = f"effect_bits, {effect.name}, {region}"
+            group: Group = "people" if region == REGIONS[0] else "data only"
+            yield Column(name, _SHORT.get(effect.title, effect.title), _effect(effect.name, region), _signed, group)
+
+
+def _effect(effect: str, region: int) -> Get:
+    return lambda row: None if row.garden_paths is None else row.garden_paths.bits(effect, region)
 
 
 def shown_columns(comparison: Comparison) -> list[Column]:

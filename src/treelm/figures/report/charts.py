@@ -101,11 +101,19 @@ def spread(places: Sequence[float], gap: float, low: float, high: float) -> list
     return moved
 
 
-def scatter_chart(dots: Sequence[Dot], axes: Axes, width: int, height: int = 400, *, outside: str = "") -> Markup:
-    """Points over a logarithmic x axis and a y axis from 0 to 100; ``outside`` names the strip for points without x."""
+def scatter_chart(
+    dots: Sequence[Dot], axes: Axes, width: int, height: int = 400, *, outside: str = "", is_percent: bool = True
+) -> Markup:
+    """Points over a logarithmic x axis and a y axis from 0 to 100, or one that all points and 0 fit on.
+
+    ``outside`` names the strip for points without x.
+    """
     placed = [dot for dot in dots if dot.x is not None]
     right = width - _RIGHT - (_OUTSIDE if len(placed) < len(dots) else 0)
-    y = Scale(low=0, high=100, start=height - _BOTTOM, end=_TOP)
+    if is_percent:
+        y = Scale(low=0, high=100, start=height - _BOTTOM, end=_TOP)
+    else:
+        y = scale_over([0.0, *(dot.y for dot in dots)], height - _BOTTOM, _TOP)
     x = scale_over([dot.x for dot in placed if dot.x is not None] or [10, 100], _LEFT, right, logarithmic=True)
     parts = [_axes(axes, x, y, right)]
     if len(placed) < len(dots):

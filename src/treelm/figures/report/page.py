@@ -12,6 +12,7 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.figures.markup import Markup, element
+from treelm.figures.report.human import garden_path_section, reading_section
 from treelm.figures.report.parts import Section
 from treelm.figures.report.results import table_section, training_section
 from treelm.figures.report.sentences import sentence_sections
@@ -70,7 +71,7 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
 
 def _sections(comparison: Comparison) -> Iterator[Section]:
     yield table_section(comparison)
-    for section in (training_section, syntaxgym_section, pairs_section):
+    for section in (training_section, syntaxgym_section, pairs_section, reading_section, garden_path_section):
         found = section(comparison)
         if found is not None:
             yield found

@@ -25,9 +25,10 @@ _GIVEN_TREES = (
 )
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
-_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests"], str] = {
+_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests", "people"], str] = {
     "figures": "Perplexity and trees, on {split}",
     "syntax tests": "Tests of syntax, correct in percent",
+    "people": "What people do: reading times, and effects in bits",
     "sizes and speed": "Sizes and speed",
 }
 SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}")

@@ -1,0 +1,123 @@
+"""``treelm gardenpath``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from treelm.cli.arguments import parse
+from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, score_run
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.evaluation.human.garden_paths import BeamSize
+    from treelm.evaluation.human.material import Surprisals
+    from treelm.models.base import SyntacticLM
+
+Subset = Literal["garden-path", "relative-clause", "agreement", "attachment"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(SourceOptions):
+    """Effects of syntactic difficulty in bits beside people's milliseconds (SAP benchmark, Huang et al. 2024).
+
+    Hard minus easy sentence at the critical word and the two after it: MVRR, NP/S and NP/Z garden paths, relative
+    clauses, agreement, attachment; mean over items with its standard error, and r with people's times by item.
+
+    Example: treelm gardenpath runs/demo lstm-gum-open
+    Example: treelm gardenpath rnng-gum-open --subsets garden-path --beam-sweep 1 10 100 400
+    Example: treelm gardenpath --stimuli > words.csv
+    Example: treelm gardenpath words-bits.tsv --references none
+    """
+
+    subsets: tuple[Subset, ...] = ("garden-path", "relative-clause", "agreement", "attachment")
+    """Parts of the benchmark."""
+    beam_sweep: tuple[int, ...] = ()
+    """Sizes of a fixed beam: the effects by each (widths SIZE, SIZE/10, SIZE/100), and what pruning lost. Only of runs
+    that search."""
+    stimuli: bool = False
+    """Print the words as a table for another program to score, with the columns that its surprisals must keep."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand."""
+    options = parse(Arguments, "gardenpath", arguments)
+    from treelm.evaluation.human import sap
+    from treelm.evaluation.human.garden_paths import measure_effects
+
+    material = sap.material(options.subsets)
+    if options.stimuli:
+        _write_stimuli(options.subsets)
+        return 0
+    if options.beam_sweep:
+        return _sweep(options)
+    published = sap.published(options.subsets)
+    models = gather_surprisals(options, material, published, tuple(published))
+    if not models:
+        raise InputError("nothing to measure", remedy="give RUN, a table, or a published model")
+    results = [measure_effects(model, options.subsets) for model in models]
+    if options.json:
+        from treelm.models.configs import to_plain
+
+        print(json.dumps({"models": [to_plain(result) for result in results]}, indent=2))
+    else:
+        from treelm.figures.human_tables import effect_tables, print_tables
+
+        print_tables(effect_tables(results))
+    return 0
+
+
+def _write_stimuli(subsets: tuple[str, ...]) -> None:
+    import csv
+
+    from treelm.evaluation.human import sap
+
+    material = sap.material(subsets)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([*material.key_names, "sentence_id", "word"])
+    rows = zip(material.keys, material.sentences, material.words, strict=True)
+    writer.writerows([*key, sentence, word] for key, sentence, word in rows)
+
+
+def _sweep(options: Arguments) -> int:
+    from treelm.evaluation.human.garden_paths import sweep
+
+    if any(size < 1 for size in options.beam_sweep):
+        raise InputError(f"a beam of {min(options.beam_sweep)}", remedy="give sizes from 1 on")
+    if not options.runs:
+        raise InputError("a sweep without runs", remedy="give RUN")
+    if options.references and options.references != ("none",):
+        raise InputError("--references with --beam-sweep", remedy="leave one out: published models have one beam")
+    found: dict[str, list[BeamSize]] = {}
+    for run in options.runs:
+
+        def score(widths: tuple[int, int, int], run: str = run) -> Surprisals:
+            return _score_with(widths, run, options)
+
+        found[run] = list(sweep(options.beam_sweep, score, options.subsets))
+    if options.json:
+        from treelm.models.configs import to_plain
+
+        print(json.dumps({run: [to_plain(one) for one in sizes] for run, sizes in found.items()}, indent=2))
+    else:
+        from treelm.figures.human_tables import print_tables, sweep_tables
+
+        print_tables(sweep_tables(found))
+    return 0
+
+
+def _score_with(widths: tuple[int, int, int], run: str, options: Arguments) -> Surprisals:
+    from treelm.evaluation.human import sap
+    from treelm.evaluation.human.garden_paths import LOST
+
+    def set_search(lm: SyntacticLM) -> str:
+        if not lm.searches():
+            remedy = "leave it out of --beam-sweep"
+            raise InputError(f"{lm.system} scores without a search", where=run, remedy=remedy)
+        action_beam, word_beam, fast_track = widths
+        lm.set_beam(action_beam=action_beam, word_beam=word_beam, fast_track=fast_track)
+        return f"beam {'/'.join(map(str, widths))}"
+
+    return score_run(run, options, sap.material(options.subsets), set_search=set_search, columns=(LOST,))

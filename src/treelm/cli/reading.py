@@ -1,0 +1,152 @@
+"""``treelm reading``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from treelm.cli.arguments import note, parse
+from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.evaluation.human.corpora import ReadingCorpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(SourceOptions):
+    """Prediction of reading times: what surprisals add to length, frequency, punctuation and place, in nats a word.
+
+    Held out by story or document, with its interval; by word class; over other models; slopes in ms a bit; whether the
+    effect is linear. All models are compared on the words that every one of them has. Needs pip install
+    'treelm[reading]'. docs/reading.md has more, and where to get the corpora, which may not be shipped.
+
+    Example: treelm reading runs/demo lstm-gum-open --corpus natural-stories --data naturalstories
+    Example: treelm reading gpt2 rnng-gum-open --over gpt2 --corpus natural-stories --data naturalstories
+    Example: treelm reading runs/demo --corpus times.csv --sentence-column item --response-columns rt
+    """
+
+    corpus: str
+    """natural-stories, ucl, or a CSV or TSV file with one row a word."""
+    data: str = ""
+    """Folder of the corpus."""
+    context: Literal["sentence", "document"] = "sentence"
+    """document: what came before in the document counts, for systems that read streams."""
+    response: str = ""
+    """Times to predict: mean_rt or log_rt of natural-stories; a column of ucl; without it, the first."""
+    alignment: Literal["corrected", "published"] = "corrected"
+    """Of natural-stories: published leaves the times at the row before their word, where the release has them."""
+    baseline: tuple[str, ...] = ()
+    """Predictors without surprisal, which join with their lags; without it, all that the corpus has."""
+    lags: int | None = None
+    """Words before whose predictors and surprisals join; without it 2, of ucl 1."""
+    only: tuple[str, ...] = ()
+    """Words to restrict to; of natural-stories inner (neither first nor last of a sentence) and unmarked (no
+    punctuation on the word or the two before)."""
+    known_only: bool = False
+    """Leave out words that a model reads as unknown ones, here or at a lag."""
+    over: tuple[str, ...] = ()
+    """Models to add every other one to, and the reverse: what one has that the other lacks."""
+    export: str = ""
+    """Folder to write: the table, scripts for lme4 and mgcv, and predictors for REPLICA."""
+    word_column: str = "word"
+    """Of a table: the column of the words."""
+    sentence_column: str = "sentence_id"
+    """Of a table: the column that says which rows are one sentence."""
+    document_column: str = ""
+    """Of a table: the column that says which sentences are one document."""
+    response_columns: tuple[str, ...] = ("rt",)
+    """Of a table: columns of times."""
+    predictor_columns: tuple[str, ...] = ()
+    """Of a table: columns that predict them, here and at lags; without it, length and punctuation of the words."""
+    control_columns: tuple[str, ...] = ()
+    """Of a table: columns that predict them without lags; without it, the place in the document."""
+    surprisal_columns: tuple[str, ...] = ()
+    """Of a table: columns of other models' surprisals, in bits."""
+    class_column: str = ""
+    """Of a table: the column of word classes."""
+    frequencies: str = ""
+    """Of a table: source of frequencies, wordfreq:en (or another language) or a table with the columns word, count."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand."""
+    options = parse(Arguments, "reading", arguments)
+    from treelm.evaluation.human import ucl
+    from treelm.evaluation.human.babylm import reading_score
+    from treelm.evaluation.human.reading import Design, Regression, measure_reading
+    from treelm.evaluation.human.regression import require_library
+
+    require_library()
+    corpus = _load(options)
+    for line in corpus.notes:
+        note(f"{corpus.name}: {line}")
+    models = gather_surprisals(options, corpus, corpus.published, corpus.references, context=options.context)
+    design = Design(
+        response=options.response,
+        baseline=options.baseline,
+        num_lags=options.lags,
+        only=options.only,
+        known_only=options.known_only,
+    )
+    result = measure_reading(corpus, models, design, over=options.over)
+    scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
+    if options.export:
+        from treelm.evaluation.human.export import export
+
+        names = export(Regression(corpus, design, models), Path(options.export))
+        note(f"wrote {', '.join(names)} into {options.export}")
+    if options.json:
+        from treelm.models.configs import to_plain
+
+        print(json.dumps({**to_plain(result), "babylm": [to_plain(score) for score in scores]}, indent=2))
+    else:
+        from treelm.figures.human_tables import print_tables, reading_tables
+
+        print_tables(reading_tables(result, scores))
+    return 0
+
+
+def _load(options: Arguments) -> ReadingCorpus:
+    """The corpus by its name, or a table; raises ``InputError`` for options of another kind of corpus."""
+    from treelm.evaluation.human import natural_stories, reading_tables, ucl
+
+    of_tables = _given_columns(options)
+    if options.corpus not in (natural_stories.NAME, ucl.NAME):
+        if options.data or options.alignment != "corrected":
+            raise InputError("--data or --alignment with a table", remedy="leave them out")
+        if not Path(options.corpus).is_file():
+            remedy = f"name {natural_stories.NAME} or {ucl.NAME}, or give a table"
+            raise InputError(f"no corpus {options.corpus!r}", remedy=remedy)
+        return reading_tables.load(Path(options.corpus), reading_tables.TableColumns(**of_tables))
+    if of_tables:
+        flag = f"--{_COLUMN_OPTIONS[next(iter(of_tables))].replace('_', '-')}"
+        raise InputError(f"an option of tables ({flag}) with {options.corpus}", remedy="leave it out")
+    if options.corpus == natural_stories.NAME:
+        return natural_stories.load(options.data, alignment=options.alignment)
+    if options.alignment != "corrected":
+        raise InputError(f"--alignment with {ucl.NAME}", remedy=f"it is of {natural_stories.NAME} alone")
+    return ucl.load(options.data)
+
+
+_COLUMN_OPTIONS = {
+    "word": "word_column",
+    "sentence": "sentence_column",
+    "document": "document_column",
+    "responses": "response_columns",
+    "predictors": "predictor_columns",
+    "controls": "control_columns",
+    "surprisals": "surprisal_columns",
+    "word_class": "class_column",
+    "frequencies": "frequencies",
+}
+"""Fields of ``TableColumns``, and the options that name them."""
+
+
+def _given_columns(options: Arguments) -> dict[str, Any]:
+    """What is said of a table's columns and is not as it stands without saying."""
+    values = {field: getattr(options, option) for field, option in _COLUMN_OPTIONS.items()}
+    usual = {field: getattr(Arguments, option) for field, option in _COLUMN_OPTIONS.items()}
+    return {field: value for field, value in values.items() if value != usual[field]}

@@ -1,0 +1,155 @@
+"""Models whose surprisals meet human data: runs, tables of other programs, and published models by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from treelm.cli.arguments import note
+from treelm.cli.files import progress_bar
+from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.evaluation.human.material import Material, Surprisals
+    from treelm.models.base import SyntacticLM
+
+ALL, NONE = "all", "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(ModelOptions, WorkerOptions):
+    """Options of scoring what people read."""
+
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
+    """Runs, or names of models that come with the package; tables of surprisals (FILE, or FILE:COLUMN, in bits); names
+    of published models."""
+    references: tuple[str, ...] = ()
+    """Published models beside them: names, all, or none; without it, the usual ones of the material."""
+    punctuation: Literal["as-given", "summed", "left-out"] = "summed"
+    """Of words such as "dog," and "don't", as in treelm surprisal: what the model reads, and which bits count."""
+    as_written: bool = False
+    """Leave quotation marks and dashes as they are. Without it, words are written as training text was."""
+    threshold: float | None = None
+    """Of a search: nats below all analyses together at which one is dropped, as in treelm surprisal."""
+    batch_size: int = 16
+    """Sentences computed together; changes no result."""
+    json: bool = False
+    """Write the metrics as JSON, unrounded."""
+
+
+def gather_surprisals(
+    options: SourceOptions,
+    material: Material,
+    published: Mapping[str, Surprisals],
+    usual: Sequence[str],
+    *,
+    context: Literal["sentence", "document"] = "sentence",
+) -> list[Surprisals]:
+    """The surprisals of the published models that are asked for and of all that stand where a run can.
+
+    Raises ``InputError`` for a name that is nothing, before anything is scored.
+    """
+    from treelm.evaluation.human.material import read_surprisals
+    from treelm.inference.loading import weights_hash
+
+    beside = _references(options.references, published, usual)
+    kinds = {source: _kind(source, published) for source in options.runs}
+    for source, kind in kinds.items():
+        if kind == "run":
+            weights_hash(source)  # says what is missing
+    found = {name: published[name] for name in (*beside, *(one for one, kind in kinds.items() if kind == "published"))}
+    models = list(found.values())
+    for source, kind in kinds.items():
+        if kind == "table":
+            path, column = _table(source)
+            models.append(read_surprisals(path, material, **({"column": column} if column else {})))
+        elif kind == "run":
+            models.append(score_run(source, options, material, context=context))
+    return models
+
+
+def _references(given: Sequence[str], published: Mapping[str, Surprisals], usual: Sequence[str]) -> list[str]:
+    if not given:
+        return list(usual)
+    if len(given) > 1 and {ALL, NONE} & set(given):
+        raise InputError("all or none beside names of published models", remedy="give all, none, or names")
+    if given == (ALL,):
+        return list(published)
+    if given == (NONE,):
+        return []
+    for name in given:
+        if name not in published:
+            known = ", ".join(published) or "none are here"
+            raise InputError(f"no published model {name!r}", remedy=f"choose from: {known}")
+    return list(dict.fromkeys(given))
+
+
+def _kind(source: str, published: Mapping[str, Surprisals]) -> Literal["run", "table", "published"]:
+    """What a source is: a folder before a file, before a published model, before a model of the package."""
+    if Path(source).is_dir():
+        return "run"
+    if _table(source)[0].is_file():
+        return "table"
+    return "published" if source in published else "run"
+
+
+def _table(source: str) -> tuple[Path, str]:
+    """The file and the column of FILE or FILE:COLUMN."""
+    head, colon, column = source.rpartition(":")
+    if colon and not Path(source).is_file() and Path(head).is_file():
+        return Path(head), column
+    return Path(source), ""
+
+
+def score_run(
+    run: str,
+    options: SourceOptions,
+    material: Material,
+    *,
+    context: Literal["sentence", "document"] = "sentence",
+    set_search: Callable[[SyntacticLM], str] | None = None,
+    columns: Sequence[str] = (),
+) -> Surprisals:
+    """Score a material by a run, and say what was unknown, impossible or not converged.
+
+    ``set_search`` sets another search than the options do, and names it; ``columns`` are kept if the system has them.
+    """
+    from treelm.corpora.running_text import normalise
+    from treelm.evaluation.human.material import score_material
+    from treelm.inference.processes import computing, score
+    from treelm.inference.surprisal import CONVERGED
+
+    lm, beam = load_adaptive(run, options, options.threshold)
+    lm.require_words()
+    search = in_words(lm, beam) if set_search is None else set_search(lm)
+    kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)
+    bar = progress_bar(f"{run}: scoring {material.name}", len(set(material.sentences)))
+    elsewhere = computing(
+        score, lm, run=run, processes=options.processes, cluster=options.cluster, device=options.device
+    )
+    with elsewhere as compute, bar as advance:
+        found = score_material(
+            lm,
+            material,
+            name=Path(run).name or run,
+            punctuation=options.punctuation,
+            context=context,
+            normalise=str if options.as_written else normalise,
+            columns=kept,
+            batch_size=options.batch_size,
+            compute=compute,
+            on_sentence=advance,
+        )
+    counts = {
+        "unknown": int(found.is_unknown.sum()),
+        "impossible": int((~found.is_there).sum()),
+        "not converged": int((found.columns[CONVERGED] == 0).sum()) if CONVERGED in kept else 0,
+    }
+    told = "".join(f", {count} {what}" for what, count in counts.items() if count)
+    note(f"{run}: {search}; {len(material)} words{told}")
+    return found

@@ -1,0 +1,98 @@
+"""Corpora of reading times: words, times, what else slows readers down, and published surprisals beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from treelm.corpora.inputs import file_hash, read_rows, read_text
+from treelm.corpora.outputs import cache_directory
+from treelm.errors import InputError
+from treelm.evaluation.human.material import Bools, Floats, Material, Surprisals
+from treelm.inference.predictors import lagged
+
+MARK, END = "mark", "end"
+"""Predictors: whether a word has punctuation on it, and whether it ends a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingCorpus(Material):
+    """Words with their reading times and what predicts them before any model does."""
+
+    responses: Mapping[str, Floats]  # the first is the usual one; NaN: no time
+    predictors: Mapping[str, Floats]  # join with their values at the words before; NaN: missing
+    baseline: tuple[str, ...]  # those of the predictors that are used unless others are named
+    controls: Mapping[str, Floats]  # join with their own value alone
+    lag_groups: tuple[str, ...]  # documents or sentences, within which the words before are looked for
+    num_lags: int
+    folds: tuple[str, ...]  # what is left out together
+    fold_kind: str  # in words, such as "stories"
+    filters: Mapping[str, Bools] = field(default_factory=dict)  # words that one may restrict to, by name
+    usable: Bools | None = None  # words whose times can be trusted
+    classes: tuple[str, ...] = ()  # word class of each word; empty where none is known
+    published: Mapping[str, Surprisals] = field(default_factory=dict)
+    references: tuple[str, ...] = ()  # published models that are shown unless others are named
+    notes: tuple[str, ...] = ()  # what must be said of it
+
+    def shifted(self, values: Floats, lag: int) -> Floats:
+        """The value of the word ``lag`` words before each, NaN where its group has none."""
+        if lag == 0:
+            return values
+        before = lagged(values.tolist(), self.lag_groups, lag)
+        return np.array([math.nan if value is None else value for value in before])
+
+
+class CorpusFile(NamedTuple):
+    """A file of a corpus as it was published, or as made from that."""
+
+    path: str
+    sha256: str
+
+
+def find_folder(name: str, given: str, files: Mapping[str, Sequence[CorpusFile]], *, remedy: str) -> tuple[Path, str]:
+    """Find a corpus that may not be shipped, and which of its layouts it has: that of the first file.
+
+    It is looked for in the folder that is given, else in the cache. Raises ``InputError`` that says where to get it,
+    and for a file with another hash: another release may be aligned otherwise.
+    """
+    folder = Path(given) if given else cache_directory() / "human" / name
+    for layout, members in files.items():
+        if (folder / members[0].path).is_file():
+            for member in members:
+                if (folder / member.path).is_file():  # one that is missing is told where it is opened
+                    _check_hash(folder / member.path, member)
+            return folder, layout
+    raise InputError(f"{name} may not be shipped, and is not here", where=str(folder), remedy=remedy)
+
+
+def _check_hash(path: Path, member: CorpusFile) -> None:
+    found = file_hash(path, remedy="check the path")
+    if found != member.sha256:
+        problem = f"SHA-256 {found[:12]}..., expected {member.sha256[:12]}..."
+        raise InputError(problem, where=str(path), remedy="take the release that docs/reading.md names")
+
+
+def rows_of(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a table with a header, each with its place."""
+    return read_rows(read_text(path), str(path))[1]
+
+
+def published_table(bits: Mapping[str, Sequence[float]]) -> dict[str, Surprisals]:
+    """Published surprisals by model, from bits of every word; NaN where a model has none."""
+    return {
+        name: Surprisals(
+            name=name,
+            kind="published",
+            bits=np.array(values, dtype=np.float64),
+            is_unknown=np.zeros(len(values), dtype=bool),
+        )
+        for name, values in bits.items()
+    }
+
+
+Loader = Callable[..., ReadingCorpus]

@@ -1,0 +1,156 @@
+"""Words that people read, and the surprisals that a model gives them: of a run, of a table, or published ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.inputs import read_rows, read_text
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.inference.processes import Compute
+from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
+from treelm.inference.stimulus_scores import Context, score_stimuli
+from treelm.models.base import SyntacticLM
+from treelm.models.scores import SentenceScore, WordSurprisal
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+MISSING = ("", "NA", "nan", "NaN")
+"""Cells without a value, as R and pandas write them."""
+BITS = "surprisal_bits"
+_TRUE = ("1", "True", "TRUE", "true")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Words in reading order, one entry a word in each field. A key names a word for tables of other programs."""
+
+    name: str
+    key_names: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    words: tuple[str, ...]
+    sentences: tuple[str, ...]  # id of the word's sentence; no two documents share one
+    documents: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Number of words."""
+        return len(self.words)
+
+    def stimuli(self, punctuation: Punctuation, normalise: Callable[[str], str] = str) -> Iterator[Stimulus]:
+        """Yield the sentences as stimuli, each word as ``normalise`` writes it."""
+        rows = zip(self.sentences, self.documents, self.words, strict=True)
+        for line, ((sentence, document), group) in enumerate(groupby(rows, key=lambda row: row[:2]), start=1):
+            words = tuple(normalise(word) for _, _, word in group)
+            own = Sentence(words=words, identifier=sentence, source=self.name, line=line)
+            yield stimulus(own, punctuation, document=document, cut_blanks=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surprisals:
+    """Surprisal of every word of a material by one model, in its order."""
+
+    name: str
+    kind: Literal["run", "table", "published"]
+    bits: Floats  # NaN: none is known; inf: the model holds the word impossible
+    is_unknown: Bools  # whether the model read the word, or a token of it, as an unknown one
+    columns: Mapping[str, Floats] = field(default_factory=dict)  # further values of each word
+
+    @property
+    def is_there(self) -> Bools:
+        """Whether a word has a surprisal that can be computed with."""
+        return np.isfinite(self.bits)
+
+
+def score_material(
+    lm: SyntacticLM,
+    material: Material,
+    *,
+    name: str,
+    punctuation: Punctuation = "summed",
+    context: Context = "sentence",
+    normalise: Callable[[str], str] = str,
+    columns: Sequence[str] = (),
+    batch_size: int = 16,
+    compute: Compute[SentenceScore] | None = None,
+    on_sentence: Callable[[], None] = lambda: None,
+) -> Surprisals:
+    """Score a material by a model, sentence by sentence or document by document; ``columns`` of its scores are kept."""
+    words: list[WordSurprisal] = []
+    stimuli = material.stimuli(punctuation, normalise)
+    for one in score_stimuli(lm, stimuli, context=context, batch_size=batch_size, compute=compute):
+        words += one.scored.surprisal.words
+        on_sentence()
+    return Surprisals(
+        name=name,
+        kind="run",
+        bits=np.array([word.surprisal_bits for word in words]),
+        is_unknown=np.array([word.is_unk for word in words]),
+        columns={column: np.array([word.columns[column] for word in words]) for column in columns},
+    )
+
+
+def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Surprisals:
+    """Read the surprisals of a material from a table of any program: TSV or CSV with a header, in bits.
+
+    Its rows have the key columns of the material, or are the words in order, in a column ``word``. Words that it lacks,
+    and cells that are empty or NA, have none. Raises ``InputError`` with file and line.
+    """
+    names, found = read_rows(read_text(path), str(path))
+    if column not in names:
+        remedy = f"write {path}:COLUMN; there are {', '.join(names)}"
+        raise InputError(f"no column {column!r}", where=f"{path}:1", remedy=remedy)
+    rows = list(found)
+    places = _places(material, names, rows, path)
+    bits, is_unknown = np.full(len(material), math.nan), np.zeros(len(material), dtype=bool)
+    for (where, row), place in zip(rows, places, strict=True):
+        if place is not None:
+            bits[place] = number(row[column], where)
+            is_unknown[place] = row.get("is_unk") in _TRUE
+    if not np.isfinite(bits).any():
+        found_none = f"no surprisal of a word of {material.name}"
+        raise InputError(found_none, where=str(path), remedy=f"give its {', '.join(material.key_names)} in the table")
+    name = path.stem if column == BITS else column
+    return Surprisals(name=name, kind="table", bits=bits, is_unknown=is_unknown)
+
+
+_Row = tuple[str, dict[str, str]]
+
+
+def _places(material: Material, names: Sequence[str], rows: Sequence[_Row], path: Path) -> list[int | None]:
+    """The place in the material of each row of a table; None for a row of another word."""
+    if set(material.key_names) <= set(names):
+        known = {key: place for place, key in enumerate(material.keys)}
+        places = [known.get(tuple(row[name] for name in material.key_names)) for _, row in rows]
+        taken = set[int]()
+        for (where, _), place in zip(rows, places, strict=True):
+            if place is not None and place in taken:
+                raise InputError("a second row of the same word", where=where, remedy="give each word once")
+            taken |= set() if place is None else {place}
+        return places
+    needed = ", ".join(material.key_names)
+    if "word" not in names or len(rows) != len(material):
+        found = f"{len(rows)} rows without the columns {needed} for {len(material)} words of {material.name}"
+        raise InputError(found, where=str(path), remedy=f"give the columns {needed}, or the words in order")
+    for (where, row), word in zip(rows, material.words, strict=True):
+        if row["word"] != word:
+            found = f"the word {row['word']!r} where {material.name} has {word!r}"
+            raise InputError(found, where=where, remedy=f"give the columns {needed}, or the same words in order")
+    return list(range(len(material)))
+
+
+def number(cell: str, where: str) -> float:
+    """The number in a cell, not a number where the cell is a missing value; raises ``InputError`` for other text."""
+    if cell in MISSING:
+        return math.nan
+    try:
+        return float(cell)
+    except ValueError:
+        raise InputError(f"{cell!r} is no number", where=where, remedy="give a number, or NA") from None

@@ -1,0 +1,267 @@
+"""How much a model's surprisals add to the prediction of reading times: alone, over other models, by class of words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+
+from treelm.errors import InputError
+from treelm.evaluation.human.corpora import ReadingCorpus
+from treelm.evaluation.human.material import Bools, Floats, Surprisals
+from treelm.evaluation.human.regression import (
+    Delta,
+    NestedTest,
+    Slope,
+    compare_fits,
+    held_out_log_likelihood,
+    mean_with_interval,
+    slopes,
+    splines,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What is regressed on what, over which words; what is empty or None is as the corpus has it."""
+
+    response: str = ""
+    baseline: tuple[str, ...] = ()
+    num_lags: int | None = None
+    only: tuple[str, ...] = ()  # filters of the corpus
+    known_only: bool = False  # leave out words that any model reads as unknown ones, here or at a lag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spline:
+    """Whether the effect of surprisal is linear: splines of all lags against straight lines."""
+
+    test: NestedTest  # small p: not linear
+    delta: Delta  # of splines over lines, held out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Over:
+    """What a model adds to the baseline that has another model's surprisals already."""
+
+    model: str
+    other: str
+    delta: Delta
+    test: NestedTest
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelResult:
+    """One model on the words that are compared."""
+
+    name: str
+    kind: str
+    delta: Delta  # over the baseline
+    slopes: tuple[Slope, ...]
+    by_class: Mapping[str, Delta]
+    spline: Spline
+    mean_bits: float  # over the words that are compared
+    num_missing: int  # words of the corpus without a surprisal (none known, or infinite)
+    num_unknown: int  # words of the corpus that it reads as unknown ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingResult:
+    """All models on one corpus, compared on the words that every one of them has."""
+
+    corpus: str
+    response: str
+    baseline: tuple[str, ...]
+    controls: tuple[str, ...]
+    num_lags: int
+    fold_kind: str
+    num_words: int  # that are compared
+    left_out: Mapping[str, int]  # of the corpus' words, by reason; the first that holds
+    constant_log_likelihood: float  # nats a word, held out
+    baseline_log_likelihood: float
+    class_sizes: Mapping[str, int]
+    models: tuple[ModelResult, ...]
+    over: tuple[Over, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def find(self, name: str) -> ModelResult:
+        """The result of a model by its name."""
+        return next(model for model in self.models if model.name == name)
+
+
+class Regression:
+    """A corpus, a design and the models' surprisals, lined up on the words that are compared."""
+
+    def __init__(self, corpus: ReadingCorpus, design: Design, models: Sequence[Surprisals]) -> None:
+        """Choose the words; raises ``InputError`` for names that the corpus lacks and for too few words."""
+        names = [model.name for model in models]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"two models named {name}", remedy="give each once, or rename a table")
+        self.corpus = corpus
+        self.models = {model.name: model for model in models}
+        self.response = design.response or next(iter(corpus.responses))
+        self.baseline = design.baseline or corpus.baseline
+        self.num_lags = corpus.num_lags if design.num_lags is None else design.num_lags
+        _check("response", [self.response], corpus.responses)
+        _check("predictor", self.baseline, corpus.predictors)
+        _check("filter", design.only, corpus.filters)
+        if self.num_lags < 0:
+            raise InputError(f"lags = {self.num_lags}", remedy="give 0 or more words before")
+        columns = {
+            f"{name}_{lag}": corpus.shifted(corpus.predictors[name], lag)
+            for name in self.baseline
+            for lag in self._lags
+        }
+        self.columns = {**columns, **corpus.controls}
+        self.lagged_bits = {
+            name: np.column_stack([corpus.shifted(model.bits, lag) for lag in self._lags])
+            for name, model in self.models.items()
+        }
+        self.kept, self.left_out = self._choose(design)
+        self.folds = [fold for fold, kept in zip(corpus.folds, self.kept, strict=True) if kept]
+        self.times = corpus.responses[self.response][self.kept]
+        self.base = np.column_stack([values[self.kept] for values in self.columns.values()])
+        num_predictors = self.base.shape[1] + len(self._lags)
+        if len(self.times) < 2 * num_predictors or len(set(self.folds)) < 2:
+            found = f"{len(self.times)} words in {len(set(self.folds))} {corpus.fold_kind} to compare"
+            reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
+            raise InputError(found, where=corpus.name, remedy=f"give more words; left out: {reasons or 'none'}")
+
+    @property
+    def _lags(self) -> range:
+        return range(self.num_lags + 1)
+
+    def _choose(self, design: Design) -> tuple[Bools, dict[str, int]]:
+        """The words that are compared, and how many others there are by reason."""
+        corpus = self.corpus
+        times = corpus.responses[self.response]
+        has_time: Bools = np.isfinite(times)
+        reasons = {
+            "no reading time, or a doubtful one": has_time if corpus.usable is None else has_time & corpus.usable
+        }
+        for name in design.only:
+            reasons[f"not {name}"] = corpus.filters[name]
+        missing = "a baseline predictor missing, here or at a lag"
+        reasons[missing] = _complete(np.column_stack(list(self.columns.values())))
+        for name in self.models:
+            reasons[f"no surprisal of {name}, here or at a lag"] = _complete(self.lagged_bits[name])
+        if design.known_only:
+            for name, model in self.models.items():
+                unknown = np.column_stack([corpus.shifted(model.is_unknown.astype(float), lag) for lag in self._lags])
+                reasons[f"unknown to {name}, here or at a lag"] = _complete(np.where(unknown == 0, 0.0, np.nan))
+        kept, left_out = np.ones(len(corpus), dtype=bool), dict[str, int]()
+        for reason, holds in reasons.items():
+            if number := int((kept & ~holds).sum()):
+                left_out[reason] = number
+            kept &= holds
+        return kept, left_out
+
+    def bits(self, name: str) -> Floats:
+        """The surprisals of a model, (words, lags)."""
+        found: Floats = self.lagged_bits[name][self.kept]
+        return found
+
+    def likelihood(self, *more: Floats) -> Floats:
+        """Held-out log likelihood of every word by the baseline and what is added to it."""
+        return held_out_log_likelihood(self.times, np.column_stack([self.base, *more]), self.folds)
+
+
+def _complete(values: Floats) -> Bools:
+    """Which rows have nothing but numbers."""
+    found: Bools = np.asarray(np.isfinite(values).all(axis=1), dtype=np.bool_)
+    return found
+
+
+def _check(kind: str, names: Sequence[str], known: Mapping[str, object]) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(f"no {kind} {name!r}", remedy=f"choose from: {', '.join(known) or 'none'}")
+
+
+def measure_reading(
+    corpus: ReadingCorpus,
+    models: Sequence[Surprisals],
+    design: Design = Design(),
+    over: Sequence[str] = (),
+) -> ReadingResult:
+    """Compare models on a corpus; each of ``over`` is also put below every other model, and above it.
+
+    Raises ``InputError`` as ``Regression`` does, and for a name in ``over`` that is no model's.
+    """
+    if not models:
+        raise InputError("no model to compare", remedy="give a run, a table or a published model")
+    regression = Regression(corpus, design, models)
+    _check("model", over, regression.models)
+    base = regression.likelihood()
+    alone = {name: regression.likelihood(regression.bits(name)) for name in regression.models}
+    classes = np.array(corpus.classes)[regression.kept] if corpus.classes else np.array([])
+    constant = held_out_log_likelihood(regression.times, np.zeros((len(regression.times), 0)), regression.folds)
+    pairs = [pair for pair in permutations(regression.models, 2) if set(pair) & set(over)]
+    return ReadingResult(
+        corpus=corpus.name,
+        response=regression.response,
+        baseline=regression.baseline,
+        controls=tuple(corpus.controls),
+        num_lags=regression.num_lags,
+        fold_kind=corpus.fold_kind,
+        num_words=len(regression.times),
+        left_out=regression.left_out,
+        constant_log_likelihood=float(constant.mean()),
+        baseline_log_likelihood=float(base.mean()),
+        class_sizes={str(name): int((classes == name).sum()) for name in _ordered(classes)},
+        models=tuple(
+            _model_result(regression, model, base, alone[name], classes) for name, model in regression.models.items()
+        ),
+        over=tuple(_over(regression, name, other, alone[other]) for name, other in pairs),
+        notes=corpus.notes,
+    )
+
+
+def _ordered(classes: np.ndarray) -> list[str]:
+    """Classes by their size, the largest first."""
+    names, counts = np.unique(classes, return_counts=True)
+    return [str(name) for _, name in sorted(zip(-counts, names, strict=True))]
+
+
+def _model_result(
+    regression: Regression, model: Surprisals, base: Floats, likelihood: Floats, classes: np.ndarray
+) -> ModelResult:
+    bits, gains = regression.bits(model.name), likelihood - base
+    folds = np.array(regression.folds)
+    curves = splines(bits)
+    line = np.column_stack([regression.base, bits])
+    curved = np.column_stack([regression.base, curves])
+    return ModelResult(
+        name=model.name,
+        kind=model.kind,
+        delta=mean_with_interval(gains, regression.folds),
+        slopes=slopes(regression.times, regression.base, bits),
+        by_class={
+            name: mean_with_interval(gains[classes == name], list(folds[classes == name])) for name in _ordered(classes)
+        },
+        spline=Spline(
+            test=compare_fits(regression.times, line, curved),
+            delta=mean_with_interval(regression.likelihood(curves) - likelihood, regression.folds),
+        ),
+        mean_bits=float(bits[:, 0].mean()),
+        num_missing=int((~model.is_there).sum()),
+        num_unknown=int(model.is_unknown.sum()),
+    )
+
+
+def _over(regression: Regression, name: str, other: str, likelihood_of_other: Floats) -> Over:
+    own, others = regression.bits(name), regression.bits(other)
+    both = regression.likelihood(others, own)
+    return Over(
+        model=name,
+        other=other,
+        delta=mean_with_interval(both - likelihood_of_other, regression.folds),
+        test=compare_fits(
+            regression.times,
+            np.column_stack([regression.base, others]),
+            np.column_stack([regression.base, others, own]),
+        ),
+    )

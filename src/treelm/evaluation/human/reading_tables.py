@@ -1,0 +1,136 @@
+"""Reading times of users' own tables: one row a word, with the columns that they name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from treelm.corpora.inputs import read_rows, read_text
+from treelm.corpora.tokens import words_of
+from treelm.errors import InputError
+from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, published_table
+from treelm.evaluation.human.material import Floats, number
+from treelm.inference.predictors import Frequencies, bare, word_length
+
+FEWEST_DOCUMENTS = 5
+"""Documents from which on one at a time is left out; of fewer, a tenth of the sentences."""
+NUM_FOLDS = 10
+_ENDS = ".?!"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableColumns:
+    """The columns of a table of reading times, by name."""
+
+    word: str = "word"
+    sentence: str = "sentence_id"
+    document: str = ""  # without it, all is one document
+    responses: tuple[str, ...] = ("rt",)
+    predictors: tuple[str, ...] = ()  # numbers that join with their lags; without them, those of the words themselves
+    controls: tuple[str, ...] = ()
+    surprisals: tuple[str, ...] = ()  # of other models, in bits
+    word_class: str = ""
+    frequencies: str = ""  # source of frequencies, as of ``Frequencies.named``
+
+    def named(self) -> tuple[str, ...]:
+        """All columns that the table must have."""
+        own = (self.word, self.sentence, self.document, self.word_class)
+        return tuple(
+            name for name in (*own, *self.responses, *self.predictors, *self.controls, *self.surprisals) if name
+        )
+
+
+def load(path: Path, columns: TableColumns) -> ReadingCorpus:
+    """Read a table of reading times; the rows of a sentence stand together and in order, as do those of a document.
+
+    Without columns of predictors: length, punctuation on the word and the end of a sentence, and, with a source,
+    frequency; the word's place in its document without lags. Raises ``InputError`` with file and line.
+    """
+    names, found = read_rows(read_text(path), str(path))
+    for name in columns.named():
+        if name not in names:
+            remedy = f"name the column by an option; there are {', '.join(names)}"
+            raise InputError(f"no column {name!r}", where=f"{path}:1", remedy=remedy)
+    rows = list(found)
+    if not rows:
+        raise InputError("a table without rows", where=str(path), remedy="give a row for every word")
+    for where, row in rows:
+        if not words_of(row[columns.word]):
+            raise InputError("an empty word", where=where, remedy="give a word in every row")
+    documents = tuple(row[columns.document] if columns.document else "1" for _, row in rows)
+    sentences = tuple(f"{document}-{row[columns.sentence]}" for document, (_, row) in zip(documents, rows, strict=True))
+    for what, groups in (("document", documents), ("sentence", sentences)):
+        _check_together(what, groups, [where for where, _ in rows])
+
+    def values(name: str) -> Floats:
+        return np.array([number(row[name], where) for where, row in rows])
+
+    words = tuple(row[columns.word] for _, row in rows)
+    predictors = {name: values(name) for name in columns.predictors} or _of_words(words, sentences, columns.frequencies)
+    folds, fold_kind = _folds(documents, sentences)
+    return ReadingCorpus(
+        name=path.name,
+        key_names=("document", "sentence", "place"),
+        keys=_keys(documents, sentences),
+        words=words,
+        sentences=sentences,
+        documents=documents,
+        responses={name: values(name) for name in columns.responses},
+        predictors=predictors,
+        baseline=tuple(predictors),
+        controls={name: values(name) for name in columns.controls} or {"position": _positions(documents)},
+        lag_groups=documents if columns.document else sentences,
+        num_lags=2,
+        folds=folds,
+        fold_kind=fold_kind,
+        classes=tuple(row[columns.word_class] for _, row in rows) if columns.word_class else (),
+        published=published_table({name: values(name).tolist() for name in columns.surprisals}),
+        references=columns.surprisals,
+    )
+
+
+def _check_together(what: str, groups: Sequence[str], places: Sequence[str]) -> None:
+    ended, last = set[str](), groups[0]
+    for group, where in zip(groups, places, strict=True):
+        if group != last:
+            ended.add(last)
+            last = group
+        if group in ended:
+            remedy = f"put the rows of a {what} together, one row a word: mean times, not those of single readers"
+            raise InputError(f"more of {what} {group!r} after another one", where=where, remedy=remedy)
+
+
+def _positions(groups: Sequence[str]) -> Floats:
+    return np.array([float(place) for _, group in groupby(groups) for place, _ in enumerate(group, start=1)])
+
+
+def _keys(documents: Sequence[str], sentences: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    places = (str(int(place)) for place in _positions(sentences))
+    return tuple(zip(documents, sentences, places, strict=True))
+
+
+def _of_words(words: Sequence[str], sentences: Sequence[str], frequencies: str) -> dict[str, Floats]:
+    """Predictors that follow from the words alone."""
+    is_last = [own != after for own, after in zip(sentences, [*sentences[1:], ""], strict=True)]
+    found = {"length": np.array([float(word_length(word)) for word in words])}
+    if frequencies:
+        source = Frequencies.named(frequencies)
+        zipf = [source.of(word) for word in words]
+        found["zipf_frequency"] = np.array([math.nan if value is None else value for value in zipf])
+    ends = [last and any(mark in word for mark in _ENDS) for word, last in zip(words, is_last, strict=True)]
+    found[MARK] = np.array([float(word != bare(word)) for word in words])
+    found[END] = np.array(ends, dtype=np.float64)
+    return {name: values for name, values in found.items() if name == "length" or np.nanstd(values) > 0}
+
+
+def _folds(documents: Sequence[str], sentences: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Documents, or, of a few, tenths of the sentences in turn."""
+    if len(set(documents)) >= FEWEST_DOCUMENTS:
+        return tuple(documents), "documents"
+    numbers = {sentence: place for place, sentence in enumerate(dict.fromkeys(sentences))}
+    return tuple(str(numbers[sentence] % NUM_FOLDS) for sentence in sentences), "folds of sentences"

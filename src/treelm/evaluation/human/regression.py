@@ -1,0 +1,172 @@
+"""Least squares of reading times, by statsmodels: likelihood of what was left out, slopes, tests."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treelm.errors import InputError
+from treelm.evaluation.human.material import Floats
+
+SPLINE_DF = 4
+"""Degrees of freedom of the spline of each surprisal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delta:
+    """Mean gain in held-out log likelihood, in nats a word, with its 95 % interval over what was left out together."""
+
+    nats_per_word: float
+    low: float
+    high: float
+    num_folds_above_zero: int
+    num_folds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slope:
+    """Coefficient of a surprisal in the fit to all words: milliseconds a bit, if times are milliseconds."""
+
+    lag: int
+    ms_per_bit: float
+    standard_error: float
+    t: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NestedTest:
+    """F test of a fit to all words against one with fewer predictors."""
+
+    f: float
+    p: float
+    num_added: int
+
+
+def require_library() -> None:
+    """Raise ``InputError`` unless statsmodels is there: asked before anything is scored."""
+    _library()
+
+
+def held_out_log_likelihood(times: Floats, predictors: Floats, folds: Sequence[str]) -> Floats:
+    """Log likelihood in nats of every time, by least squares on the words of all other folds.
+
+    Gaussian, with the mean squared residual of those words. ``predictors`` (N, P) get a constant.
+    """
+    norm = _norm()
+    design = with_constant(predictors)
+    found = np.full(len(times), np.nan)
+    labels = np.array(folds)
+    for fold in dict.fromkeys(folds):
+        out = labels == fold
+        fit = _fit_design(times[~out], design[~out])
+        deviation = np.sqrt(fit.ssr / (~out).sum())
+        found[out] = norm.logpdf(times[out], loc=fit.predict(design[out]), scale=deviation)
+    return found
+
+
+def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
+    """Mean of gains of words, which in one fold go together: standard errors clustered by fold, t of folds - 1."""
+    codes = np.unique(np.array(folds), return_inverse=True)[1]
+    by_fold = np.array([gains[codes == code].mean() for code in range(codes.max() + 1)])
+    low, high = float("nan"), float("nan")
+    if len(by_fold) > 1:
+        ones = np.ones((len(gains), 1))
+        fit = _fit_design(gains, ones, cov_type="cluster", cov_kwds={"groups": codes}, use_t=True)
+        ((low, high),) = fit.conf_int().tolist()
+    return Delta(
+        nats_per_word=float(gains.mean()),
+        low=low,
+        high=high,
+        num_folds_above_zero=int((by_fold > 0).sum()),
+        num_folds=len(by_fold),
+    )
+
+
+def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope, ...]:
+    """The coefficients of surprisals (N, lags) beside the other predictors, in the fit to all words."""
+    fit = _fit(times, np.column_stack([predictors, surprisals]))
+    count = surprisals.shape[1]
+    found = zip(fit.params[-count:], fit.bse[-count:], fit.tvalues[-count:], strict=True)
+    return tuple(
+        Slope(lag=lag, ms_per_bit=float(value), standard_error=float(error), t=float(t))
+        for lag, (value, error, t) in enumerate(found)
+    )
+
+
+def compare_fits(times: Floats, fewer: Floats, more: Floats) -> NestedTest:
+    """Test predictors ``more``, whose span holds that of ``fewer``, against these on all words."""
+    wide, narrow = _fit(times, more), _fit(times, fewer)
+    if wide.df_resid == narrow.df_resid:  # what is added is a combination of what was there
+        return NestedTest(f=0.0, p=1.0, num_added=0)
+    f, p, num_added = wide.compare_f_test(narrow)
+    return NestedTest(f=float(f), p=float(p), num_added=int(num_added))
+
+
+def residuals(times: Floats, predictors: Floats) -> tuple[Floats, Floats]:
+    """Fitted values and residuals of the fit to all words."""
+    fit = _fit(times, predictors)
+    return np.asarray(fit.fittedvalues), np.asarray(fit.resid)
+
+
+def explained_variance(times: Floats, predictors: Floats) -> float:
+    """R squared of the fit to all words."""
+    return float(_fit(times, predictors).rsquared)
+
+
+def splines(surprisals: Floats) -> Floats:
+    """Natural cubic splines of each column, with knots at its quantiles: their span holds that of the columns."""
+    patsy = _patsy()
+    if min(len(np.unique(column)) for column in surprisals.T) <= SPLINE_DF:
+        raise InputError("surprisals that hardly vary", remedy="give those of a model that read the words")
+    formula = f"cr(x, df={SPLINE_DF}, constraints='center') - 1"
+    return np.column_stack([np.asarray(patsy.dmatrix(formula, {"x": column})) for column in surprisals.T])
+
+
+def with_constant(predictors: Floats) -> Floats:
+    """Predictors in standard units, where numbers differ by orders of magnitude, and a constant before them."""
+    spread = predictors.std(axis=0)
+    return np.column_stack(
+        [np.ones(len(predictors)), (predictors - predictors.mean(axis=0)) / np.where(spread, spread, 1)]
+    )
+
+
+def _fit(times: Floats, predictors: Floats) -> Any:
+    return _fit_design(times, np.column_stack([np.ones(len(times)), predictors]))
+
+
+def _fit_design(times: Floats, design: Floats, **options: Any) -> Any:
+    """Least squares; of predictors that depend on each other, by the pseudoinverse, the smallest solution."""
+    linear_model = _library()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The design matrix is rank-deficient")
+        return linear_model.OLS(times, design).fit(**options)
+
+
+def _library() -> Any:
+    try:
+        from statsmodels.regression import linear_model
+    except ImportError as error:
+        raise _missing(error) from None
+    return linear_model
+
+
+def _norm() -> Any:
+    from scipy.stats import norm
+
+    return norm
+
+
+def _patsy() -> Any:
+    try:
+        import patsy
+    except ImportError as error:
+        raise _missing(error) from None
+    return patsy
+
+
+def _missing(error: ImportError) -> InputError:
+    return InputError(f"regressions without the statsmodels library ({error})", remedy="pip install 'treelm[reading]'")

@@ -1,0 +1,252 @@
+"""Tables in the terminal of what human data say: reading times, garden paths, sweeps of the beam."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from treelm.evaluation.human.babylm import BabyLMScore
+from treelm.evaluation.human.garden_paths import BeamSize, EffectInBits, GardenPaths
+from treelm.evaluation.human.reading import ModelResult, ReadingResult
+from treelm.evaluation.human.regression import Delta
+from treelm.evaluation.human.sap import EFFECTS, REGIONS, ceilings, human_effects
+
+MISSING = "-"
+_WIDEST = 1000
+
+
+def print_tables(tables: RenderableType) -> None:
+    """Print tables in their own width where the terminal is narrower: numbers that are cut short say nothing."""
+    console = Console()
+    options = console.options.update(max_width=_WIDEST)
+    parts = tables.renderables if isinstance(tables, Group) else [tables]
+    needed = max(
+        (Measurement.get(console, options, part).maximum for part in parts if isinstance(part, Table)), default=0
+    )
+    Console(width=max(console.width, needed), soft_wrap=False).print(tables)
+
+
+def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Names left, numbers right."""
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1)
+    )
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def reading_tables(result: ReadingResult, scores: Sequence[BabyLMScore] = ()) -> RenderableType:
+    """All tables of a result, what was compared above them and what the columns mean below."""
+    parts: list[RenderableType] = [Text(line) for line in _head(result)]
+    parts += [Text(), _deltas(result), Text(), _slopes(result)]
+    if result.over:
+        parts += [Text(), _over(result)]
+    if result.class_sizes:
+        parts += [Text(), _classes(result)]
+    if scores:
+        parts += [Text(), _babylm(scores)]
+    parts += [Text(), *(Text(line) for line in _legend(result))]
+    return Group(*parts)
+
+
+def _head(result: ReadingResult) -> list[str]:
+    lags = f"here and {result.num_lags} words before" if result.num_lags else "here"
+    lines = [
+        f"{result.corpus}, {result.response}: {result.num_words} words, {result.fold_kind} left out in turn",
+        f"baseline: {', '.join(result.baseline)} ({lags}); {', '.join(result.controls)} (here)",
+        f"log likelihood a word, held out: constant {result.constant_log_likelihood:.5f}, "
+        f"baseline {result.baseline_log_likelihood:.5f}",
+    ]
+    return lines + [f"left out: {count} words, {reason}" for reason, count in result.left_out.items()]
+
+
+def _milli(value: float) -> str:
+    return f"{1000 * value:+.2f}"
+
+
+def _interval(delta: Delta) -> str:
+    return MISSING if math.isnan(delta.low) else f"{_milli(delta.low)} to {_milli(delta.high)}"
+
+
+def _probability(p: float) -> str:
+    return f"{p:.2g}"
+
+
+def _deltas(result: ReadingResult) -> Table:
+    heads = (
+        "model",
+        "delta",
+        "95 % interval",
+        "folds > 0",
+        "not linear: p",
+        "spline adds",
+        "bits",
+        "missing",
+        "unknown",
+    )
+    rows = (
+        (
+            model.name,
+            _milli(model.delta.nats_per_word),
+            _interval(model.delta),
+            f"{model.delta.num_folds_above_zero}/{model.delta.num_folds}",
+            _probability(model.spline.test.p),
+            _milli(model.spline.delta.nats_per_word),
+            f"{model.mean_bits:.2f}",
+            str(model.num_missing),
+            str(model.num_unknown) if model.kind != "published" else MISSING,
+        )
+        for model in result.models
+    )
+    return _table("delta log likelihood, 10^-3 nats a word", heads, rows)
+
+
+def _slopes(result: ReadingResult) -> Table:
+    heads = ("model", *(f"lag {lag}" for lag in range(result.num_lags + 1)))
+    rows = ((model.name, *_slope_cells(model)) for model in result.models)
+    return _table("slopes, ms a bit (t), in the fit to all words", heads, rows)
+
+
+def _slope_cells(model: ModelResult) -> list[str]:
+    return [f"{slope.ms_per_bit:+.2f} ({slope.t:+.1f})" for slope in model.slopes]
+
+
+def _over(result: ReadingResult) -> Table:
+    rows = (
+        (
+            f"{one.model} over {one.other}",
+            _milli(one.delta.nats_per_word),
+            _interval(one.delta),
+            f"{one.delta.num_folds_above_zero}/{one.delta.num_folds}",
+            f"{one.test.f:.1f}",
+            _probability(one.test.p),
+        )
+        for one in result.over
+    )
+    heads = ("model", "delta", "95 % interval", "folds > 0", "F", "p")
+    return _table("one model over another, 10^-3 nats a word", heads, rows)
+
+
+def _classes(result: ReadingResult) -> Table:
+    heads = ("class", "words", *(model.name for model in result.models))
+    rows = (
+        (name, str(size), *(_milli(model.by_class[name].nats_per_word) for model in result.models))
+        for name, size in result.class_sizes.items()
+    )
+    return _table("delta by word class, 10^-3 nats a word", heads, rows)
+
+
+def _babylm(scores: Sequence[BabyLMScore]) -> Table:
+    rows = (
+        (
+            score.name,
+            f"{score.eye_tracking:.2f}",
+            str(score.num_words[0]),
+            f"{score.self_paced_reading:.2f}",
+            str(score.num_words[1]),
+        )
+        for score in scores
+    )
+    heads = ("model", "eye tracking", "words", "self-paced reading", "words")
+    return _table("BabyLM's reading scores, % of what the baseline leaves", heads, rows)
+
+
+def _legend(result: ReadingResult) -> list[str]:
+    return [
+        f"delta: held-out log likelihood with surprisals less that without; interval: over {result.fold_kind}",
+        "not linear: F test of splines against straight lines, on all words; spline adds: delta of these, held out",
+        *result.notes,
+    ]
+
+
+def effect_tables(results: Sequence[GardenPaths]) -> RenderableType:
+    """Effects in bits beside people's milliseconds, and correlations by item, a row an effect and region."""
+    effects = [one for one in results[0].effects]
+    bits = [(*_people(one), *(_bits(found) for found in _found(results, one))) for one in effects]
+    people = [(_title(one), _ceiling(one), *(_correlation(found) for found in _found(results, one))) for one in effects]
+    names = [result.name for result in results]
+    heads = ("effect, word", "people, ms", *names)
+    parts: list[RenderableType] = [
+        _table("hard - easy, bits (standard error)", heads, bits),
+        Text(),
+        _table("r with people's ms, by item", ("effect, word", "ceiling", *names), people),
+        Text(),
+    ]
+    for result in results:
+        parts += [Text(line) for line in _counts(result)]
+    parts += [
+        Text(
+            "people: posterior mean of the difference in self-paced reading and its 95 % interval (Huang et al. 2024)"
+        ),
+        Text("word 0: the critical one; 1, 2: those after it; of relative clauses verb, determiner, noun"),
+    ]
+    return Group(*parts)
+
+
+def _title(one: EffectInBits) -> str:
+    title = next(effect.title for effect in EFFECTS if effect.name == one.effect)
+    return f"{title}, {one.region}"
+
+
+def _people(one: EffectInBits) -> tuple[str, str]:
+    human = human_effects()[one.effect, one.region, ""]
+    return _title(one), f"{human.ms:.1f} ({human.low:.1f}, {human.high:.1f})"
+
+
+def _ceiling(one: EffectInBits) -> str:
+    return f"{ceilings()[one.effect, one.region]:.2f}"
+
+
+def _found(results: Sequence[GardenPaths], one: EffectInBits) -> list[EffectInBits | None]:
+    return [result.find(one.effect, one.region) for result in results]
+
+
+def _bits(one: EffectInBits | None) -> str:
+    if one is None or math.isnan(one.bits):
+        return MISSING
+    return f"{one.bits:+.2f} ({one.standard_error:.2f})"
+
+
+def _correlation(one: EffectInBits | None) -> str:
+    return MISSING if one is None or one.correlation is None else f"{one.correlation:+.2f}"
+
+
+def _counts(result: GardenPaths) -> list[str]:
+    """What of a model's items was missing or unknown, if anything was."""
+    missing = max(one.num_missing for one in result.effects)
+    unknown = {one.effect: one.num_unknown for one in result.effects if one.num_unknown and one.region == REGIONS[-1]}
+    lines = []
+    if missing:
+        lines.append(f"{result.name}: up to {missing} items of an effect left out, without a finite surprisal")
+    if unknown:
+        told = ", ".join(f"{effect} {count}" for effect, count in unknown.items())
+        lines.append(f"{result.name}: items with an unknown word up to there: {told}")
+    return lines
+
+
+def sweep_tables(found: Mapping[str, Sequence[BeamSize]]) -> RenderableType:
+    """Effects by size of the beam, and what the search lost up to the word in hard and easy sentences."""
+    parts: list[RenderableType] = []
+    for run, sizes in found.items():
+        heads = ("effect, word", *(f"beam {one.size}" for one in sizes))
+        effects = sizes[0].effects.effects
+        rows = [(_title(one), *(_bits(size.effects.find(one.effect, one.region)) for size in sizes)) for one in effects]
+        lost = [(_title(one), *(_lost(size.effects.find(one.effect, one.region)) for size in sizes)) for one in effects]
+        parts += [_table(f"{run}: hard - easy, bits (standard error)", heads, rows), Text()]
+        parts += [_table(f"{run}: bits lost by pruning up to the word, hard / easy", heads, lost), Text()]
+    parts.append(Text("beam SIZE: SIZE analyses between actions, SIZE/10 between words, SIZE/100 on the fast track"))
+    parts.append(Text("lost: the sum over words of what each word's search dropped, an estimate (beam_loss_bits)"))
+    return Group(*parts)
+
+
+def _lost(one: EffectInBits | None) -> str:
+    return MISSING if one is None or one.lost_bits is None else "{:.2f} / {:.2f}".format(*one.lost_bits)

@@ -1,0 +1,149 @@
+"""``treelm reading`` and ``treelm gardenpath``."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+
+
+@pytest.fixture
+def times(tmp_path: Path) -> Path:
+    """Times of the words of some sentences in five documents; longer words take longer."""
+    words = ["The", "dog", "barks", "and", "the", "museum", "was", "built", "."]
+    rows = [
+        f"{document},{sentence},{word},{300 + 7 * len(word) + (13 * place + 5 * sentence + document) % 11}"
+        for document in range(5)
+        for sentence in range(4)
+        for place, word in enumerate(words[sentence:] + words[:sentence])
+    ]
+    path = tmp_path / "times.csv"
+    path.write_text("\n".join(["text,sentence,word,rt", *rows]) + "\n")
+    return path
+
+
+OF_TABLE = ("--document-column", "text", "--sentence-column", "sentence")
+
+
+def test_a_model_of_the_package_predicts_the_times_of_a_table(treelm: Treelm, times: Path, tmp_path: Path) -> None:
+    out = tmp_path / "export"
+    done = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--export", out, "--json")
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    (model,) = result["models"]
+    assert (model["name"], model["num_unknown"]) == ("ngram-gum-open", 20)  # "barks"
+    assert result["fold_kind"] == "documents"
+    assert len(model["slopes"]) == 3
+    assert result["num_words"] + sum(result["left_out"].values()) == 180
+    assert (out / "lme4.R").is_file()
+    scored = (out / "words.csv").read_text().splitlines()
+    assert len(scored) == 1 + result["num_words"]
+
+
+def test_a_table_of_surprisals_stands_where_a_run_can(treelm: Treelm, times: Path, tmp_path: Path) -> None:
+    bits = tmp_path / "bits.tsv"
+    columns = ("--layout", "table", *OF_TABLE, "--punctuation", "summed")
+    assert treelm("surprisal", "ngram-gum-open", times, *columns, "--output", bits).code == 0
+    tables = treelm("reading", bits, "ngram-gum-open", "--over", "bits", "--corpus", times, *OF_TABLE)
+    assert tables.code == 0, tables.err
+    assert "delta log likelihood, 10^-3 nats a word" in tables.out
+    assert "ngram-gum-open over bits" in tables.out
+    both = json.loads(treelm("reading", bits, "ngram-gum-open", "--corpus", times, *OF_TABLE, "--json").out)["models"]
+    assert both[0]["delta"]["nats_per_word"] == pytest.approx(both[1]["delta"]["nats_per_word"], abs=1e-6)
+
+
+def test_garden_paths_of_a_run_beside_people_and_published_models(treelm: Treelm) -> None:
+    done = treelm("gardenpath", "lstm-gum-open", "--subsets", "agreement")
+    assert done.code == 0, done.err
+    assert "hard - easy, bits (standard error)" in done.out
+    row = next(line for line in done.out.splitlines() if line.startswith("agreement violated, 1"))
+    assert "57.4 (44.9, 69.7)" in row
+    assert "-0.22 (0.10)" in row
+    assert "lstm-gum-open: items with an unknown word" in done.out
+    assert "unknown" in done.err
+
+
+def test_stimuli_are_scored_elsewhere_and_come_back_as_a_table(treelm: Treelm, tmp_path: Path) -> None:
+    subset = ("--subsets", "agreement")
+    stimuli = tmp_path / "stimuli.csv"
+    stimuli.write_text(treelm("gardenpath", "--stimuli", *subset).out)
+    rows = list(csv.DictReader(io.StringIO(stimuli.read_text())))
+    assert len({row["sentence_id"] for row in rows}) == 36
+    bits = tmp_path / "bits.tsv"
+    assert (
+        treelm(
+            "surprisal", "ngram-gum-open", stimuli, "--layout", "table", "--punctuation", "summed", "--output", bits
+        ).code
+        == 0
+    )
+    alone = ("--references", "none", "--json", *subset)
+    found = json.loads(treelm("gardenpath", bits, "ngram-gum-open", *alone).out)["models"]
+    assert [model["name"] for model in found] == ["bits", "ngram-gum-open"]
+    for one, other in zip(found[0]["effects"], found[1]["effects"], strict=True):
+        assert one["bits"] == pytest.approx(other["bits"], abs=1e-5)
+
+
+def test_a_sweep_gives_the_effects_of_each_beam_and_what_it_lost(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    run, subset = project / "run", ("--subsets", "agreement")
+    done = treelm("gardenpath", run, *subset, "--beam-sweep", 1, 20, "--json")
+    assert done.code == 0, done.err
+    narrow, wide = next(iter(json.loads(done.out).values()))
+    assert (narrow["widths"], wide["widths"]) == ([1, 1, 1], [20, 2, 1])
+    stimuli, bits = tmp_path / "stimuli.csv", tmp_path / "bits.tsv"
+    stimuli.write_text(treelm("gardenpath", "--stimuli", *subset).out)
+    widths = ("--action-beam", 20, "--word-beam", 2, "--fast-track", 1, "--columns", "beam_loss_bits")
+    table = ("--layout", "table", "--punctuation", "summed")
+    assert treelm("surprisal", run, stimuli, *table, *widths, "--output", bits).code == 0
+    alone = json.loads(treelm("gardenpath", bits, "--references", "none", "--json", *subset).out)["models"][0]
+    for one, other in zip(wide["effects"]["effects"], alone["effects"], strict=True):
+        assert one["bits"] == pytest.approx(other["bits"], abs=1e-5)
+    rows = list(csv.DictReader(io.StringIO(bits.read_text()), delimiter="\t"))
+    lost = sum(float(row["beam_loss_bits"]) for row in rows if row["condition"] == "UNAGREE") / 18
+    up_to_there = wide["effects"]["effects"][2]["lost_bits"][0]
+    assert 0 < up_to_there < lost
+    assert "bits lost by pruning" in treelm("gardenpath", run, *subset, "--beam-sweep", 2).out
+
+
+def test_a_comparison_has_the_effects_and_keeps_them(treelm: Treelm, tmp_path: Path) -> None:
+    out = tmp_path / "comparison"
+    call = ("compare", "ngram-gum-open", "--max-sentences", 2, "--gardenpath", "--format", "csv", "--out", out)
+    (row,) = csv.DictReader(io.StringIO(treelm(*call).out))
+    found = json.loads(treelm("gardenpath", "ngram-gum-open", "--references", "none", "--json").out)["models"][0]
+    for effect in found["effects"]:
+        name = f"effect_bits, {effect['effect']}, {effect['region']}"
+        assert float(row[name]) == pytest.approx(effect["bits"])
+    assert "garden paths: done" not in treelm(*call).err
+
+
+def test_a_comparison_says_that_a_corpus_is_missing_before_it_measures(treelm: Treelm, tmp_path: Path) -> None:
+    done = treelm("compare", "lstm-gum-open", "--reading", "ucl", "--reading-data", tmp_path)
+    assert done.code == 2
+    assert len(done.err.strip().splitlines()) == 1
+    assert "may not be shipped" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("gardenpath", "--references", "none"), "nothing to measure"),
+        (("gardenpath", "--references", "gpt9"), "no published model 'gpt9'"),
+        (("gardenpath", "--references", "all", "gpt2"), "all or none beside names"),
+        (("gardenpath", "nowhere"), "no such run folder"),
+        (("gardenpath", "--beam-sweep", "1"), "a sweep without runs"),
+        (("gardenpath", "lstm-gum-open", "--beam-sweep", "0"), "a beam of 0"),
+        (("gardenpath", "lstm-gum-open", "--beam-sweep", "1"), "scores without a search"),
+        (("reading", "lstm-gum-open", "--corpus", "nothing.csv"), "no corpus 'nothing.csv'"),
+        (("reading", "--corpus", "ucl", "--class-column", "pos"), "an option of tables (--class-column) with ucl"),
+        (("reading", "--corpus", "ucl", "--alignment", "published"), "--alignment with ucl"),
+        (("reading", "--corpus", "natural-stories", "--data", "."), "may not be shipped"),
+        (("compare", "lstm-gum-open", "--reading-data", "."), "--reading-data without --reading"),
+    ],
+)
+def test_calls_that_cannot_be_are_refused_in_one_line(treelm: Treelm, arguments: tuple[str, ...], found: str) -> None:
+    done = treelm(*arguments)
+    assert done.code == 2
+    assert found in done.err
+    assert len(done.err.strip().splitlines()) == 1

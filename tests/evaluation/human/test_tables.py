@@ -1,0 +1,196 @@
+"""Users' own tables of reading times, and surprisals of other programs."""
+
+import csv
+import math
+import runpy
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from tests.evaluation.human.worlds import made_up, surprisals
+from tests.evaluation.toys import ToyLM
+from treelm.errors import InputError
+from treelm.evaluation.human import reading_tables
+from treelm.evaluation.human.export import export, r_names
+from treelm.evaluation.human.material import read_surprisals, score_material
+from treelm.evaluation.human.reading import Design, Regression
+from treelm.evaluation.human.reading_tables import TableColumns
+
+TIMES = """\
+text,item,word,rt,freq,pos,gpt2
+a,1,The,300,9.5,DT,NA
+a,1,dog,310,5.5,NN,7.25
+a,1,barks.,350,2.0,VB,11
+a,2,"It's",290,9.0,PRP,2
+b,1,late.,NA,6.5,RB,5
+"""
+COLUMNS = TableColumns(
+    sentence="item",
+    document="text",
+    predictors=("freq",),
+    surprisals=("gpt2",),
+    word_class="pos",
+)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_columns_of_a_table_become_a_corpus(tmp_path: Path) -> None:
+    corpus = reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS)
+    assert corpus.words == ("The", "dog", "barks.", "It's", "late.")
+    assert corpus.keys[3:] == (("a", "a-2", "1"), ("b", "b-1", "1"))
+    assert corpus.classes == ("DT", "NN", "VB", "PRP", "RB")
+    np.testing.assert_array_equal(corpus.responses["rt"], [300, 310, 350, 290, np.nan])
+    np.testing.assert_array_equal(corpus.shifted(corpus.predictors["freq"], 1), [np.nan, 9.5, 5.5, 2.0, np.nan])
+    assert corpus.controls["position"].tolist() == [1, 2, 3, 4, 1]
+    assert corpus.published["gpt2"].is_there.tolist() == [False, True, True, True, True]
+    assert corpus.fold_kind == "folds of sentences"
+
+
+def test_without_columns_the_words_themselves_predict(tmp_path: Path) -> None:
+    columns = TableColumns(sentence="item", document="text")
+    corpus = reading_tables.load(write(tmp_path / "times.csv", TIMES), columns)
+    assert corpus.predictors["length"].tolist() == [3, 3, 5, 4, 4]
+    assert corpus.predictors["mark"].tolist() == [0, 0, 1, 0, 1]
+    assert corpus.predictors["end"].tolist() == [0, 0, 1, 0, 1]
+
+
+def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
+    rows = "".join(f"{text},1,word,3{text}\n" for text in range(reading_tables.FEWEST_DOCUMENTS))
+    table = write(tmp_path / "times.csv", f"text,item,word,rt\n{rows}")
+    corpus = reading_tables.load(table, TableColumns(sentence="item", document="text"))
+    assert corpus.folds == ("0", "1", "2", "3", "4")
+    assert corpus.fold_kind == "documents"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (TIMES.replace("item", "sent"), "times.csv:1: no column 'item'"),
+        (TIMES.replace("310", "fast"), "times.csv:3: 'fast' is no number"),
+        (TIMES + "a,1,again,300,1,NN,2\n", "times.csv:7: more of document 'a' after another one"),
+        (TIMES.replace("b,1,late.", "a,1,late."), "times.csv:6: more of sentence 'a-1' after another one"),
+        (TIMES.replace("dog", " "), "times.csv:3: an empty word"),
+        (TIMES.splitlines()[0] + "\n", "a table without rows"),
+    ],
+)
+def test_bad_tables_are_refused_with_their_place(text: str, found: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        reading_tables.load(write(tmp_path / "times.csv", text), COLUMNS)
+    assert found in str(error.value)
+
+
+def test_surprisals_of_a_table_are_found_by_key_in_any_order(tmp_path: Path) -> None:
+    corpus = made_up(2, 3)
+    rows = "".join(f"{story}\t{place}\t{story}.{place}\t0\n" for story in "10" for place in "210")
+    table = write(tmp_path / "bits.tsv", f"story\tposition\tsurprisal_bits\tis_unk\n{rows}")
+    found = read_surprisals(table, corpus)
+    assert (found.name, found.kind) == ("bits", "table")
+    assert found.bits.tolist() == [0.0, 0.1, 0.2, 1.0, 1.1, 1.2]
+
+
+def test_words_that_a_table_lacks_have_no_surprisal(tmp_path: Path) -> None:
+    table = write(tmp_path / "bits.csv", "story,position,own,is_unk\n0,1,NA,0\n0,2,4.5,1\n7,7,1,0\n")
+    found = read_surprisals(table, made_up(2, 3), column="own")
+    assert found.name == "own"
+    assert np.isfinite(found.bits).tolist() == [False, False, True, False, False, False]
+    assert found.is_unknown.tolist() == [False, False, True, False, False, False]
+
+
+def test_rows_without_keys_must_be_the_words_in_order(tmp_path: Path) -> None:
+    corpus = made_up(2, 2)
+    rows = [f"w{row},{row}.5" for row in range(4)]
+    table = write(tmp_path / "bits.csv", "\n".join(["word,surprisal_bits", *rows]) + "\n")
+    assert read_surprisals(table, corpus).bits.tolist() == [0.5, 1.5, 2.5, 3.5]
+    write(table, "\n".join(["word,surprisal_bits", *rows[:3], "other,3.5"]) + "\n")
+    with pytest.raises(InputError, match=r"bits.csv:5: the word 'other' where made-up has 'w3'"):
+        read_surprisals(table, corpus)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("story,position,bits\n0,1,2\n", "no column 'surprisal_bits'"),
+        ("story,position,surprisal_bits\n0,1,2\n0,1,3\n", "a second row of the same word"),
+        ("story,position,surprisal_bits\n8,1,2\n", "no surprisal of a word"),
+        ("word,surprisal_bits\nw0,2\n", "1 rows without the columns story, position"),
+    ],
+)
+def test_bad_tables_of_surprisals_are_refused(text: str, found: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=found):
+        read_surprisals(write(tmp_path / "bits.csv", text), made_up(2, 3))
+
+
+def test_a_model_scores_a_material_word_by_word_in_its_order(tmp_path: Path) -> None:
+    lm = ToyLM()
+    text = "text,item,word,rt\nx,1,a,1\nx,1,b c,1\nx,2,c,1\n"
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence="item", document="text"))
+    found = score_material(lm, corpus, name="toy", punctuation="as-given")
+    scores = [score.log_probs / -math.log(2) for score in lm.score([["a", "b", "c"], ["c"]])]
+    expected = [scores[0][0], scores[0][1] + scores[0][2], scores[1][0]]
+    assert found.bits == pytest.approx([float(value) for value in expected])
+
+
+@dataclass
+class FeatureModelOutput:
+    """As REPLICA has it."""
+
+    values: dict
+    metadata: dict
+
+
+@dataclass
+class PrecomputedFeatureModel:
+    """As REPLICA has it."""
+
+    name: str
+    outputs: dict
+
+
+def test_the_export_has_the_words_compared_and_scripts_that_name_its_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = made_up()
+    bits = corpus.published["true"].bits.copy()
+    bits[5] = np.nan
+    world = Regression(corpus, Design(), [surprisals("5-gram", bits), corpus.published["noise"]])
+    folder = tmp_path / "out"
+    names = export(world, folder)
+    with (folder / "words.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(world.times) == int(world.kept.sum())
+    assert float(rows[0]["time"]) == pytest.approx(world.times[0], rel=1e-5)
+    assert float(rows[3]["x5_gram_1"]) == pytest.approx(world.bits("5-gram")[3, 1], rel=1e-5)
+    for name in ("lme4.R", "mgcv.R"):
+        script = (folder / name).read_text()
+        assert '"5-gram" = c("x5_gram_0", "x5_gram_1")' in script
+        assert '"length_0", "length_1", "position"' in script
+        assert "@" not in script
+    replica = ModuleType("replica")
+    replica.__dict__.update(FeatureModelOutput=FeatureModelOutput, PrecomputedFeatureModel=PrecomputedFeatureModel)
+    monkeypatch.setitem(sys.modules, "replica", replica)
+    models = runpy.run_path(str(folder / "replica_models.py"))["read_models"]()
+    assert list(models) == ["x5_gram_surprisal_made_up", "noise_surprisal_made_up"]
+    first = models["x5_gram_surprisal_made_up"].outputs["0"]
+    assert len(first) == 120
+    assert first[3].values["log_p_observed"] == pytest.approx(-bits[3] * math.log(2), abs=1e-6)
+    assert first[3].metadata == {"text_unit": "w3"}
+    assert math.isnan(first[5].values["log_p_observed"])
+    with pytest.raises(InputError, match=f"{names[0]} is there already"):
+        export(world, folder)
+
+
+def test_names_for_r_are_legal_and_apart() -> None:
+    assert r_names(["gpt2-xl", "gpt2_xl", "5-gram", "a b"]) == {
+        "gpt2-xl": "gpt2_xl",
+        "gpt2_xl": "gpt2_xl_",
+        "5-gram": "x5_gram",
+        "a b": "a_b",
+    }
