@@ -21,6 +21,9 @@ OF_OTHERS = {
     "training/placement.py": {"--ntasks-per-node"},  # of srun
     "corpora/mapping.py": {"--scheduler-file"},  # of dask
     "papers/data.py": {"--data"},  # of treelm reproduce
+    "explorer/server.py": {"--max-seconds"},  # of treelm explore, as those of the next two
+    "explorer/serving.py": {"--port"},
+    "explorer/text.py": {"--max-seconds", "--max-words"},
     "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
 }
 

@@ -6,7 +6,8 @@
 const get = (id) => document.getElementById(id);
 const panels = new Map([...document.querySelectorAll("[data-panel]")].map((one) => [one.dataset.panel, one]));
 const boxes = [...document.querySelectorAll(".models input")];
-const rows = new Map([...document.querySelectorAll("#bars tbody")].map((one) => [Number(one.dataset.run), one]));
+const rows = new Map([...document.querySelectorAll("#bars tbody tr")].map((one) => [Number(one.dataset.run), one]));
+const MARGINS = 34; // pixels left and right of a drawing in its card
 const PAUSE = 250; // milliseconds after which a word that no blank has ended is read
 
 let sentences = [];
@@ -47,15 +48,18 @@ async function ask() {
   const own = (current = new AbortController());
   const body = request();
   showRuns(body.runs);
+  get("surprisal").setAttribute("aria-busy", "true");
   try {
     for await (const line of lines(await post("read", body, own.signal))) {
       if (own.signal.aborted) return;
-      answer(JSON.parse(line));
+      const event = JSON.parse(line);
+      answers[event.event](event);
     }
   } catch (error) {
     if (own.signal.aborted) return;
     say(error instanceof TypeError ? "treelm explore does not answer: has it ended?" : error.message);
   }
+  get("surprisal").setAttribute("aria-busy", "false");
 }
 
 const answers = {
@@ -71,7 +75,7 @@ const answers = {
     bits = new Map([...bits].filter(([key]) => isKept(key)));
     showSentences();
     showWords();
-    say(sentences.length ? "Reading \u2026" : "Nothing has been typed yet.");
+    if (!sentences.length) say("Nothing has been typed yet.");
   },
   word(event) {
     bits.set(`${event.run} ${event.sentence} ${event.word}`, event);
@@ -96,10 +100,6 @@ const answers = {
     if (!failed) say(`Read: ${count} word${count === 1 ? "" : "s"} by ${request().runs.length} models.`);
   },
 };
-
-function answer(event) {
-  answers[event.event](event);
-}
 
 function say(text) {
   get("status").textContent = text;
@@ -136,11 +136,10 @@ function showWords() {
   const words = sentences[at[0]] ?? [];
   const buttons = [...document.querySelectorAll("#words button")];
   if (buttons.map((one) => one.textContent).join(" ") !== words.join(" ") || buttons.length !== words.length) {
-    get("words").replaceChildren(...words.map(wordHead));
-    for (const row of rows.values()) {
-      row.querySelector("th").colSpan = Math.max(words.length, 1);
-      row.querySelector(".bits").replaceChildren(...words.map(() => document.createElement("td")));
-    }
+    for (const row of [get("words"), ...rows.values()]) while (row.children.length > 1) row.lastChild.remove();
+    get("words").append(...words.map(wordHead));
+    for (const row of rows.values()) row.append(...words.map(() => document.createElement("td")));
+    get("bars").style.setProperty("--words", words.length);
   }
   document.querySelectorAll("#words button").forEach((button, place) => {
     if (place === at[1]) button.setAttribute("aria-current", "true");
@@ -154,6 +153,17 @@ function showWords() {
   get("bars").hidden = !words.length;
   for (const button of document.querySelectorAll("[data-save]")) button.disabled = !words.length;
   showBits();
+  keepInView();
+}
+
+/* Scroll the surprisals, not the page, to the marked word; names of models cover the left. */
+function keepInView() {
+  const button = document.querySelector("#words button[aria-current]")?.getBoundingClientRect();
+  if (!button) return;
+  const scrolled = get("bars").parentElement;
+  const [box, names] = [scrolled, get("words").firstElementChild].map((one) => one.getBoundingClientRect());
+  if (button.right > box.right) scrolled.scrollLeft += button.right - box.right + 6;
+  else if (button.left < names.right) scrolled.scrollLeft -= names.right - button.left + 6;
 }
 
 function wordHead(word, place) {
@@ -177,7 +187,7 @@ function showBits() {
   const found = [...bits.values()].filter((one) => one.sentence === at[0] && one.bits !== null);
   get("bars").style.setProperty("--most", Math.max(1, ...found.map((one) => one.bits)));
   for (const [run, row] of rows) {
-    row.querySelectorAll(".bits td").forEach((cell, place) => {
+    row.querySelectorAll("td").forEach((cell, place) => {
       const one = bits.get(`${run} ${at[0]} ${place}`);
       cell.classList.toggle("now", place === at[1]);
       cell.classList.toggle("waits", !one && !row.classList.contains("refused"));
@@ -203,11 +213,14 @@ function showCard(panel, run, html) {
     const card = holder.content.firstElementChild;
     if (old) old.replaceWith(card);
     else panel.insertBefore(card, [...panel.children].find((one) => Number(one.dataset.run) > run) ?? null);
+    for (const box of card.querySelectorAll(".scrolled")) box.scrollLeft = box.scrollWidth; // to the last word
   }
   showPanel(panel);
 }
 
 function showPanel(panel) {
+  const widths = [...panel.querySelectorAll("svg[width]")].map((svg) => svg.width.baseVal.value);
+  if (widths.length) panel.style.setProperty("--narrowest", `${Math.max(240, ...widths) + MARGINS}px`);
   panel.closest("section").hidden = !panel.children.length;
 }
 
@@ -236,8 +249,7 @@ get("words").addEventListener("keydown", (event) => {
   event.preventDefault();
   choose(at[0], Math.min(Math.max(to, 0), last));
   const button = document.querySelector("#words button[aria-current]");
-  button?.focus();
-  button?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  button?.focus({ preventScroll: true });
 });
 
 for (const box of boxes) box.addEventListener("change", ask);

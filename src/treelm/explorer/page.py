@@ -93,8 +93,8 @@ def _reading(readers: Sequence[Reader]) -> Markup:
     table = element(
         "table",
         element("caption", "Surprisal in bits of every word given the words before it", class_="unseen"),
-        element("thead", element("tr", id="words")),
-        *rows,
+        element("thead", element("tr", element("td"), id="words")),
+        element("tbody", *rows),
         id="bars",
         hidden="",
     )
@@ -119,16 +119,16 @@ def _reading(readers: Sequence[Reader]) -> Markup:
         element("div", table, class_="scrolled", tabindex="0", role="region", aria_label="surprisal over words"),
         element("p", caption, class_="caption"),
         id="surprisal",
+        aria_busy="false",
     )
 
 
 def _row(reader: Reader, number: int) -> Markup:
-    """A model's name above its bars, so that these have the whole width of a narrow page."""
-    bounds = " (at most: its search finds part of the probability)" if reader.lm.searches() else ""
-    name = element("span", run_name(reader.name, number), element("small", bounds), class_="name")
-    head = element("tr", element("th", name, scope="rowgroup"))
-    look = colour_class(number)
-    return element("tbody", head, element("tr", class_=f"bits {look}"), data_run=number)
+    """A model's name, and room for its bars."""
+    bounds = element("small", "upper bounds", title="its search finds a part of the probability")
+    name = join(run_name(reader.name, number), bounds if reader.lm.searches() else "")
+    head = element("th", element("div", name, class_="name"), scope="row")
+    return element("tr", head, class_=colour_class(number), data_run=number)
 
 
 def _panel(panel: Panel) -> Markup:

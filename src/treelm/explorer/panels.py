@@ -101,7 +101,7 @@ def _analyses(analyses: Sequence[PartialAnalysis], name: str, number: int, words
     items = []
     for rank, one in enumerate(shown, 1):
         title = f"analysis {rank} of {name}, {share_text(one.share)}"
-        share = element("p", share_text(one.share), _bar(one.share, number), class_="share")
+        share = element("div", share_text(one.share), _bar(one.share, number), class_="share")
         items.append(element("li", share, scrolled(draw_tree(one.tree, columns, title, is_open=True), title)))
     rest = max(0.0, 1 - sum(one.share for one in shown))
     note = element("p", f"all others: {share_text(rest)}", class_="rest")

@@ -7,9 +7,11 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import PartialAnalysis
 from treelm.models.states import IncrementalState
@@ -22,7 +24,7 @@ Result = TypeVar("Result")
 KEPT = 256
 """States that a model keeps, those asked for last: going back in time, or one word on, computes nothing twice."""
 MOST_ANALYSES, MOST_CANDIDATES = 6, 8
-END = "(end of sentence)"
+END = "(end)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,11 @@ class Reader:
     async def look(self, words: Words) -> Look:
         """Look at what it makes of these words, at least one. Raises ``InputError`` as the model does."""
         return await self._compute(lambda: self._look(words))
+
+    def warm_up(self) -> None:
+        """Read a word, so that the first one that somebody types does not wait for what is done only once."""
+        with suppress(InputError):  # which whoever types will hear of
+            self._thread.submit(self._look, ("the",)).result()
 
     def close(self) -> None:
         """Compute nothing more, but for what is being computed now."""

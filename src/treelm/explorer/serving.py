@@ -29,6 +29,8 @@ def serve(readers: Sequence[Reader], limits: Limits, *, port: int, token: str, r
         server_header=False,
     )
     with _bound(port) as listening:
+        for reader in readers:
+            reader.warm_up()
         ready(f"http://{HOST}:{listening.getsockname()[1]}/{token}/")
         try:
             uvicorn.Server(config).run(sockets=[listening])
