@@ -198,6 +198,19 @@ def test_states_never_change_and_a_sentence_may_wait(world: World) -> None:
 
 
 @every_small
+def test_words_read_one_by_one_have_the_scores_of_the_sentence(world: World) -> None:
+    model = world.model
+    if not scores_words(model):
+        return
+    for words, whole in zip(SENTENCES, model.surprisal(SENTENCES), strict=True):
+        state = model.start()
+        for word, expected in zip(words, whole.words, strict=True):
+            state, log_probs = model.extend_scored(state, [word])
+            assert log_probs[0] / -math.log(2) == pytest.approx(expected.surprisal_bits, abs=1e-6)
+    assert (model.partial_analyses(state) == [[]]) is not model.searches()
+
+
+@every_small
 def test_trees_have_the_words_and_a_model_without_trees_says_so(world: World) -> None:
     model = world.model
     if model.parses:

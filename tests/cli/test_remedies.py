@@ -24,6 +24,9 @@ OF_OTHERS = {
     "cli/options.py": {"--out"},  # the old name of --output
     "corpora/mapping.py": {"--scheduler-file"},  # of dask
     "papers/data.py": {"--data"},  # of treelm reproduce
+    "explorer/server.py": {"--max-seconds"},  # of treelm explore, as those of the next two
+    "explorer/serving.py": {"--port"},
+    "explorer/text.py": {"--max-seconds", "--max-words"},
     "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
 }
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = {
     "demo": "train small systems on the packaged treebank and compare them in a table and a page",
+    "explore": "a page on this machine: type a sentence and watch models read it word by word",
     "data": "list, show, count and prepare corpora; parse raw text; splits of treebanks; trees put on a text",
     "models": "list the trained models that come with the package, or show the card of one",
     "train": "train a model by a recipe, or resume a run",

@@ -8,7 +8,7 @@ from typing import Final
 
 from treelm.trees.tree import xml_characters
 
-_VOID: Final = frozenset({"br", "col", "meta", "rect", "line", "path", "circle", "polyline", "use"})
+_VOID: Final = frozenset({"br", "col", "meta", "input", "link", "rect", "line", "path", "circle", "polyline", "use"})
 
 
 class Markup(str):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import zip_longest
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
@@ -26,6 +28,7 @@ from treelm.models.scores import (
     Losses,
     NoLogProbability,
     ParsedSentence,
+    PartialAnalysis,
     ProbabilityMass,
     SentenceScore,
     SentenceSurprisal,
@@ -287,13 +290,33 @@ class SyntacticLM(Pretrained, ABC):
     @takes_a_word_each
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:
         """The state after one more word in each sentence, token by token."""
+        for tokens in self._spelled(state, words):
+            state = self.extend_tokens(state, tokens)
+        return state.called(words) if isinstance(state, TextState) else state
+
+    @takes_a_word_each
+    def extend_scored(
+        self, state: IncrementalState, words: Sequence[str]
+    ) -> tuple[IncrementalState, NDArray[np.float64]]:
+        """The state after one more word in each sentence, and log p of each given the words before it, in nats: (n,).
+
+        The numbers are those of ``score``. Raises ``InputError`` if it gives words no probabilities.
+        """
+        self.require_words()
+        log_probs = np.zeros(len(words))
+        for tokens in self._spelled(state, words):
+            following = self.next_word_log_probs(state)
+            log_probs += [0.0 if one is None else float(following[row, one]) for row, one in enumerate(tokens)]
+            state = self.extend_tokens(state, tokens)
+        return (state.called(words) if isinstance(state, TextState) else state), log_probs
+
+    def _spelled(self, state: IncrementalState, words: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
+        """The tokens of the next word of each sentence, side by side; None where a word has fewer."""
         spelled = [
             self.vocabulary.encode([word], sentence_initial=num_read == 0).ids.tolist()
             for word, num_read in zip(words, state.num_tokens_read, strict=True)
         ]
-        for tokens in zip_longest(*spelled):
-            state = self.extend_tokens(state, tokens)
-        return state.called(words) if isinstance(state, TextState) else state
+        return zip_longest(*spelled)
 
     @abstractmethod
     def next_word_log_probs(self, state: IncrementalState) -> Tensor:
@@ -302,6 +325,13 @@ class SyntacticLM(Pretrained, ABC):
     @abstractmethod
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best tree over the words read so far, what is open closed. Raises ``InputError`` if it has none."""
+
+    def partial_analyses(self, state: IncrementalState, most: int = 10) -> list[list[PartialAnalysis]]:
+        """The analyses of each sentence so far that a search has kept, the most probable first; none without a search.
+
+        Raises ``InputError`` before the first word.
+        """
+        return [[] for _ in range(state.num_sentences)]
 
 
 class EstimatedLM(SyntacticLM):

@@ -113,6 +113,16 @@ class ParsedSentence(NamedTuple):
     confidence: Confidence | None = None
 
 
+class PartialAnalysis(NamedTuple):
+    """One of the ways to read the words so far, of those that a search has kept."""
+
+    tree: Tree
+    """Constituents that hold the last word are open, all others are complete. Of a word that no constituent holds yet,
+    one without a label holds it."""
+    share: float
+    """Its probability given the words: all that the search has kept sum to 1."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProbabilityMass:
     """Sum over everything that a tiny model can say, listed; finished and unfinished together must be 1.

@@ -10,7 +10,8 @@ import pytest
 
 from treelm.figures.report.charts import Axes, Dot, Series, line_chart, scatter_chart, spread
 from treelm.figures.report.parts import colour_class, mark
-from treelm.figures.report.sentences import TreeColumns, draw_tree, shows_labels, surprisal_chart
+from treelm.figures.report.sentences import surprisal_chart
+from treelm.figures.report.trees import TreeColumns, draw_tree, shows_labels
 from treelm.trees.tree import Tree
 
 AXES = Axes(title="a chart", x="epochs", y="perplexity")

@@ -10,6 +10,7 @@ from treelm.evaluation.comparison.metrics import Comparison
 from treelm.figures.markup import Content, Markup, element, join
 
 NUM_COLOURS = 7
+CARD_MARGINS = 34  # pixels left and right of a drawing in a card
 _MARKS = (  # around (0, 0)
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
     "M-3.6 -3.6h7.2v7.2h-7.2z",
@@ -100,6 +101,11 @@ def drawing(class_: str, title: str, width: float, height: float, content: Marku
 def scrolled(content: Content, name: str) -> Markup:
     """A box that scrolls by itself where it is narrower than its content; by keys too, so it has a name."""
     return element("div", content, class_="scrolled", tabindex="0", role="region", aria_label=name)
+
+
+def card(head: Content, content: Content, name: str) -> Markup:
+    """A frame around a drawing, which scrolls, with a heading."""
+    return element("div", element("h3", head), scrolled(content, name), class_="card")
 
 
 def details(summary: str, content: Content) -> Markup:

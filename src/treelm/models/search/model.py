@@ -16,8 +16,16 @@ from torch import Tensor
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, check_choice
-from treelm.models.base import Analysis, IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM, takes_texts
-from treelm.models.scores import Gathering, NoLogProbability
+from treelm.models.base import (
+    Analysis,
+    IncrementalState,
+    ProbabilityMass,
+    SentenceScore,
+    SyntacticLM,
+    takes_a_word_each,
+    takes_texts,
+)
+from treelm.models.scores import Gathering, NoLogProbability, PartialAnalysis
 from treelm.models.search.enumeration import enumerate_mass
 from treelm.models.search.rows import Floats, Ints
 from treelm.models.search.sentences import Searchable, SentenceResult, converged, search_all
@@ -26,6 +34,7 @@ from treelm.models.search.state import (
     BeamState,
     build_tree,
     next_log_probs,
+    partial_analyses,
     partial_trees,
     read_tokens,
     renormalised,
@@ -175,6 +184,12 @@ class GenerativeParser(SyntacticLM):
         """The state after one more token in each sentence, by the search that ``score`` uses."""
         return read_tokens(BeamState.own(state), tokens, self.vocabulary)
 
+    @takes_a_word_each
+    def extend_scored(self, state: IncrementalState, words: Sequence[str]) -> tuple[BeamState, Floats]:
+        """The state after one more word in each sentence, and log p of each by the same search: lower bounds."""
+        after = BeamState.own(self.extend(state, words))
+        return after, after.last_word_log_probs
+
     def next_word_log_probs(self, state: IncrementalState, *, renormalise: bool = False) -> Tensor:
         """log p(next token), float64 (n, V + 1), by a search that does not look at the next word.
 
@@ -193,6 +208,10 @@ class GenerativeParser(SyntacticLM):
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best tree over the words read so far, what is open closed."""
         return partial_trees(BeamState.own(state), self.labels, self.order)
+
+    def partial_analyses(self, state: IncrementalState, most: int = 10) -> list[list[PartialAnalysis]]:
+        """The beam of each sentence after the last word, the most probable analyses first."""
+        return partial_analyses(BeamState.own(state), self.labels, self.order, most)
 
 
 @dataclass(frozen=True)

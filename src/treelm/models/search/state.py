@@ -14,13 +14,15 @@ from torch import Tensor
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.layers.devices import to_device
+from treelm.models.scores import PartialAnalysis
+from treelm.models.search.analyses import log_sums
 from treelm.models.search.beam import Beam
 from treelm.models.search.goals import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio
 from treelm.models.search.settings import Search
 from treelm.models.states import TextState, last_word
-from treelm.trees.transitions import REDUCE, SHIFT, Order, from_actions
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_action, from_actions
 from treelm.trees.tree import Tree
 
 Entry = TypeVar("Entry")
@@ -51,6 +53,11 @@ class BeamState(TextState):
         """The column of ``score`` of this name, so far: for every sentence, 1 for each word that has converged."""
         pairs = zip(self.tokens, self.token_gaps, strict=True)
         return [converged(np.array(gaps)[self.ends_word[np.array(read, np.int64)]]) for read, gaps in pairs]
+
+    @property
+    def last_word_log_probs(self) -> Floats:
+        """log p of the last word of each sentence given those before it: (n,)."""
+        return np.array([self._of_words(index)[-1] for index in range(self.num_sentences)])
 
     def _of_words(self, index: int) -> list[float]:
         totals, total = list[float](), 0.0
@@ -157,14 +164,49 @@ def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list
         actions = _best_closed(beam) if beam.machine.ends_by_closing else _best_endings(beam)
     trees = []
     for index, words in enumerate(state.words):
-        if not state.tokens[index] or not state.ends_word[state.tokens[index][-1]]:
-            found = f"sentence {index + 1} stands within a word" if state.tokens[index] else "no word was read"
-            raise InputError(found, remedy="read up to the end of a word")
+        _check_after_word(state, index)
         if index not in actions:
             raise InputError(f"the beam of sentence {index + 1} is empty", remedy="raise action_beam or word_beam")
         ends_word = state.ends_word[np.array(state.tokens[index])]
         trees.append(build_tree(actions[index], ends_word, words, labels, order))
     return trees
+
+
+def _check_after_word(state: BeamState, index: int) -> None:
+    """Raise ``InputError`` if a sentence has no word yet, or stands within one."""
+    if not state.tokens[index] or not state.ends_word[state.tokens[index][-1]]:
+        found = f"sentence {index + 1} stands within a word" if state.tokens[index] else "no word was read"
+        raise InputError(found, remedy="read up to the end of a word")
+
+
+def partial_analyses(state: BeamState, labels: Sequence[str], order: Order, most: int) -> list[list[PartialAnalysis]]:
+    """The most probable analyses of each sentence as they stand, right after the last word was shifted.
+
+    A constituent that holds the last word is open: nothing can have closed it since.
+    """
+    analyses, found = state.beam.analyses, [list[PartialAnalysis]() for _ in state.words]
+    total = log_sums(analyses.sentence, analyses.score, state.num_sentences)
+    for index, words in enumerate(state.words):
+        _check_after_word(state, index)
+        kept = np.flatnonzero((analyses.sentence == index) & np.isfinite(analyses.score))
+        kept = kept[np.argsort(-analyses.score[kept], kind="stable")[:most]]
+        ends_word = state.ends_word[np.array(state.tokens[index])]
+        for place, actions in zip(kept, state.beam.machine.histories.actions(analyses.history[kept]), strict=True):
+            share = float(np.exp(analyses.score[place] - total[index]))
+            tree = _closed(actions, ends_word, words, labels, order)
+            found[index].append(PartialAnalysis(tree=tree, share=share))
+    return found
+
+
+def _closed(
+    actions: Sequence[int], ends_word: Bools, words: Sequence[str], labels: Sequence[str], order: Order
+) -> Tree:
+    """The tree of a derivation that has just shifted a word, what is open closed."""
+    num_open = sum(action >= FIRST_NT for action in actions) - sum(action == REDUCE for action in actions)
+    if num_open == 0:  # in-order, a constituent opens after its first child: this word may become one
+        return Tree("", words)
+    last = [finish_action(len(labels))] if order == "in-order" else []
+    return build_tree([*actions, *[REDUCE] * num_open, *last], ends_word, words, labels, order)
 
 
 def build_tree(

@@ -123,6 +123,36 @@ def test_partial_trees_are_over_the_words_as_they_were_given(variant: dict[str, 
     assert second.words() == ["8", "1+1+6"]
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_analyses_of_an_exhaustive_beam_have_the_shares_of_enumeration(variant: dict[str, Any]) -> None:
+    model = build_model(Tokens(3, num_unfinished=1), 2, seed=1, max_open=2, max_consecutive=2, **variant)
+    model.search = Search(action_beam=100_000, word_beam=100_000)
+    everything = enumerate_all(PlainRNNG(model), 2)
+    num_words = []
+    for prefix in ((0, 2), (2,), (2, 1)):
+        state = model.start()
+        for token in prefix:
+            state = model.extend_tokens(state, [token])
+        if not model.vocabulary.ends_word[prefix[-1]]:
+            continue
+        num_words.append(len(state.words[0]))
+        (found,) = model.partial_analyses(state, 100_000)
+        joint = np.sort(everything.prefixes[prefix])[::-1]
+        assert [one.share for one in found] == pytest.approx(np.exp(joint - log_sum(joint)).tolist(), abs=1e-9)
+        assert all(tuple(one.tree.words()) == state.words[0] for one in found)
+        assert len({one.tree for one in found}) == len(found), "different ways to read are different trees"
+        assert len(model.partial_analyses(state, 2)[0]) == min(2, len(found))
+    assert {1, 2} <= set(num_words)
+
+
+def test_no_analyses_before_the_first_word_or_within_a_word() -> None:
+    model = subword_model()
+    with pytest.raises(InputError, match="no word was read"):
+        model.partial_analyses(model.start())
+    with pytest.raises(InputError, match="within a word"):
+        model.partial_analyses(model.extend_tokens(model.start(), [1]))
+
+
 def test_no_tree_before_the_first_word_or_within_a_word() -> None:
     model = subword_model()
     with pytest.raises(InputError, match="no word was read"):

@@ -1,0 +1,79 @@
+"""``treelm explore``."""
+
+from __future__ import annotations
+
+import secrets
+import webbrowser
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from treelm.cli.arguments import note, parse
+from treelm.cli.options import ModelOptions, load_adaptive
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.explorer.reading import Reader
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(ModelOptions):
+    """A page on this machine: type a sentence, and watch models read it word by word.
+
+    Surprisal of every word, what comes next, trees, the beam of a search as partial trees, and what trees follow from;
+    a click on a word goes back to the moment after it. The page is served to browsers of this machine alone, below an
+    address that nobody can guess, until Ctrl-C. Needs treelm[explore].
+
+    Example: treelm explore
+    Example: treelm explore rnng-gum-open lstm-gum-open runs/demo
+    """
+
+    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
+    """Folders of trained models, or names of models that come with the package; without any, all of these."""
+    port: int = 0
+    """Port of the page; 0: any that is free."""
+    open_page: bool = False
+    """Open the page in a browser."""
+    max_words: int = 60
+    """Most words of a sentence; a text may have eight times as many."""
+    max_seconds: float = 60.0
+    """Most seconds that a model may take for a text."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the subcommand."""
+    options = parse(Arguments, "explore", arguments)
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"{' and '.join(missing)} not installed", remedy='pip install "treelm[explore]"')
+    import torch
+
+    from treelm.explorer.serving import serve
+    from treelm.explorer.text import Limits
+
+    limits = Limits(max_words=options.max_words, max_seconds=options.max_seconds)
+    torch.set_num_threads(1)  # models compute side by side, each in a thread of its own
+    readers = _readers(options)
+
+    def ready(address: str) -> None:
+        note(f"{', '.join(reader.name for reader in readers)}\nopen {address}\nCtrl-C ends it")
+        if options.open_page:
+            webbrowser.open(address)
+
+    serve(readers, limits, port=options.port, token=secrets.token_urlsafe(24), ready=ready)
+    return 0
+
+
+def _readers(options: Arguments) -> list[Reader]:
+    from treelm.evaluation.comparison.compare import row_names
+    from treelm.explorer.reading import Reader
+    from treelm.figures.naming import display_names
+    from treelm.models.persistence.shipped import find_run, shipped_names
+
+    runs = {find_run(run): run for run in options.runs or shipped_names()}
+    names = row_names([find_run(run) for run in options.runs] or list(runs))
+    models = {path: load_adaptive(run, options, None)[0] for path, run in runs.items()}
+    shown = display_names([(lm.system, names[path]) for path, lm in models.items()])
+    return [Reader(name, lm) for name, lm in zip(shown, models.values(), strict=True)]

@@ -1,0 +1,47 @@
+"""What was typed, as sentences, within limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treelm.corpora.tokens import words_of
+from treelm.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The most that one tab may ask for at a time."""
+
+    max_words: int = 60
+    """Words of a sentence; a text may have eight times as many."""
+    max_seconds: float = 60.0
+    """Time that a model may take for a text, in which it may have to wait for other tabs."""
+
+    def __post_init__(self) -> None:
+        """Raise ``InputError`` for limits that let nothing through."""
+        if self.max_words < 1:
+            raise InputError(f"--max-words {self.max_words}", remedy="give 1 or more")
+        if not self.max_seconds > 0:
+            raise InputError(f"--max-seconds {self.max_seconds:g}", remedy="give more than 0")
+
+    @property
+    def max_words_of_text(self) -> int:
+        """Words of all sentences together."""
+        return 8 * self.max_words
+
+
+def sentences_of(text: str, limits: Limits) -> list[tuple[str, ...]]:
+    """Cut a text into sentences, one a line, and these into words as treebanks do.
+
+    Raises ``InputError`` for a text that is longer than the limits.
+    """
+    found = [words for line in text.splitlines() if (words := words_of(line, "treebank"))]
+    for number, words in enumerate(found, 1):
+        if len(words) > limits.max_words:
+            remedy = f"a sentence has at most {limits.max_words} here: begin a new line, or raise --max-words"
+            raise InputError(f"sentence {number} has {len(words)} words", remedy=remedy)
+    total = sum(map(len, found))
+    if total > limits.max_words_of_text:
+        remedy = f"a text has at most {limits.max_words_of_text} here: treelm surprisal reads files of any length"
+        raise InputError(f"{total:,} words", remedy=remedy)
+    return found

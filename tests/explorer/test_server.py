@@ -1,0 +1,304 @@
+"""The server answers word by word what the models say, and lets nobody else in."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.explorer.calls import Answer, call
+from treelm.errors import InputError
+from treelm.explorer.panels import PANELS
+from treelm.explorer.reading import KEPT, Reader, Step
+from treelm.explorer.text import Limits, sentences_of
+
+pytest.importorskip("starlette", reason="the extra treelm[explore] is not installed")
+
+from treelm.explorer.server import Asked, Explorer, application
+from treelm.inference.loading import load
+from treelm.models.base import SyntacticLM
+from treelm.models.states import IncrementalState
+from treelm.trees.tree import Tree
+
+TOKEN = "secret"
+NAMES = ("lstm", "rnng", "prpn", "palm", "som")
+TEXT = "The dog that the cats chase barks.\nIt <b>isn't</b> here."
+WORDS = [
+    ["The", "dog", "that", "the", "cats", "chase", "barks", "."],
+    ["It", "<", "b", ">", "is", "n't", "<", "/", "b", ">", "here", "."],
+]
+
+
+@pytest.fixture(scope="module")
+def readers() -> Iterator[list[Reader]]:
+    found = [Reader(name, load(f"{name}-gum-open")) for name in NAMES]
+    yield found
+    for reader in found:
+        reader.close()
+
+
+def ask(readers: Sequence[Reader], path: str, body: object = None, *, limits: Limits | None = None) -> Answer:
+    return asyncio.run(call(application(readers, limits or Limits(), TOKEN), f"/{TOKEN}/{path}", body))
+
+
+def asked(text: str = TEXT, runs: Sequence[int] = range(len(NAMES)), at: object = None) -> dict[str, object]:
+    return {"text": text, "runs": list(runs), "at": at}
+
+
+@pytest.fixture(scope="module")
+def events(readers: list[Reader]) -> list[dict[str, Any]]:
+    return ask(readers, "read", asked()).events()
+
+
+def test_words_come_first_and_every_model_reads_every_word_in_its_order(events: list[dict[str, Any]]) -> None:
+    assert events[0] == {"event": "text", "sentences": WORDS, "at": [1, 11]}
+    assert events[-1] == {"event": "done"}
+    expected = [(sentence, word) for sentence in (1, 0) for word in range(len(WORDS[sentence]))]
+    for run in range(len(NAMES)):
+        own = [one for one in events if one.get("run") == run]
+        read = [(one["sentence"], one["word"]) for one in own if one["event"] == "word"]
+        assert read == expected, "the sentence in view comes first"
+        (look,) = (place for place, one in enumerate(own) if one["event"] == "look")
+        assert look == len(WORDS[1]), "models are looked at as soon as the sentence in view has been read"
+
+
+def test_surprisals_are_those_of_the_models(events: list[dict[str, Any]], readers: list[Reader]) -> None:
+    for run, reader in enumerate(readers):
+        for sentence, whole in enumerate(reader.lm.surprisal(WORDS)):
+            found = [one for one in events if (one.get("run"), one.get("sentence")) == (run, sentence)]
+            bits = [word.surprisal_bits for word in whole.words]
+            assert [one["bits"] for one in found] == pytest.approx(bits, abs=1e-6)
+            assert [one["unknown"] for one in found] == [word.unk_class for word in whole.words]
+
+
+def test_each_model_has_the_cards_of_what_it_has(events: list[dict[str, Any]]) -> None:
+    cards = {NAMES[one["run"]]: set(one["cards"]) for one in events if one["event"] == "look"}
+    assert cards == {
+        "lstm": {"next"},
+        "rnng": {"next", "trees", "beam"},
+        "prpn": {"next", "trees", "distances"},
+        "palm": {"next", "trees", "attention-over-spans"},
+        "som": {"next", "trees", "memory"},
+    }
+    assert {name for found in cards.values() for name in found} == {panel.identifier for panel in PANELS}
+
+
+def test_a_word_that_is_chosen_is_looked_at_as_if_nothing_followed(readers: list[Reader]) -> None:
+    chosen = ask(readers, "read", asked(at=[0, 3])).events()
+    alone = ask(readers, "read", asked("The dog that the")).events()
+    assert chosen[0]["at"] == [0, 3]
+    looks = [{one["run"]: one["cards"] for one in found if one["event"] == "look"} for found in (chosen, alone)]
+    assert looks[0] == looks[1]
+    assert len(looks[0]) == len(NAMES)
+
+
+def test_the_beam_shows_open_constituents_and_shares(readers: list[Reader]) -> None:
+    (look,) = (one for one in ask(readers, "read", asked("The dog that", [1])).events() if one["event"] == "look")
+    beam = ElementTree.fromstring(look["cards"]["beam"].replace("\N{NO-BREAK SPACE}", " "))
+    drawn = beam.findall(".//li")
+    state = readers[1].lm.start()
+    for word in ("The", "dog", "that"):
+        state = readers[1].lm.extend(state, [word])
+    (analyses,) = readers[1].lm.partial_analyses(state, len(drawn))
+    for item, analysis in zip(drawn, analyses, strict=True):
+        assert f"{100 * analysis.share:.1f} %" in "".join(item.itertext())
+        spans = analysis.tree.spans()
+        coming = [one for one in item.iter("path") if one.get("class") == "branch coming"]
+        assert len(coming) == sum(span.end == 3 for span in spans), "what holds the last word is open"
+
+
+def test_what_is_typed_cannot_become_markup(events: list[dict[str, Any]], readers: list[Reader]) -> None:
+    hostile = '<img src=x onerror=alert(1)> " onload='
+    found = [one for one in ask(readers, "read", asked(hostile)).events() if one["event"] == "look"]
+    for one in [*found, *(event for event in events if event["event"] == "look")]:
+        assert all("<img" not in card and "<b>" not in card for card in one["cards"].values())
+        for card in one["cards"].values():
+            ElementTree.fromstring(card)
+
+
+def test_the_table_has_a_row_for_each_model_and_word(readers: list[Reader]) -> None:
+    rows = list(csv.DictReader(io.StringIO(ask(readers, "table", asked()).body), delimiter="\t"))
+    assert [row["word"] for row in rows if row["model"] == "som"] == [word for words in WORDS for word in words]
+    assert len(rows) == len(NAMES) * sum(map(len, WORDS))
+    (whole,) = readers[0].lm.surprisal(WORDS[:1])
+    own = [row for row in rows if (row["system"], row["sentence_id"]) == ("lstm", "1")]
+    expected = [word.surprisal_bits for word in whole.words]
+    assert [float(row["surprisal_bits"]) for row in own] == pytest.approx(expected, abs=1e-5)
+    assert [row["is_unk"] for row in own] == [str(int(word.is_unk)) for word in whole.words]
+
+
+def test_the_picture_is_an_svg_with_everything_in_it(readers: list[Reader]) -> None:
+    text = ask(readers, "svg", asked(at=[0, 4])).body
+    picture = ElementTree.fromstring(text)
+    (width,) = re.findall(r'^<svg[^>]* width="(\d+)"', text)
+    texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("chase") == len(NAMES), "the whole sentence below the bars of each model"
+    assert "After The dog that the cats" in texts
+    assert any(text and text.startswith("rnng: analysis 1, ") for text in texts)
+    assert {"prpn: distances", "palm: attention over spans", "som: memory"} <= set(texts)
+    assert int(width) > 300
+    assert "url(" not in text
+    assert "href" not in text
+
+
+def test_nothing_typed_is_nothing_to_read(readers: list[Reader]) -> None:
+    assert ask(readers, "read", asked(" \n ")).events() == [{"event": "text", "sentences": [], "at": [0, -1]}]
+    assert ask(readers, "table", asked("")).body == ""
+    assert ask(readers, "svg", asked("")).status == 400
+
+
+def test_without_the_token_or_under_another_name_there_is_nothing(readers: list[Reader]) -> None:
+    app = application(readers, Limits(), TOKEN)
+    for path in ("/", "/read", "/wrong/", f"/{TOKEN}x/", "//", f"/x/{TOKEN}/", "/sécret/"):
+        answer = asyncio.run(call(app, path))
+        assert (answer.status, answer.body) == (404, "not found")
+    for host in ("evil.example:8000", "evil.example", "127.0.0.1.evil.example:80", ""):
+        assert asyncio.run(call(app, f"/{TOKEN}/", host=host)).status == 404
+    answer = asyncio.run(call(app, f"/{TOKEN}/"))
+    assert answer.status == 200
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"nonsense",
+        b"[]",
+        b"[" * 100_000,
+        asked(runs=[99]),
+        {"text": "a"},
+        asked(at=["a", "b"]),
+        asked(at=[1, 2, 3]),
+    ],
+    ids=["nothing", "text", "list", "deep", "run", "missing", "place", "places"],
+)
+def test_a_request_that_the_page_would_not_make_is_refused(readers: list[Reader], body: object) -> None:
+    answer = ask(readers, "read", body)
+    assert answer.status == 400
+    assert "cannot be read" in answer.body
+
+
+def test_a_text_beyond_the_limits_is_refused_with_a_remedy(readers: list[Reader]) -> None:
+    limits = Limits(max_words=5)
+    assert "sentence 2 has 6 words" in ask(readers, "read", asked("a\n" + "b " * 6), limits=limits).body
+    assert "44 words" in ask(readers, "read", asked("a b c d\n" * 11), limits=limits).body
+    assert "too long" in ask(readers, "read", b"x" * (1 << 18)).body
+    assert sentences_of("a b c d e", limits) == [("a", "b", "c", "d", "e")]
+    for wrong in ({"max_words": 0}, {"max_seconds": 0.0}, {"max_seconds": math.nan}):
+        with pytest.raises(InputError, match=next(iter(wrong)).replace("_", "-")):
+            Limits(**wrong)
+
+
+def test_a_model_that_takes_too_long_is_stopped_and_the_others_go_on(readers: list[Reader]) -> None:
+    slow = Reader("slow", readers[0].lm)
+    computed = asyncio.Event()
+    slow.look = lambda words: computed.wait()  # type: ignore[assignment,method-assign]
+    events = ask([slow, readers[0]], "read", asked("The dog", [0, 1]), limits=Limits(max_seconds=2)).events()
+    slow.close()
+    (refused,) = (one for one in events if one["event"] == "refused")
+    assert refused["run"] == 0
+    assert "stopped after 2 s" in refused["message"]
+    assert [one["run"] for one in events if one["event"] == "look"] == [1]
+
+
+class _Refuses:
+    """Says that a model cannot be asked for something."""
+
+    def __init__(self, lm: SyntacticLM, error: Exception) -> None:
+        self._lm, self._error = lm, error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lm, name)
+
+    def partial_analyses(self, state: IncrementalState, most: int) -> list[Tree]:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [InputError("no beam", remedy="none"), RuntimeError("a fault")], ids=repr)
+def test_what_a_model_cannot_do_is_told_in_its_row(readers: list[Reader], error: Exception, tmp_path: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)  # where the traceback of a fault is kept
+        reader = Reader("refuses", _Refuses(readers[0].lm, error))  # type: ignore[arg-type]
+        events = ask([reader, readers[0]], "read", asked("The dog", [0, 1])).events()
+        reader.close()
+    (refused,) = (one for one in events if one["event"] == "refused")
+    assert refused["run"] == 0
+    assert str(error) in refused["message"]
+    assert "\n" not in refused["message"]
+    assert [one["run"] for one in events if one["event"] == "look"] == [1]
+
+
+class Counting(Reader):
+    """Counts the words that it computes, each of which takes a while."""
+
+    count, seconds = 0, 0.0
+
+    def _next(self, state: IncrementalState, word: str) -> Step:
+        self.count += 1
+        time.sleep(self.seconds)
+        return super()._next(state, word)
+
+
+def test_two_tabs_take_turns_word_by_word(readers: list[Reader]) -> None:
+    """The second tab's answer does not wait for the end of the first one's long text."""
+    reader, order = Counting("slow", readers[0].lm), list[str]()
+    reader.seconds = 0.02
+
+    async def both() -> None:
+        app = application([reader], Limits(), TOKEN)
+
+        async def read(name: str, text: str) -> None:
+            await call(app, f"/{TOKEN}/read", asked(text, [0]))
+            order.append(name)
+
+        long = asyncio.create_task(read("long", "the dog of " * 15))
+        await asyncio.sleep(0.05)
+        await read("short", "A cat")
+        await long
+
+    asyncio.run(both())
+    reader.close()
+    assert order == ["short", "long"]
+
+
+def test_a_request_that_nobody_waits_for_any_more_is_not_computed(readers: list[Reader]) -> None:
+    async def leave() -> None:
+        sentences = sentences_of("one two three four five " * 8, Limits())
+        request = Asked(sentences=sentences, readers=[(0, reader)], sentence=0, num_read=len(sentences[0]))
+        events = Explorer([reader], Limits()).events(request)
+        async for _ in events:
+            break
+        await asyncio.sleep(0)
+        async for _ in events:
+            break
+        await events.aclose()
+
+    reader = Counting("counts", readers[0].lm)
+    asyncio.run(leave())
+    reader.close()
+    assert reader.count < 10
+
+
+def test_a_word_more_computes_a_word_and_states_do_not_pile_up(readers: list[Reader]) -> None:
+    reader = Counting("counts", readers[0].lm)
+    words = tuple(f"w{number}" for number in range(KEPT + 20))
+    reader._step(words)
+    assert reader.count == len(words)
+    reader._step((*words, "more"))
+    assert reader.count == len(words) + 1
+    assert len(reader._steps) == KEPT
+    first = reader._step(words[:3])  # forgotten, so read again
+    assert reader.count == len(words) + 4
+    (whole,) = readers[0].lm.surprisal([words[:3]])
+    assert first.surprisal_bits == pytest.approx(whole.words[2].surprisal_bits, abs=1e-6)
+    reader.close()
