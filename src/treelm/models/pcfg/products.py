@@ -10,6 +10,8 @@ import numpy as np
 
 from treelm.models.pcfg.rules import Array, Outside, Rules
 
+_TOLERANCE, _MOST_STEPS = 1e-14, 100  # of Newton's method: some five steps, more where almost no tree ends
+
 
 @dataclass(frozen=True, eq=False)
 class ProductRules(Rules):
@@ -95,6 +97,19 @@ class ProductRules(Rules):
         """Put back."""
         return self.head(of_rules)
 
+    def mass(self) -> Array:
+        """The probability that the tree below each symbol is finite: Newton's method from 0, which only rises."""
+        num = self.num_nonterminals
+        mass = self.word_cell(np.ones(len(self.words)))
+        for _ in range(_MOST_STEPS):
+            left, right = self.left(mass), self.right(mass)
+            slope = (self.of_head * right) @ self.of_left[:, :num] + (self.of_head * left) @ self.of_right[:, :num]
+            step = np.linalg.solve(np.eye(num) - slope, self.of_head @ (left * right) - mass[:num])
+            mass[:num] += step
+            if not (np.abs(step) > _TOLERANCE).any():
+                break
+        return mass
+
     def mended(self, mass: Array) -> Self:
         """Every factor by the mass of what it makes, over that of what it is made of: the rules keep their form."""
         left, right = self.of_left * mass, self.of_right * mass
@@ -110,14 +125,42 @@ class ProductRules(Rules):
         )
 
 
-def dense_rules(root: Array, rules: Array, words: Array) -> ProductRules:
-    """A table of all rules (N, S, S) as products: every pair of children is an r of its own."""
-    num, size, _ = rules.shape
-    unit = np.eye(size)
-    return ProductRules(
-        root=root,
-        words=words,
-        of_head=rules.reshape(num, -1),
-        of_left=np.repeat(unit, size, axis=0),
-        of_right=np.tile(unit, (size, 1)),
-    )
+class TableRules(ProductRules):
+    """A table of all rules (N, S, S): every pair of children is a factor of its own, R = S^2."""
+
+    @classmethod
+    def of(cls, root: Array, rules: Array, words: Array) -> Self:
+        """Take the table p(A -> B C)."""
+        unit = np.eye(len(root))
+        return cls(
+            root=root,
+            words=words,
+            of_head=rules.reshape(len(rules), -1),
+            of_left=np.repeat(unit, len(root), axis=0),
+            of_right=np.tile(unit, (len(root), 1)),
+        )
+
+    def left(self, cells: Array) -> Array:
+        """Every left child beside all right ones."""
+        return np.repeat(cells, self.num_symbols, axis=-1)
+
+    def right(self, cells: Array) -> Array:
+        """All right children beside every left one."""
+        return np.tile(cells, self.num_symbols)
+
+    def left_back(self, of_parts: Array) -> Array:
+        """Sum over right children."""
+        return self._square(of_parts).sum(-1)
+
+    def right_back(self, of_parts: Array) -> Array:
+        """Sum over left children."""
+        return self._square(of_parts).sum(-2)
+
+    def _square(self, of_parts: Array) -> Array:
+        return of_parts.reshape(*of_parts.shape[:-1], self.num_symbols, self.num_symbols)
+
+    def mended(self, mass: Array) -> Self:
+        """Every rule by the mass of its children, over that of its parent."""
+        rules = self.of_head * np.outer(mass, mass).ravel()
+        top = self.root * mass
+        return replace(self, root=top / top.sum(), of_head=rules / rules.sum(1, keepdims=True))
