@@ -18,7 +18,7 @@ class FactoredForm:
     """Cells of a batch; every factor may have a first dimension B too."""
 
     def __init__(self, rules: tuple[Tensor, ...], words: Tensor) -> None:
-        """Multiply words (B, n, T), scaled, with the factors: the last two of ``rules``, heads first if there are any."""
+        """Multiply words (B, n, T), scaled, with the factors, the last two of ``rules``; heads come first, if any."""
         left, right = rules[-2:]
         self._head = rules[0] if len(rules) == 3 else None
         self._both = torch.cat([left, right], -2)  # (2 R, S)

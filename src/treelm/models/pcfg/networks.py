@@ -107,7 +107,8 @@ class GrammarNetwork(nn.Module):
 
     def forward(self, latent: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Grammar:
         """One grammar or, from latent vectors (B, Z), one of each; normalised in this type of numbers."""
-        symbols, top = self.symbols, self.top
+        symbols: Tensor = self.symbols
+        top: Tensor = self.top
         if latent is not None:
             symbols, top = (
                 torch.cat([own.expand(len(latent), *own.shape), latent[:, None].expand(-1, len(own), -1)], 2)

@@ -68,7 +68,7 @@ class NeuralPCFG(GrammarLM):
 
     def latents(self) -> list[Tensor | None]:
         """The latent vectors of the grammars that it is a mixture of, (1, Z) each; one None if it has none."""
-        return [None] if self.encoder is None else list(self.get_buffer("draws").split(1))
+        return [None] if self.encoder is None else [one[None] for one in self.get_buffer("draws")]
 
     def make_grammars(self) -> list[ProductRules]:
         """The grammars of the mixture, as the networks give them."""

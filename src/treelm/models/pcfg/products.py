@@ -150,11 +150,13 @@ class TableRules(ProductRules):
 
     def left_back(self, of_parts: Array) -> Array:
         """Sum over right children."""
-        return self._square(of_parts).sum(-1)
+        found: Array = self._square(of_parts).sum(-1)
+        return found
 
     def right_back(self, of_parts: Array) -> Array:
         """Sum over left children."""
-        return self._square(of_parts).sum(-2)
+        found: Array = self._square(of_parts).sum(-2)
+        return found
 
     def _square(self, of_parts: Array) -> Array:
         return of_parts.reshape(*of_parts.shape[:-1], self.num_symbols, self.num_symbols)
