@@ -98,6 +98,10 @@ class SyntacticLM(Pretrained, ABC):
     """Sentences that a parser likes to be given at once, to put those of one length together itself; 0: no wish."""
     has_confidence: ClassVar[bool] = False
     """True if ``annotate`` says how sure it is of each tree."""
+    tree_builders: ClassVar[Mapping[str, str]] = {}
+    """Ways of building trees that ``tree_builder`` may name, each with the note that results have of it."""
+    tree_builder: str | None = None
+    """The way of building trees, for a system that has a choice."""
     parses: bool = True
     """True if it has trees at all; a switch of its config may decide this."""
 

@@ -28,7 +28,7 @@ class DenseForm:
         last = (words @ self._of_last).view(batch, n, num, num)
         self._first = first[..., :num].transpose(0, 1).contiguous()  # (n, B, N, N): by parent and right child
         self._last = last.transpose(0, 1).contiguous()  # (n, B, N, N): by parent and left child
-        self._pair = first[..., num:]  # (B, n, N, T): by parent and the word after
+        self._begins, self._pair = first, first[..., num:]  # (B, n, N, S) and T: by parent and what is after the word
         shape = (batch, n + 1, n + 1, num)
         self._cells = Tables.full(words, shape, 0.0)
 
@@ -60,6 +60,14 @@ class DenseForm:
     def values(self, width: int) -> Tensor:
         """Scaled values."""
         return self._cells.of_width(width)[0]
+
+    def expected(self, starting: Tensor) -> Tensor:
+        """Symbols that follow a first word, the last one here, or wide first children that end here. Of one grammar."""
+        (_, j, num), n = starting.shape, self._words.shape[1]
+        pairs = starting[:, :-1].transpose(1, 2) @ self._cells.by_end[:, j, n - j : n - 1]  # spans (i, j), i < j - 1
+        after_wide = pairs.flatten(1) @ self._rules[:, :num].reshape(num * num, -1)
+        after_word = (starting[:, -1:] @ self._begins[:, j - 1])[:, 0]
+        return after_wide + after_word if j > 1 else after_word
 
     # The gradient.
 

@@ -58,6 +58,14 @@ class FactoredForm:
         """Scaled values."""
         return self._values[:, : self._values.shape[1] - width, width]
 
+    def expected(self, starting: Tensor) -> Tensor:
+        """Symbols that follow first children that end here. Of one grammar."""
+        starts = torch.arange(starting.shape[1], device=starting.device)
+        firsts = self._parts.by_start[:, starts, len(starts) - starts]  # (B, j, R)
+        if self._head is not None:
+            starting = starting @ self._head
+        return (starting * firsts).sum(1) @ self._both[self._rank :]
+
     # The gradient.
 
     def received(self, width: int) -> Tensor:

@@ -19,29 +19,9 @@ from torch.autograd.function import once_differentiable
 from treelm.models.layers.chart import NEG, Tables
 from treelm.models.pcfg.dense import DenseForm
 from treelm.models.pcfg.factored import FactoredForm
+from treelm.models.pcfg.grammar import Grammar
 
 _TINY = 1e-30  # of a cell that is all zeros, which no probable tree has
-
-
-class Grammar(NamedTuple):
-    """The probabilities of one grammar or, with a first dimension B more, of one for every sentence of a batch."""
-
-    root: Tensor  # (S,) p(symbol at the top): N nonterminals, then T preterminals
-    log_words: Tensor  # (T, V) log p(word | preterminal)
-    rules: tuple[Tensor, ...]
-    """All rules (N, S, S); or left and right factors, (N, S) each; or heads (N, R) and factors (R, S)."""
-
-    @property
-    def num_nonterminals(self) -> int:
-        """N."""
-        return self.root.shape[-1] - self.log_words.shape[-2]
-
-    def emissions(self, tokens: Tensor) -> Tensor:
-        """Log p(word | preterminal) of tokens (B, n): (B, n, T)."""
-        if self.log_words.dim() == 2:
-            return self.log_words.T[tokens]
-        places = tokens[:, None].expand(-1, self.log_words.shape[1], -1)
-        return self.log_words.gather(2, places).transpose(1, 2)
 
 
 class Form(Protocol):
@@ -67,6 +47,9 @@ class Form(Protocol):
 
     def finish(self) -> tuple[tuple[Tensor, ...], Tensor]:
         """The gradients by the rules, and by the words (B, n, T)."""
+
+    def expected(self, starting: Tensor) -> Tensor:
+        """Symbols that follow, (B, S), after nonterminals that start at i = 0 .. j - 1, (B, j, N), and a span to j."""
 
 
 def make_form(rules: tuple[Tensor, ...], words: Tensor) -> Form:

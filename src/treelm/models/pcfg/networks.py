@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from treelm.models.pcfg.inside import Grammar
+from treelm.models.pcfg.grammar import Grammar
 from treelm.models.pcfg.neural_config import NeuralPCFGConfig
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -16,15 +16,18 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.layers import chart
 from treelm.models.layers.dropout import evaluating
-from treelm.models.layers.precision import one_thread
+from treelm.models.layers.precision import DECIMALS, one_thread
 from treelm.models.pcfg.decoding import choose_spans
-from treelm.models.pcfg.inside import Grammar, cells_of, log_probs
+from treelm.models.pcfg.grammar import Grammar
+from treelm.models.pcfg.inside import cells_of, log_probs
 from treelm.models.pcfg.interface import GrammarLM
 from treelm.models.pcfg.networks import GrammarNetwork, LatentEncoder
 from treelm.models.pcfg.neural_config import NeuralPCFGConfig
-from treelm.models.pcfg.products import ProductRules, TableRules
+from treelm.models.pcfg.prefixes import prefix_log_probs
+from treelm.models.pcfg.products import ProductRules, rules_of
 from treelm.models.pcfg.rules import Array
-from treelm.models.scores import Analysis, Loss, Losses
+from treelm.models.pcfg.viterbi import viterbi
+from treelm.models.scores import Analysis, Loss, Losses, SentenceScore
 from treelm.trees.tree import Tree, from_spans
 
 UNLABELLED = "X"  # the label of a span that no nonterminal is expected over
@@ -42,6 +45,12 @@ class NeuralPCFG(GrammarLM):
 
     system: ClassVar[str] = "neural-pcfg"
     predicts_labels: ClassVar[bool] = False
+    changeable: ClassVar[tuple[str, ...]] = ("tree_builder",)
+    tree_builders: ClassVar[Mapping[str, str]] = {
+        "mbr": "trees have the most spans that are expected to be right (minimum Bayes risk)",
+        "viterbi": "trees are the most probable ones, their labels included (Viterbi)",
+    }
+    tree_builder: str | None = "mbr"
 
     def __init__(self, config: NeuralPCFGConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Draw the parameters from torch's global generator."""
@@ -72,7 +81,7 @@ class NeuralPCFG(GrammarLM):
 
     def make_grammars(self) -> list[ProductRules]:
         """The grammars of the mixture, as the networks give them."""
-        return [rules_of(self.network(latent, torch.float64)) for latent in self.latents()]
+        return [rules_of(self._shared(latent, torch.float64)) for latent in self.latents()]
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Sums of nats. In evaluation, or without latent vectors: ``word``, -log p of words and ends.
@@ -97,37 +106,55 @@ class NeuralPCFG(GrammarLM):
             each = torch.stack([log_probs(one, tokens, lengths) for one in map(self._shared, self.latents())])
             if not self.training:
                 each = each - each.new_tensor(self.log_masses())[:, None]
-            total = (math.log(len(each)) - each.logsumexp(0)).sum()
+            total = -log_mean_exp(each).sum()
             terms = {"word": Loss(sum=total, count=num_decisions)}
         return Losses(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
 
-    def _shared(self, latent: Tensor | None) -> Grammar:
+    def grammars(self) -> tuple[ProductRules, ...]:
+        """The grammars of the mixture, consistent."""
+        return cast(tuple[ProductRules, ...], super().grammars())
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every word and of the end, of sentences side by side."""
+        if not sentences:
+            return []
+        batch, grammars = encode_words(sentences, self.vocabulary, needs_words=True), self.grammars()
+        found: list[SentenceScore | None] = [None] * len(sentences)
+        with torch.no_grad(), one_thread():
+            for rows, tokens, lengths in groups(batch):
+                pairs = [prefix_log_probs(one, tokens, lengths) for one in grammars]
+                prefixes, wholes = (log_mean_exp(torch.stack(each)) for each in zip(*pairs, strict=True))
+                for row, length, prefix, whole in zip(rows, lengths.tolist(), prefixes, wholes, strict=True):
+                    log_probs = torch.cat([prefix[: length + 1], whole[None]]).diff().numpy().round(DECIMALS)
+                    found[row] = SentenceScore(
+                        log_probs=log_probs, word_of_token=np.arange(length), is_lower_bound=False
+                    )
+        return [score for score in found if score is not None]
+
+    def _shared(self, latent: Tensor | None, dtype: torch.dtype = torch.float32) -> Grammar:
         """The grammar of one latent vector, for any number of sentences."""
-        found: Grammar = self.network(latent)
-        if latent is None:
-            return found
-        return Grammar(found.root[0], found.log_words[0], tuple(one[0] for one in found.rules))
+        found: Grammar = self.network(latent, dtype)
+        return found.of(0) if found.is_of_each else found
 
     # Trees.
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
-        """The tree with the most spans expected to be right; of a compound PCFG, by the mean of its encoder."""
+        """The tree with the most spans expected to be right, or the most probable one (``tree_builder``).
+
+        The grammar of a compound PCFG is that of the mean that its encoder has for the sentence.
+        """
         if not sentences:
             return []
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         found: list[Tree | None] = [None] * len(sentences)
         with evaluating(self), one_thread():
-            for rows, tokens, lengths in self._groups(batch):
+            for rows, *tensors in groups(batch):
+                tokens, lengths = (one.to(self.network.symbols.device) for one in tensors)
                 latent = None if self.encoder is None else self.encoder(tokens, lengths)[0]
-                cells = cells_of(self.network(latent, torch.float64), tokens, lengths)
-                spans = cells.down(torch.ones_like(cells.log_probs), spans=True).spans
-                assert spans is not None, "they were asked for"
-                chosen = chart.best_trees(spans.sum(-1), lengths)
-                labels = spans.argmax(-1)
-                for place, row in enumerate(rows):
-                    own = chosen[place].nonzero().tolist()
-                    names = [self._name(int(labels[place, i, j])) for i, j in own]
-                    found[row] = _tree(sentences[row], own, names)
+                grammar = self.network(latent, torch.float64)
+                build = _most_probable if self.tree_builder == "viterbi" else _most_expected
+                for row, spans in zip(rows, build(grammar, tokens, lengths), strict=True):
+                    found[row] = self._tree(sentences[row], spans)
         return [tree for tree in found if tree is not None]
 
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
@@ -135,49 +162,52 @@ class NeuralPCFG(GrammarLM):
         pairs = zip(self.score(sentences), self.parse(sentences), strict=True)
         return [Analysis(score=score, tree=tree) for score, tree in pairs]
 
-    def _groups(self, batch: SentenceBatch) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Sentences of similar length: their rows, tokens and lengths."""
-        order = np.argsort(batch.num_words, kind="stable")
-        start = 0
-        while start < len(order):
-            stop = start + 1
-            while stop < len(order) and (stop + 1 - start) * int(batch.num_words[order[stop]] + 1) ** 2 <= _MOST_CELLS:
-                stop += 1
-            rows = order[start:stop].tolist()
-            tokens, lengths = padded(batch, rows)
-            device = self.network.symbols.device
-            yield rows, tokens.to(device), lengths.to(device)
-            start = stop
-
     def decode(self, words: Sequence[str], expected: Array) -> Tree:
         """The binary tree with the largest sum of expected spans, each labelled by its most probable nonterminal."""
         of_nonterminals = expected[..., : self.config.num_nonterminals]
         gains = of_nonterminals.sum(2)
-        chosen = [span for span in choose_spans(gains) if span[1] - span[0] > 1]
-        names = [self._name(int(of_nonterminals[span].argmax())) if gains[span] else UNLABELLED for span in chosen]
-        return _tree(words, chosen, names)
+        numbers = np.where(gains > 0, of_nonterminals.argmax(2), -1)
+        return self._tree(words, [(i, j, int(numbers[i, j])) for i, j in choose_spans(gains)])
 
-    def _name(self, nonterminal: int) -> str:
-        return f"NT{nonterminal + 1}"
-
-
-def _tree(words: Sequence[str], spans: Sequence[Sequence[int]], names: Sequence[str]) -> Tree:
-    """The tree of labelled spans of two words or more; one word has a constituent of its own."""
-    wide = [(i, j, (name,)) for (i, j), name in zip(spans, names, strict=True) if j - i > 1]
-    return from_spans(words, wide or [(0, len(words), (UNLABELLED,))])
+    def _tree(self, words: Sequence[str], spans: Sequence[tuple[int, int, int]]) -> Tree:
+        """The tree of spans with their nonterminals, -1 for none; those of single words are left out."""
+        wide = [(i, j, (f"NT{number + 1}" if number >= 0 else UNLABELLED,)) for i, j, number in spans if j - i > 1]
+        return from_spans(words, wide or [(0, len(words), (UNLABELLED,))])
 
 
-def rules_of(grammar: Grammar) -> ProductRules:
-    """A grammar, of one latent vector or none, as it is read word by word."""
-    root, words, *rules = (
-        one.detach().cpu().double().numpy() for one in (grammar.root, grammar.log_words.exp(), *grammar.rules)
-    )
-    if root.ndim == 2:
-        root, words, *rules = (one[0] for one in (root, words, *rules))
-    if len(rules) == 1:
-        return TableRules.of(root, rules[0], words)
-    head = np.eye(len(rules[0])) if len(rules) == 2 else rules[0]
-    return ProductRules(root=root, words=words, of_head=head, of_left=rules[-2], of_right=rules[-1])
+def _most_expected(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[list[tuple[int, int, int]]]:
+    """The spans of minimum Bayes risk of each sentence (Goodman 1996), each with its most probable nonterminal."""
+    cells = cells_of(grammar, tokens, lengths)
+    spans = cells.down(torch.ones_like(cells.log_probs), spans=True).spans
+    assert spans is not None, "they were asked for"
+    labels = spans.argmax(-1)
+    for chosen, own in zip(chart.best_trees(spans.sum(-1), lengths), labels, strict=True):
+        yield [(i, j, int(own[i, j])) for i, j in chosen.nonzero().tolist()]
+
+
+def _most_probable(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[list[tuple[int, int, int]]]:
+    """The spans of the most probable tree of each sentence."""
+    rules = None if grammar.is_of_each else rules_of(grammar)
+    for row, length in enumerate(lengths.tolist()):
+        yield viterbi(rules or rules_of(grammar.of(row)), tokens[row, :length].tolist())[1]
+
+
+def log_mean_exp(of_grammars: Tensor) -> Tensor:
+    """Log of the mean over grammars, the first dimension, of probabilities given by their logs."""
+    return of_grammars.logsumexp(0) - math.log(len(of_grammars))
+
+
+def groups(batch: SentenceBatch) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Sentences of similar length: their rows, and what ``padded`` gives of them."""
+    order = np.argsort(batch.num_words, kind="stable")
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and (stop + 1 - start) * int(batch.num_words[order[stop]] + 1) ** 2 <= _MOST_CELLS:
+            stop += 1
+        rows = order[start:stop].tolist()
+        yield rows, *padded(batch, rows)
+        start = stop
 
 
 def padded(batch: SentenceBatch, rows: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:

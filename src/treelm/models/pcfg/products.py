@@ -7,7 +7,9 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+import torch
 
+from treelm.models.pcfg.grammar import Grammar
 from treelm.models.pcfg.rules import Array, Outside, Rules
 
 _TOLERANCE, _MOST_STEPS = 1e-14, 100  # of Newton's method: some five steps, more where almost no tree ends
@@ -38,16 +40,16 @@ class ProductRules(Rules):
         return slice(self.num_nonterminals, self.num_symbols)
 
     @cached_property
-    def _corners(self) -> Array:
+    def corners(self) -> Array:
         """p(first child), (N, S)."""
         found: Array = self.of_head @ (self.of_left * self.of_right.sum(1, keepdims=True))
         return found
 
     @cached_property
-    def _chains(self) -> Array:
+    def chains(self) -> Array:
         """(I - first children that are nonterminals)^-1, (N, N)."""
         num = self.num_nonterminals
-        return np.asarray(np.linalg.inv(np.eye(num) - self._corners[:, :num]), np.float64)
+        return np.asarray(np.linalg.inv(np.eye(num) - self.corners[:, :num]), np.float64)
 
     def left(self, cells: Array) -> Array:
         """Left factors."""
@@ -80,13 +82,13 @@ class ProductRules(Rules):
     def close(self, symbols: Array) -> Array:
         """Follow first children down."""
         num = self.num_nonterminals
-        above = symbols[:num] @ self._chains
-        return np.concatenate([above, symbols[num:] + above @ self._corners[:, num:]])
+        above = symbols[:num] @ self.chains
+        return np.concatenate([above, symbols[num:] + above @ self.corners[:, num:]])
 
     def close_back(self, symbols: Array) -> Array:
         """Follow first children up."""
         num = self.num_nonterminals
-        below = self._chains @ (symbols[:num] + self._corners[:, num:] @ symbols[num:])
+        below = self.chains @ (symbols[:num] + self.corners[:, num:] @ symbols[num:])
         return np.concatenate([below, symbols[num:]])
 
     def spread(self, symbols: Array) -> Array:
@@ -166,3 +168,27 @@ class TableRules(ProductRules):
         rules = self.of_head * np.outer(mass, mass).ravel()
         top = self.root * mass
         return replace(self, root=top / top.sum(), of_head=rules / rules.sum(1, keepdims=True))
+
+
+def rules_of(grammar: Grammar) -> ProductRules:
+    """The rules of one grammar, as they are read word by word, in float64."""
+    tensors = (grammar.root, grammar.log_words.exp(), *grammar.rules)
+    root, words, *rules = (one.detach().cpu().double().numpy() for one in tensors)
+    if len(rules) == 1:
+        return TableRules.of(root, rules[0], words)
+    head = np.eye(len(rules[0])) if len(rules) == 2 else rules[0]
+    return ProductRules(root=root, words=words, of_head=head, of_left=rules[-2], of_right=rules[-1])
+
+
+def grammar_of(rules: ProductRules) -> Grammar:
+    """The grammar of rules, as sentences are read side by side, in float64."""
+    head, size = rules.of_head, rules.num_symbols
+    if isinstance(rules, TableRules):
+        found = [head.reshape(-1, size, size)]
+    else:
+        factors = [rules.of_left, rules.of_right]
+        found = factors if np.array_equal(head, np.eye(*head.shape)) else [head, *factors]
+    with np.errstate(divide="ignore"):
+        log_words = np.log(rules.words)
+    root, words, *tensors = map(torch.from_numpy, (rules.root, log_words, *found))
+    return Grammar(root=root, log_words=words, rules=tuple(tensors))
