@@ -17,6 +17,7 @@ from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_sta
 from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, overall_score
+from treelm.models.structures import UsedRule
 
 if TYPE_CHECKING:
     from treelm.evaluation.minimal_pairs import MinimalPairResult, PairCounts
@@ -127,6 +128,7 @@ def structure_tables(result: StructureResult) -> RenderableType:
         "left": lambda row: row.left_branching,
         "right": lambda row: row.right_branching,
         "Spearman": lambda row: row.height_correlation and f"{row.height_correlation.mean:.2f}",
+        "many-to-one": lambda row: row.many_to_one,
     }
     labels = list(result.labels)[:_MOST_LABELS]
     return Group(
@@ -137,6 +139,7 @@ def structure_tables(result: StructureResult) -> RenderableType:
             result, "F1 by words of a sentence", _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS))
         ),
         _structure_table(result, "distance by height", _means("distance_by_height", class_names(HEIGHTS))),
+        *(_symbol_table(row) for row in result.rows if row.symbols),
         Text(STRUCTURE_LEGEND),
         Text(f"note: {result.protocol.description}"),
     )
@@ -147,8 +150,10 @@ STRUCTURE_LEGEND = (
     "Means over seeds; the first table has deviations, too. F1 is unlabelled; by length it is of all spans together. "
     "seeds agree: corpus F1 of each pair. left, right: against left- and right-branching trees. Spearman: of distances "
     "and heights of the gold tree, mean of sentences. distance by height: in standard deviations above its sentence's "
-    "mean, where the gold tree is so high."
+    "mean, where the gold tree is so high. many-to-one: constituents found whose gold label is the one that their own "
+    "label has most often."
 )
+_MOST_SYMBOLS, _MOST_MEANINGS, _WIDEST_BAR = 12, 3, 20
 
 
 def _structure_table(
@@ -165,6 +170,26 @@ def _structure_table(
         seeds = f" ({row.num_seeds})" if row.num_seeds > 1 else ""
         kept = (MISSING if values[name] is None else str(values[name]) for name in shown)
         table.add_row(f"{row.name.removesuffix(' builder')}{seeds}", *kept)
+    return table
+
+
+def _symbol_table(row: TreeAnalysis) -> RenderableType:
+    """What the labels of a system's trees stand for, the most frequent ones, of its first seed."""
+    table = _table("label", ("constituents", "gold %", "gold labels"), title=f"labels of {row.name}")
+    for symbol, of_labels in list(row.symbols.items())[:_MOST_SYMBOLS]:
+        total, own = sum(of_labels.values()), {label: count for label, count in of_labels.items() if label}
+        labels = ", ".join(f"{label} {count}" for label, count in list(own.items())[:_MOST_MEANINGS])
+        table.add_row(symbol, str(total), f"{100 * sum(own.values()) / total:.0f}", labels or MISSING)
+    return table
+
+
+def rules_table(name: str, rules: Sequence[UsedRule]) -> Table:
+    """The rules that a grammar uses most, with bars for how often."""
+    table = _table("parent", ("children", "times", "p(rule)", ""), title=f"most used rules of {name}")
+    most = max((rule.count for rule in rules), default=1)
+    for rule in rules:
+        bar = "█" * max(1, round(_WIDEST_BAR * rule.count / most))
+        table.add_row(rule.parent, "  ".join(rule.children), str(rule.count), f"{rule.probability:.3f}", bar)
     return table
 
 

@@ -32,7 +32,7 @@ from treelm.models.scores import (
     sentence_surprisal,
 )
 from treelm.models.states import IncrementalState, TextState
-from treelm.models.structures import Structure
+from treelm.models.structures import Structure, UsedRule
 from treelm.trees.tree import Tree
 
 __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
@@ -247,6 +247,13 @@ class SyntacticLM(Pretrained, ABC):
         Raises ``InputError`` for a sentence without words.
         """
         return None
+
+    def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
+        """The rules of its grammar, and how often they stand in the most probable trees of sentences, by that.
+
+        Raises ``InputError`` for a system that is no grammar with rules of its own.
+        """
+        raise InputError(f"{self.system} has no rules to list", remedy="take a run of an induced grammar")
 
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
         """Metrics that only this system has, by name, on sentences with trees."""

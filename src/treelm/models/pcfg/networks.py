@@ -105,8 +105,9 @@ class GrammarNetwork(nn.Module):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
 
-    def forward(self, latent: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Grammar:
-        """One grammar or, from latent vectors (B, Z), one of each; normalised in this type of numbers."""
+    def forward(self, latent: Tensor | None = None, dtype: torch.dtype | None = None) -> Grammar:
+        """One grammar or, from latent vectors (B, Z), one of each; normalised in this type, else in that of weights."""
+        dtype = dtype or self.symbols.dtype
         symbols: Tensor = self.symbols
         top: Tensor = self.top
         if latent is not None:

@@ -26,8 +26,10 @@ from treelm.models.pcfg.neural_config import NeuralPCFGConfig
 from treelm.models.pcfg.prefixes import prefix_log_probs
 from treelm.models.pcfg.products import ProductRules, rules_of
 from treelm.models.pcfg.rules import Array
+from treelm.models.pcfg.usage import nonterminal_name, used_rules
 from treelm.models.pcfg.viterbi import viterbi
 from treelm.models.scores import Analysis, Loss, Losses, SentenceScore
+from treelm.models.structures import UsedRule
 from treelm.trees.tree import Tree, from_spans
 
 UNLABELLED = "X"  # the label of a span that no nonterminal is expected over
@@ -131,7 +133,7 @@ class NeuralPCFG(GrammarLM):
                     )
         return [score for score in found if score is not None]
 
-    def _shared(self, latent: Tensor | None, dtype: torch.dtype = torch.float32) -> Grammar:
+    def _shared(self, latent: Tensor | None, dtype: torch.dtype | None = None) -> Grammar:
         """The grammar of one latent vector, for any number of sentences."""
         found: Grammar = self.network(latent, dtype)
         return found.of(0) if found.is_of_each else found
@@ -150,12 +152,26 @@ class NeuralPCFG(GrammarLM):
         with evaluating(self), one_thread():
             for rows, *tensors in groups(batch):
                 tokens, lengths = (one.to(self.network.symbols.device) for one in tensors)
-                latent = None if self.encoder is None else self.encoder(tokens, lengths)[0]
-                grammar = self.network(latent, torch.float64)
+                grammar = self._inferred(tokens, lengths)
                 build = _most_probable if self.tree_builder == "viterbi" else _most_expected
                 for row, spans in zip(rows, build(grammar, tokens, lengths), strict=True):
                     found[row] = self._tree(sentences[row], spans)
         return [tree for tree in found if tree is not None]
+
+    def _inferred(self, tokens: Tensor, lengths: Tensor) -> Grammar:
+        """The grammar or, by the mean of the encoder, that of each sentence."""
+        latent = None if self.encoder is None else self.encoder(tokens, lengths)[0]
+        found: Grammar = self.network(latent, torch.float64)
+        return found
+
+    def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
+        """The rules of the most probable trees, the most used first; a compound PCFG has one grammar for each."""
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        with evaluating(self), one_thread():
+            return used_rules(
+                (pair for _, *tensors in groups(batch) for pair in _read_with(self._inferred(*tensors), *tensors)),
+                self.vocabulary,
+            )
 
     def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
         """Scores, and the trees of ``parse``."""
@@ -171,7 +187,9 @@ class NeuralPCFG(GrammarLM):
 
     def _tree(self, words: Sequence[str], spans: Sequence[tuple[int, int, int]]) -> Tree:
         """The tree of spans with their nonterminals, -1 for none; those of single words are left out."""
-        wide = [(i, j, (f"NT{number + 1}" if number >= 0 else UNLABELLED,)) for i, j, number in spans if j - i > 1]
+        wide = [
+            (i, j, (nonterminal_name(number) if number >= 0 else UNLABELLED,)) for i, j, number in spans if j - i > 1
+        ]
         return from_spans(words, wide or [(0, len(words), (UNLABELLED,))])
 
 
@@ -187,9 +205,15 @@ def _most_expected(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterato
 
 def _most_probable(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[list[tuple[int, int, int]]]:
     """The spans of the most probable tree of each sentence."""
-    rules = None if grammar.is_of_each else rules_of(grammar)
+    for rules, words in _read_with(grammar, tokens, lengths):
+        yield viterbi(rules, words)[1]
+
+
+def _read_with(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[tuple[ProductRules, list[int]]]:
+    """Every sentence, with the rules that it is read with."""
+    shared = None if grammar.is_of_each else rules_of(grammar)
     for row, length in enumerate(lengths.tolist()):
-        yield viterbi(rules or rules_of(grammar.of(row)), tokens[row, :length].tolist())[1]
+        yield shared or rules_of(grammar.of(row)), tokens[row, :length].tolist()
 
 
 def log_mean_exp(of_grammars: Tensor) -> Tensor:
