@@ -47,6 +47,8 @@ _RNNG: dict[str, Any] = {**_LSTM, "dropout": 0.3, "max_open": 8, "max_consecutiv
 _TRANSFORMER = {"size": 8, "num_layers": 2, "num_heads": 2, "max_distance": 5, "dropout": 0.2}
 _TG: dict[str, Any] = {**_TRANSFORMER, "max_open": 8, "max_consecutive": 4}
 _PLM = {**_TG, "composition": "none", "positions": "place"}
+_GRAMMAR = {"num_nonterminals": 3, "num_preterminals": 4, "size": 8}
+_LATENT = {"latent_size": 4, "encoder_embedding_size": 4, "encoder_hidden_size": 4, "num_draws": 2}
 _STREAM = {"batches": "stream", "batch_size": 3, "bptt": 5, "dev_rows": 2}
 
 SMALL: dict[str, Small] = {
@@ -68,6 +70,10 @@ SMALL: dict[str, Small] = {
     "palm": Small(system="palm", model={**_PALM, **_AWD}, training=_STREAM),
     "palm-s": Small(system="palm", model={**_PALM, "span_weight": 0.5}, training=_STREAM),
     "pcfg": Small(system="pcfg", model={"min_parent_count": 3}, whole_words=True, learns_from_trees=True),
+    "neural-pcfg": Small(system="neural-pcfg", model=_GRAMMAR, whole_words=True),
+    "low-rank pcfg": Small(system="neural-pcfg", model={**_GRAMMAR, "rules": "low-rank", "rank": 12}, whole_words=True),
+    "simple pcfg": Small(system="neural-pcfg", model={**_GRAMMAR, "rules": "simple"}, whole_words=True),
+    "compound pcfg": Small(system="neural-pcfg", model={**_GRAMMAR, **_LATENT}, whole_words=True),
     "prpn": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}, training=_STREAM),
     "prpn sentences": Small(system="prpn", model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2}),
     "prpn paper": Small(

@@ -214,3 +214,22 @@ def test_no_sentences_are_no_batches(config: BatchesConfig) -> None:
 def test_impossible_limits_are_errors(limits: dict[str, int]) -> None:
     with pytest.raises(InputError):
         SentenceBatches(DATA, **limits)
+
+
+def test_sentences_beyond_the_longest_are_left_out_and_every_epoch_has_longer_ones() -> None:
+    data = Lengths([*range(0, 20, 2), 8, 8])  # actions: tokens are half of them and one, 1 to 10
+    batches = SentenceBatches(data, batch_size=2, config=BatchesConfig(first_max_length=4, max_length=6))
+    seen = [sorted(data.num_tokens[np.concatenate(epoch(batches))].tolist()) for _ in range(4)]
+    assert seen == [[1, 2, 3, 4], [1, 2, 3, 4, 5, 5, 5], [1, 2, 3, 4, 5, 5, 5, 6], [1, 2, 3, 4, 5, 5, 5, 6]]
+    fixed = SentenceBatches(data, batch_size=3, config=BatchesConfig(max_length=2))
+    assert [epoch(fixed)[0] for _ in range(2)] == [[0, 1], [0, 1]]
+    with pytest.raises(InputError, match="saved with other"):
+        fixed.restore(SentenceBatches(data, batch_size=3, config=BatchesConfig(max_length=3)).state())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_length": 0}, {"first_max_length": 3}, {"first_max_length": 3, "max_length": 2}]
+)
+def test_impossible_longest_sentences_are_errors(wrong: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="max_length"):
+        BatchesConfig(**wrong)

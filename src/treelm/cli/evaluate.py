@@ -49,8 +49,9 @@ class Arguments(ModelOptions, WorkerOptions):
     """Splits of the run's own corpus; without it and --data, what the recipe's [evaluation] names."""
     data: tuple[str, ...] = ()
     """Treebank files instead of the run's own corpus."""
-    tree_builder: Literal["unbiased", "biased"] | None = None
-    """Way of building trees from distances; without it, as in the recipe."""
+    tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
+    """Way of building trees, from distances (unbiased, biased) or by an induced grammar (mbr, viterbi); without it, as
+    in the recipe."""
     preprocess: Preprocessing | None = None
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the recipe."""
     max_sentences: int | None = None

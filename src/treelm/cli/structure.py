@@ -27,6 +27,7 @@ class Arguments(ModelOptions, WideTables):
     distances are built by both builders, and stand beside trees that both make of random distances.
 
     Example: treelm structure runs/prpn-1 runs/prpn-2 runs/prpn-3 --split dev
+    Example: treelm structure runs/npcfg --split dev --rules 20
     Example: treelm structure runs/on-lstm-* --data treebank.ptb --preprocess prpn --protocol wsj10 wsj40
     """
 
@@ -47,6 +48,8 @@ class Arguments(ModelOptions, WideTables):
     """Protocols of unlabelled F1."""
     draws: int = 5
     """Random trees of each kind to compare with."""
+    rules: int = 0
+    """List so many rules of induced grammars, the most used in the most probable trees of the sentences."""
     json: bool = False
     """Write the figures as JSON, unrounded."""
 
@@ -57,12 +60,16 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.comparison.compare import row_names
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.structure import analyse_structure
-    from treelm.figures.tables import print_table, structure_tables
+    from treelm.figures.tables import print_table, rules_table, structure_tables
     from treelm.models.persistence.shipped import find_run
 
     if not options.runs:
         raise InputError("no runs", remedy="name one or more")
     row_names([find_run(run) for run in options.runs])  # refuses the same run twice: it would be two seeds
+    if options.rules < 0 or (options.rules and options.json):
+        raise InputError(
+            f"--rules {options.rules}{' with --json' * options.json}", remedy="give 1 or more, without --json"
+        )
     for name in ("draws", "max_sentences"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise InputError(f"{name} = {value}", remedy="give 1 or more")
@@ -76,6 +83,10 @@ def main(arguments: list[str]) -> int:
     else:
         for result in results:
             print_table(*structure_tables(result), wide=options.wide)
+        for run in options.runs if options.rules else ():
+            lm, _ = load_with_beam(run, options)
+            rules = lm.used_rules([sentence.words for sentence in sentences])
+            print_table(rules_table(run, rules[: options.rules]), wide=options.wide)
     return 0
 
 

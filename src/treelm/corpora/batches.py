@@ -195,7 +195,13 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
 
     def _cut_epoch(self) -> list[NDArray[np.int64]]:
         generator = np.random.default_rng([self._seed, self._epoch]) if self._shuffle else None
-        order, groups = arrange(self._encoded.num_actions, self._config, generator)
+        longest = self._config.longest(self._epoch)
+        if longest is None:
+            order, groups = arrange(self._encoded.num_actions, self._config, generator)
+        else:
+            own = np.flatnonzero(self._encoded.num_tokens <= longest)
+            order, groups = arrange(self._encoded.num_actions[own], self._config, generator)
+            order = own[order]
         starts = starts_of_pieces(self._stops(order, groups))
         batches = np.split(order, starts[1:]) if starts else []
         if generator is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.errors import check_positive
+from treelm.errors import InputError, check_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +27,32 @@ class BatchesConfig:
     """Sentences in a group, at most."""
     length_difference: int | None = 20
     """Lengths in a group differ by less (``sample-in-groups``); 20 is what the public code of Noji & Oseki 2021 has."""
+    max_length: int | None = None
+    """Tokens of the longest sentences that are trained on; longer ones are left out. Not of dev."""
+    first_max_length: int | None = None
+    """The same in the first epoch; every further one has sentences of one token more, until ``max_length`` (Kim, Dyer &
+    Rush 2019)."""
 
     def __post_init__(self) -> None:
         """Check sizes."""
         check_positive(group_size=self.group_size, length_difference=self.length_difference)
+        check_positive(max_length=self.max_length, first_max_length=self.first_max_length)
+        if self.first_max_length is not None and self.first_max_length > (self.max_length or 0):
+            found = f"first_max_length = {self.first_max_length} with max_length = {self.max_length}"
+            raise InputError(found, where="[batches]", remedy="give a max_length that is not below it")
 
     def limits(self) -> dict[str, int | None]:
         """The settings that bound a group, by name."""
         limits: dict[str, int | None] = {"group_size": self.group_size}
+        if self.max_length is not None:
+            limits |= {"max_length": self.max_length, "first_max_length": self.first_max_length}
         return limits if self.scheme == "sort-in-groups" else {**limits, "length_difference": self.length_difference}
+
+    def longest(self, epoch: int) -> int | None:
+        """Tokens of the longest sentences of an epoch, counted from 0; None: any."""
+        if self.max_length is None or self.first_max_length is None:
+            return self.max_length
+        return min(self.max_length, self.first_max_length + epoch)
 
 
 def arrange(

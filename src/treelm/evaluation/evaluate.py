@@ -37,7 +37,6 @@ from treelm.inference.processes import Compute, analyse, computing, here
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
-from treelm.models.streams import StreamLM
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.trees.bracket_reader import strip_function
 from treelm.trees.tree import Tree
@@ -266,15 +265,17 @@ def _evaluate_input(
     return replace(evaluation, result=evaluation.result.with_stream(in_a_row(name, skipped=again)))
 
 
-def _choose_builder(lm: SyntacticLM, builder: Literal["unbiased", "biased"] | None) -> tuple[str, ...]:
-    """Set the builder of trees from distances; returns the note that names it."""
-    if not isinstance(lm, StreamLM) or not lm.parses or lm.tree_builder is None:
-        if builder is not None:
-            remedy = "leave tree_builder out"
-            raise InputError(f"tree_builder = {builder!r} with {lm.system}, which has no distances", remedy=remedy)
+def _choose_builder(lm: SyntacticLM, builder: str | None) -> tuple[str, ...]:
+    """Set the way of building trees, for a system that has a choice; returns the note that tells it."""
+    known = lm.tree_builders if lm.parses and lm.tree_builder is not None else {}
+    if builder is not None and builder not in known:
+        which = f"which has {' or '.join(known)}" if known else "which has no choice"
+        remedy = "leave tree_builder out"
+        raise InputError(f"tree_builder = {builder!r} with {lm.system}, {which}", remedy=remedy)
+    if not known:
         return ()
     lm.tree_builder = builder or lm.tree_builder
-    return (f"trees are built from distances by the {lm.tree_builder} builder",)
+    return (known[str(lm.tree_builder)],)
 
 
 def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:

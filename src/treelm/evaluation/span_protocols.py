@@ -144,6 +144,8 @@ class ComparedSpans:
     num_words: int
     gold: Counter[tuple[int, int]]
     predicted: Counter[tuple[int, int]]
+    predicted_kept: Sequence[bool]
+    """Whether each word of the predicted tree stays."""
 
     @property
     def counts(self) -> SpanCounts:
@@ -205,7 +207,7 @@ def _compare(
         gold_spans = Counter(left_binarised(gold_spans))
     if not gold_spans and protocol.without_spans == "left_out":
         return None
-    return ComparedSpans(num_words=sum(keep), gold=gold_spans, predicted=predicted_spans)
+    return ComparedSpans(num_words=sum(keep), gold=gold_spans, predicted=predicted_spans, predicted_kept=predicted_keep)
 
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from itertools import combinations
 from statistics import fmean, stdev
@@ -91,6 +91,12 @@ class TreeAnalysis:
     """Mean over sentences of Spearman's correlation between distances and heights of gold trees, -1..1."""
     distance_by_height: Mapping[str, Spread] = field(default_factory=dict)
     """Mean distance, in standard deviations above the mean of its sentence, where the gold tree is so high."""
+    many_to_one: Spread | None = None
+    """Share of spans that are found whose gold label is the one that their predicted label has most often, over all
+    such spans; None of trees with one label for all."""
+    symbols: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Predicted labels, the most frequent first, and how often a constituent of each has every gold label, or none
+    (``""``), of the first seed; empty with one label for all."""
 
     def to_json(self) -> dict[str, Any]:
         """The analysis as JSON values."""
@@ -130,7 +136,8 @@ def analyse_structure(
     analyser = _Analyser(sentences, gold, protocol)
     if not any(spans is not None for spans in analyser.labels):
         raise InputError(f"no sentence that protocol {protocol.name} keeps", remedy="give others, or another protocol")
-    rows = tuple(analyser.analyse(one) for group in (systems, beside) for one in group)
+    learned = (analyser.with_symbols(analyser.analyse(one), one) for one in systems)
+    rows = (*learned, *map(analyser.analyse, beside))
     labels = Counter(label for spans in analyser.labels if spans for _, label in spans)
     return StructureResult(
         protocol=protocol,
@@ -184,6 +191,28 @@ class _Analyser:
             distance_by_height=_by_class(by_height for _, by_height in heights),
         )
 
+    def with_symbols(self, analysis: TreeAnalysis, trees: LearnedTrees) -> TreeAnalysis:
+        """The analysis with what predicted labels stand for, if there are several."""
+        seeds = [self._symbols(seed) for seed in trees.seeds]
+        if any(len(seed) < 2 for seed in seeds):
+            return analysis
+        return replace(analysis, many_to_one=Spread.of(map(many_to_one, seeds)), symbols=seeds[0])
+
+    def _symbols(self, trees: Sequence[Bracketing]) -> dict[str, dict[str, int]]:
+        """Gold labels of the constituents of each predicted label; of a unary chain, the most frequent one."""
+        found: dict[str, Counter[str]] = {}
+        frequency = Counter(label for labels in self.labels if labels for _, label in labels)
+        for labels, tree, one in zip(self.labels, trees, self._compare(trees), strict=True):
+            if labels is None or one is None:
+                continue
+            of_span: dict[Span, str] = {}
+            for span, label in sorted(labels, key=lambda pair: (frequency[pair[1]], pair[1])):
+                of_span[span] = label
+            for span, symbol in labelled_spans(tree, one.predicted_kept, self._protocol):
+                found.setdefault(symbol, Counter())[of_span.get(span, "")] += 1
+        order = sorted(found, key=lambda symbol: (-found[symbol].total(), symbol))
+        return {symbol: dict(found[symbol].most_common()) for symbol in order}
+
     def _compare(self, trees: Sequence[Bracketing]) -> list[ComparedSpans | None]:
         """Spans of each sentence, None where the protocol leaves it out."""
         found: list[ComparedSpans | None] = []
@@ -226,6 +255,13 @@ class _Analyser:
             for height, value in zip(heights, scaled, strict=True):
                 by_height.setdefault(_class_of(int(height), HEIGHTS), []).append(float(value))
         return correlations, _in_order({name: fmean(values) for name, values in by_height.items()}, HEIGHTS)
+
+
+def many_to_one(symbols: Mapping[str, Mapping[str, int]]) -> float:
+    """Percentage of constituents with a gold label that get it if every symbol stands for its most frequent one."""
+    labelled = [[count for label, count in of_labels.items() if label] for of_labels in symbols.values()]
+    total = sum(map(sum, labelled))
+    return 100 * sum(max(counts, default=0) for counts in labelled) / total if total else 0.0
 
 
 def spearman(left: Distances, right: Distances) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from treelm.evaluation.comparison.metrics import Comparison
 from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, overall_score
 from treelm.figures.grid import Grid, GridColumn, grid_of
+from treelm.models.structures import UsedRule
 
 if TYPE_CHECKING:
     from treelm.evaluation.minimal_pairs import MinimalPairResult, PairCounts
@@ -176,6 +178,7 @@ def structure_tables(result: StructureResult) -> list[Printed]:
         "left": lambda row: row.left_branching,
         "right": lambda row: row.right_branching,
         "Spearman": lambda row: row.height_correlation and f"{row.height_correlation.mean:.2f}",
+        "many-to-one": lambda row: row.many_to_one,
     }
     labels = list(result.labels)[:_MOST_LABELS]
     by_sentence = _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS))
@@ -185,6 +188,7 @@ def structure_tables(result: StructureResult) -> list[Printed]:
         *_structure_table(result, "F1 by words of a span", _means("f1_by_span_length", class_names(SPAN_LENGTHS))),
         *_structure_table(result, "F1 by words of a sentence", by_sentence),
         *_structure_table(result, "distance by height", _means("distance_by_height", class_names(HEIGHTS))),
+        *(_symbol_table(row) for row in result.rows if row.symbols),
         STRUCTURE_LEGEND,
         f"note: {result.protocol.description}",
     ]
@@ -195,8 +199,10 @@ STRUCTURE_LEGEND = (
     "Means over seeds; the first table has deviations, too. F1 is unlabelled; by length it is of all spans together. "
     "seeds agree: corpus F1 of each pair. left, right: against left- and right-branching trees. Spearman: of distances "
     "and heights of the gold tree, mean of sentences. distance by height: in standard deviations above its sentence's "
-    "mean, where the gold tree is so high."
+    "mean, where the gold tree is so high. many-to-one: constituents found whose gold label is the one that their own "
+    "label has most often."
 )
+_MOST_SYMBOLS, _MOST_MEANINGS, _WIDEST_BAR = 12, 3, 20
 
 
 def _structure_table(
@@ -214,6 +220,33 @@ def _structure_table(
         kept = (MISSING if values[name] is None else str(values[name]) for name in shown)
         rows.append([f"{row.name.removesuffix(' builder')}{seeds}", *kept])
     return [grid_of("trees", shown, rows, title=title)]
+
+
+def _symbol_table(row: TreeAnalysis) -> Grid:
+    """What the labels of a system's trees stand for, the most frequent ones, of its first seed."""
+    rows = []
+    for symbol, of_labels in list(row.symbols.items())[:_MOST_SYMBOLS]:
+        total, own = sum(of_labels.values()), {label: count for label, count in of_labels.items() if label}
+        labels = ", ".join(f"{label} {count}" for label, count in list(own.items())[:_MOST_MEANINGS])
+        rows.append([symbol, str(total), f"{100 * sum(own.values()) / total:.0f}", labels or MISSING])
+    grid = grid_of("label", ("constituents", "gold %", "gold labels"), rows, title=f"labels of {row.name}")
+    return replace(grid, columns=[*grid.columns[:-1], replace(grid.columns[-1], justify="left")])
+
+
+def rules_table(name: str, rules: Sequence[UsedRule]) -> Grid:
+    """The rules that a grammar uses most, with bars for how often."""
+    most = max((rule.count for rule in rules), default=1)
+    rows = [
+        [
+            f"{rule.parent} -> {' '.join(rule.children)}",
+            str(rule.count),
+            f"{rule.probability:.3f}",
+            "█" * max(1, round(_WIDEST_BAR * rule.count / most)),
+        ]
+        for rule in rules
+    ]
+    grid = grid_of("rule", ("times", "p(rule)", ""), rows, title=f"most used rules of {name}")
+    return replace(grid, columns=[*grid.columns[:-1], replace(grid.columns[-1], justify="left")])
 
 
 def _means(field: str, classes: Iterable[str]) -> dict[str, Callable[[TreeAnalysis], object]]:

@@ -35,7 +35,7 @@ from treelm.models.scores import (
     sentence_surprisal,
 )
 from treelm.models.states import IncrementalState, TextState
-from treelm.models.structures import Structure
+from treelm.models.structures import Structure, UsedRule
 from treelm.trees.tree import Tree
 
 __all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
@@ -101,6 +101,10 @@ class SyntacticLM(Pretrained, ABC):
     """Sentences that a parser likes to be given at once, to put those of one length together itself; 0: no wish."""
     has_confidence: ClassVar[bool] = False
     """True if ``annotate`` says how sure it is of each tree."""
+    tree_builders: ClassVar[Mapping[str, str]] = {}
+    """Ways of building trees that ``tree_builder`` may name, each with the note that results have of it."""
+    tree_builder: str | None = None
+    """The way of building trees, for a system that has a choice."""
     parses: bool = True
     """True if it has trees at all; a switch of its config may decide this."""
 
@@ -246,6 +250,13 @@ class SyntacticLM(Pretrained, ABC):
         Raises ``InputError`` for a sentence without words.
         """
         return None
+
+    def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
+        """The rules of its grammar, and how often they stand in the most probable trees of sentences, by that.
+
+        Raises ``InputError`` for a system that is no grammar with rules of its own.
+        """
+        raise InputError(f"{self.system} has no rules to list", remedy="take a run of an induced grammar")
 
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
         """Metrics that only this system has, by name, on sentences with trees."""

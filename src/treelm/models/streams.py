@@ -47,6 +47,9 @@ class StreamLM(SyntacticLM):
 
     predicts_labels: ClassVar[bool] = False
     changeable: ClassVar[tuple[str, ...]] = ("tree_builder",)
+    tree_builders: ClassVar[Mapping[str, str]] = {
+        name: f"trees are built from distances by the {name} builder" for name in ("unbiased", "biased")
+    }
     reads_constituents: bool = False
     """True if stream batches should name the constituents of gold trees, where there are trees."""
     tree_builder: Literal["unbiased", "biased"] | None = "unbiased"

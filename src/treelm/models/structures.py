@@ -46,6 +46,16 @@ class SlotSpans:
     spans: tuple[tuple[tuple[int, int] | None, ...], ...]  # [token][slot]; None: an empty slot
 
 
+@dataclass(frozen=True, kw_only=True)
+class UsedRule:
+    """A rule of a grammar, and how often it stands in the trees of some sentences."""
+
+    parent: str
+    children: tuple[str, ...]  # preterminals with their most probable words
+    count: int
+    probability: float
+
+
 Structure = Distances | SpanWeights | SlotSpans
 Kind = TypeVar("Kind", Distances, SpanWeights, SlotSpans)
 

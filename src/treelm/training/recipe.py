@@ -78,8 +78,9 @@ class EvaluationConfig:
     """Seed of the particle filter."""
     search_precision: SearchPrecision = "full"
     """Precision in which the network computes while searching: that of its weights, or half ("fp16", "bf16")."""
-    tree_builder: Literal["unbiased", "biased"] | None = None
-    """Way of building trees from distances, for systems that have them; None: unbiased."""
+    tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
+    """Way of building trees, from distances (unbiased, biased) or by an induced grammar (mbr, viterbi), for systems
+    that have a choice; None: the first of each."""
     max_sentences: int | None = None
     """Evaluate only so many sentences of each split, the first ones."""
     stream: Literal["no", "beside", "only"] = "no"

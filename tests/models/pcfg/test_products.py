@@ -9,7 +9,7 @@ import torch
 from tests.models.pcfg.plain import written_out
 from treelm.models.pcfg.interface import read_tokens
 from treelm.models.pcfg.mixture import MixedReading
-from treelm.models.pcfg.products import ProductRules, dense_rules
+from treelm.models.pcfg.products import ProductRules, TableRules
 from treelm.models.pcfg.reading import read
 
 SENTENCES = ([1, 0, 2, 2], [0], [2, 1, 1, 0, 0])
@@ -29,7 +29,7 @@ def drawn(kind: str, seed: int = 0, lean: float = 2.0) -> ProductRules:
     if kind == "dense":
         rules = np.einsum("abr,acr->abc", shares(3, 7)[..., None], shares(3, 7)[..., None])
         noise = generator.random((3, 7, 7)) * rules
-        return dense_rules(root, noise / noise.sum((1, 2), keepdims=True), words)
+        return TableRules.of(root, noise / noise.sum((1, 2), keepdims=True), words)
     rank = 3 if kind == "simple" else 2
     head = np.eye(3) if kind == "simple" else shares(3, rank)
     return ProductRules(root=root, words=words, of_head=head, of_left=shares(rank, 7), of_right=shares(rank, 7))
@@ -75,7 +75,7 @@ def test_loose_rules_are_mended_and_trees_keep_their_shares(kind: str) -> None:
 def test_products_are_the_table_that_they_stand_for(kind: str) -> None:
     rules, _ = drawn(kind).consistent()
     table = written_out(rules).binary[: rules.num_nonterminals].numpy()
-    same = dense_rules(rules.root, table, rules.words)
+    same = TableRules.of(rules.root, table, rules.words)
     for words in SENTENCES:
         np.testing.assert_allclose(read_tokens([rules], words)[0], read_tokens([same], words)[0], atol=1e-9)
 

@@ -49,7 +49,7 @@ class GrammarLM(SyntacticLM):
         if not vocabulary.ends_word.all():
             found = "a vocabulary with parts of words, which would be leaves of the trees"
             raise InputError(found, where="[vocabulary]", remedy='take kind = "word"')
-        self._kept: tuple[tuple[tuple[int, int], ...], tuple[Rules, ...]] | None = None
+        self._kept: tuple[tuple[tuple[int, int], ...], tuple[tuple[Rules, float], ...]] | None = None
 
     @abstractmethod
     def make_grammars(self) -> Sequence[Rules]:
@@ -61,12 +61,19 @@ class GrammarLM(SyntacticLM):
 
     def grammars(self) -> tuple[Rules, ...]:
         """The grammars that are read with: consistent, and kept until the weights change."""
+        return tuple(rules for rules, _ in self._mended())
+
+    def log_masses(self) -> list[float]:
+        """Log of the probability of each grammar, as it is stored, that a tree is finite; 0 if it is left as it is."""
+        return [log_mass for _, log_mass in self._mended()]
+
+    def _mended(self) -> tuple[tuple[Rules, float], ...]:
         tensors = [*self.parameters(), *self.buffers()]
         versions = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
         if self.training or self._kept is None or self._kept[0] != versions:
             with torch.no_grad():
-                made = tuple(self.make_grammars())
-            self._kept = versions, tuple(one.consistent()[0] for one in made) if self.mends else made
+                made = self.make_grammars()
+            self._kept = versions, tuple(one.consistent() if self.mends else (one, 0.0) for one in made)
         return self._kept[1]
 
     def train(self, mode: bool = True) -> Any:

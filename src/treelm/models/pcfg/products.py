@@ -7,8 +7,12 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+import torch
 
+from treelm.models.pcfg.grammar import Grammar
 from treelm.models.pcfg.rules import Array, Outside, Rules
+
+_TOLERANCE, _MOST_STEPS = 1e-14, 100  # of Newton's method: some five steps, more where almost no tree ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +40,16 @@ class ProductRules(Rules):
         return slice(self.num_nonterminals, self.num_symbols)
 
     @cached_property
-    def _corners(self) -> Array:
+    def corners(self) -> Array:
         """p(first child), (N, S)."""
         found: Array = self.of_head @ (self.of_left * self.of_right.sum(1, keepdims=True))
         return found
 
     @cached_property
-    def _chains(self) -> Array:
+    def chains(self) -> Array:
         """(I - first children that are nonterminals)^-1, (N, N)."""
         num = self.num_nonterminals
-        return np.asarray(np.linalg.inv(np.eye(num) - self._corners[:, :num]), np.float64)
+        return np.asarray(np.linalg.inv(np.eye(num) - self.corners[:, :num]), np.float64)
 
     def left(self, cells: Array) -> Array:
         """Left factors."""
@@ -78,13 +82,13 @@ class ProductRules(Rules):
     def close(self, symbols: Array) -> Array:
         """Follow first children down."""
         num = self.num_nonterminals
-        above = symbols[:num] @ self._chains
-        return np.concatenate([above, symbols[num:] + above @ self._corners[:, num:]])
+        above = symbols[:num] @ self.chains
+        return np.concatenate([above, symbols[num:] + above @ self.corners[:, num:]])
 
     def close_back(self, symbols: Array) -> Array:
         """Follow first children up."""
         num = self.num_nonterminals
-        below = self._chains @ (symbols[:num] + self._corners[:, num:] @ symbols[num:])
+        below = self.chains @ (symbols[:num] + self.corners[:, num:] @ symbols[num:])
         return np.concatenate([below, symbols[num:]])
 
     def spread(self, symbols: Array) -> Array:
@@ -94,6 +98,19 @@ class ProductRules(Rules):
     def spread_back(self, of_rules: Array) -> Array:
         """Put back."""
         return self.head(of_rules)
+
+    def mass(self) -> Array:
+        """The probability that the tree below each symbol is finite: Newton's method from 0, which only rises."""
+        num = self.num_nonterminals
+        mass = self.word_cell(np.ones(len(self.words)))
+        for _ in range(_MOST_STEPS):
+            left, right = self.left(mass), self.right(mass)
+            slope = (self.of_head * right) @ self.of_left[:, :num] + (self.of_head * left) @ self.of_right[:, :num]
+            step = np.linalg.solve(np.eye(num) - slope, self.of_head @ (left * right) - mass[:num])
+            mass[:num] += step
+            if not (np.abs(step) > _TOLERANCE).any():
+                break
+        return mass
 
     def mended(self, mass: Array) -> Self:
         """Every factor by the mass of what it makes, over that of what it is made of: the rules keep their form."""
@@ -110,14 +127,68 @@ class ProductRules(Rules):
         )
 
 
-def dense_rules(root: Array, rules: Array, words: Array) -> ProductRules:
-    """A table of all rules (N, S, S) as products: every pair of children is an r of its own."""
-    num, size, _ = rules.shape
-    unit = np.eye(size)
-    return ProductRules(
-        root=root,
-        words=words,
-        of_head=rules.reshape(num, -1),
-        of_left=np.repeat(unit, size, axis=0),
-        of_right=np.tile(unit, (size, 1)),
-    )
+class TableRules(ProductRules):
+    """A table of all rules (N, S, S): every pair of children is a factor of its own, R = S^2."""
+
+    @classmethod
+    def of(cls, root: Array, rules: Array, words: Array) -> Self:
+        """Take the table p(A -> B C)."""
+        unit = np.eye(len(root))
+        return cls(
+            root=root,
+            words=words,
+            of_head=rules.reshape(len(rules), -1),
+            of_left=np.repeat(unit, len(root), axis=0),
+            of_right=np.tile(unit, (len(root), 1)),
+        )
+
+    def left(self, cells: Array) -> Array:
+        """Every left child beside all right ones."""
+        return np.repeat(cells, self.num_symbols, axis=-1)
+
+    def right(self, cells: Array) -> Array:
+        """All right children beside every left one."""
+        return np.tile(cells, self.num_symbols)
+
+    def left_back(self, of_parts: Array) -> Array:
+        """Sum over right children."""
+        found: Array = self._square(of_parts).sum(-1)
+        return found
+
+    def right_back(self, of_parts: Array) -> Array:
+        """Sum over left children."""
+        found: Array = self._square(of_parts).sum(-2)
+        return found
+
+    def _square(self, of_parts: Array) -> Array:
+        return of_parts.reshape(*of_parts.shape[:-1], self.num_symbols, self.num_symbols)
+
+    def mended(self, mass: Array) -> Self:
+        """Every rule by the mass of its children, over that of its parent."""
+        rules = self.of_head * np.outer(mass, mass).ravel()
+        top = self.root * mass
+        return replace(self, root=top / top.sum(), of_head=rules / rules.sum(1, keepdims=True))
+
+
+def rules_of(grammar: Grammar) -> ProductRules:
+    """The rules of one grammar, as they are read word by word, in float64."""
+    tensors = (grammar.root, grammar.log_words.exp(), *grammar.rules)
+    root, words, *rules = (one.detach().cpu().double().numpy() for one in tensors)
+    if len(rules) == 1:
+        return TableRules.of(root, rules[0], words)
+    head = np.eye(len(rules[0])) if len(rules) == 2 else rules[0]
+    return ProductRules(root=root, words=words, of_head=head, of_left=rules[-2], of_right=rules[-1])
+
+
+def grammar_of(rules: ProductRules) -> Grammar:
+    """The grammar of rules, as sentences are read side by side, in float64."""
+    head, size = rules.of_head, rules.num_symbols
+    if isinstance(rules, TableRules):
+        found = [head.reshape(-1, size, size)]
+    else:
+        factors = [rules.of_left, rules.of_right]
+        found = factors if np.array_equal(head, np.eye(*head.shape)) else [head, *factors]
+    with np.errstate(divide="ignore"):
+        log_words = np.log(rules.words)
+    root, words, *tensors = map(torch.from_numpy, (rules.root, log_words, *found))
+    return Grammar(root=root, log_words=words, rules=tuple(tensors))

@@ -38,7 +38,7 @@ class Evaluate(GivenSearch, OnTreebank):
     """What ``treelm evaluate`` measures, and trivial trees against the same gold trees."""
 
     protocols: tuple[str, ...] = ()
-    tree_builder: Literal["unbiased", "biased"] | None = None
+    tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
     stream: Literal["no", "beside", "only"] = "no"
     stream_rows: int = 10
     cache_weight: float = 0.0

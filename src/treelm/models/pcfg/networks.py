@@ -1,0 +1,146 @@
+"""The networks that give an induced grammar its probabilities, and infer a latent vector from a sentence."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from treelm.models.pcfg.grammar import Grammar
+from treelm.models.pcfg.neural_config import NeuralPCFGConfig
+
+
+class Residual(nn.Module):
+    """Two layers beside a shortcut: relu(W2 relu(W1 x)) + x."""
+
+    def __init__(self, size: int) -> None:
+        """Allocate both layers."""
+        super().__init__()
+        self.first, self.second = nn.Linear(size, size), nn.Linear(size, size)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Add what both layers make of the inputs to these."""
+        found: Tensor = torch.relu(self.second(torch.relu(self.first(inputs)))) + inputs
+        return found
+
+
+def _deep(inputs: int, size: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, size), Residual(size), Residual(size), nn.Linear(size, outputs))
+
+
+class TableOfRules(nn.Module):
+    """p(A -> B C) = softmax over B, C of a linear layer of A's vector (Kim, Dyer & Rush 2019)."""
+
+    def __init__(self, config: NeuralPCFGConfig) -> None:
+        """Allocate the layer, with S^2 outputs."""
+        super().__init__()
+        self._num = config.num_nonterminals
+        self.rules = nn.Linear(config.size + config.latent_size, (self._num + config.num_preterminals) ** 2)
+
+    def forward(self, vectors: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Vectors of symbols (..., S, D) -> rules (..., N, S, S)."""
+        size = vectors.shape[-2]
+        logits = self.rules(vectors[..., : self._num, :]).to(dtype)
+        return (logits.softmax(-1).unflatten(-1, (size, size)),)
+
+
+class LowRankRules(nn.Module):
+    """p(A -> B C) = sum over r of p(r | A) p(B | r) p(C | r), each by a layer of its own (Yang et al. 2021)."""
+
+    def __init__(self, config: NeuralPCFGConfig) -> None:
+        """Allocate the three networks."""
+        super().__init__()
+        self._num = config.num_nonterminals
+        size, inputs = config.size, config.size + config.latent_size
+        self.head, self.left, self.right = (
+            nn.Sequential(nn.Linear(inputs, size), nn.ReLU(), nn.Linear(size, config.rank)) for _ in range(3)
+        )
+
+    def forward(self, vectors: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Vectors of symbols (..., S, D) -> heads (..., N, R), left and right factors (..., R, S)."""
+        head = self.head(vectors[..., : self._num, :]).to(dtype).softmax(-1)
+        left, right = (layer(vectors).to(dtype).transpose(-1, -2).softmax(-1) for layer in (self.left, self.right))
+        return head, left, right
+
+
+class SimpleRules(nn.Module):
+    """p(A -> B C) = p(B | A) p(C | A), by products of vectors of parents, left and right children (Liu et al. 2023)."""
+
+    def __init__(self, config: NeuralPCFGConfig) -> None:
+        """Allocate a layer for each of the three."""
+        super().__init__()
+        self._num, self._size = config.num_nonterminals, config.size
+        inputs = config.size + config.latent_size
+        self.parent, self.left, self.right = (nn.Linear(inputs, config.size) for _ in range(3))
+
+    def forward(self, vectors: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Vectors of symbols (..., S, D) -> left and right factors (..., N, S)."""
+        own = vectors[..., : self._size]
+        nonterminals = slice(0, self._num)
+        parents = torch.relu(self.parent(vectors[..., nonterminals, :])) + own[..., nonterminals, :]
+        left, right = (
+            (parents @ (torch.relu(layer(vectors)) + own).transpose(-1, -2)).to(dtype).softmax(-1)
+            for layer in (self.left, self.right)
+        )
+        return left, right
+
+
+_RULES = {"dense": TableOfRules, "low-rank": LowRankRules, "simple": SimpleRules}
+
+
+class GrammarNetwork(nn.Module):
+    """Vectors of symbols, and what makes probabilities of them; a latent vector is appended to every one."""
+
+    def __init__(self, config: NeuralPCFGConfig, num_words: int) -> None:
+        """Draw vectors of symbols and matrices by Xavier's uniform distribution."""
+        super().__init__()
+        num, num_tags, size = config.num_nonterminals, config.num_preterminals, config.size
+        self._num = num
+        self.symbols = nn.Parameter(torch.empty(num + num_tags, size))
+        self.top = nn.Parameter(torch.empty(1, size))
+        inputs = size + config.latent_size
+        self.root = _deep(inputs, size, num + num_tags)
+        self.words = _deep(inputs, size, num_words)
+        self.rules = _RULES[config.rules](config)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, latent: Tensor | None = None, dtype: torch.dtype | None = None) -> Grammar:
+        """One grammar or, from latent vectors (B, Z), one of each; normalised in this type, else in that of weights."""
+        dtype = dtype or self.symbols.dtype
+        symbols: Tensor = self.symbols
+        top: Tensor = self.top
+        if latent is not None:
+            symbols, top = (
+                torch.cat([own.expand(len(latent), *own.shape), latent[:, None].expand(-1, len(own), -1)], 2)
+                for own in (symbols, top)
+            )
+        return Grammar(
+            root=self.root(top).to(dtype).softmax(-1).squeeze(-2),
+            log_words=self.words(symbols[..., self._num :, :]).to(dtype).log_softmax(-1),
+            rules=self.rules(symbols, dtype),
+        )
+
+
+class LatentEncoder(nn.Module):
+    """q(latent | words), a normal distribution: an LSTM in both directions, maxima over words, a linear layer."""
+
+    def __init__(self, config: NeuralPCFGConfig, num_words: int) -> None:
+        """Draw the parameters by Xavier's uniform distribution."""
+        super().__init__()
+        hidden = config.encoder_hidden_size
+        self.embedding = nn.Parameter(torch.empty(num_words, config.encoder_embedding_size))
+        self.lstm = nn.LSTM(config.encoder_embedding_size, hidden, bidirectional=True, batch_first=True)
+        self.output = nn.Linear(2 * hidden, 2 * config.latent_size)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Sentences (B, n), filled up with any tokens -> means and log variances, (B, Z) each."""
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.embedding[tokens], lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, padding_value=-torch.inf)
+        mean, log_variance = self.output(states.amax(1)).chunk(2, -1)
+        return mean, log_variance

@@ -1,0 +1,247 @@
+"""A grammar that is induced from sentences alone, its probabilities given by networks, behind the common interface."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models.layers import chart
+from treelm.models.layers.dropout import evaluating
+from treelm.models.layers.precision import DECIMALS, one_thread
+from treelm.models.pcfg.decoding import choose_spans
+from treelm.models.pcfg.grammar import Grammar
+from treelm.models.pcfg.inside import cells_of, log_probs
+from treelm.models.pcfg.interface import GrammarLM
+from treelm.models.pcfg.networks import GrammarNetwork, LatentEncoder
+from treelm.models.pcfg.neural_config import NeuralPCFGConfig
+from treelm.models.pcfg.prefixes import prefix_log_probs
+from treelm.models.pcfg.products import ProductRules, rules_of
+from treelm.models.pcfg.rules import Array
+from treelm.models.pcfg.usage import nonterminal_name, used_rules
+from treelm.models.pcfg.viterbi import viterbi
+from treelm.models.scores import Analysis, Loss, Losses, SentenceScore
+from treelm.models.structures import UsedRule
+from treelm.trees.tree import Tree, from_spans
+
+UNLABELLED = "X"  # the label of a span that no nonterminal is expected over
+_MOST_CELLS = 40_000  # of sentences that are parsed together
+
+
+class NeuralPCFG(GrammarLM):
+    """A neural PCFG (Kim, Dyer & Rush 2019) or a compound one, with dense, low-rank or simple rules.
+
+    It is trained on -log p(words), summed over all trees. A compound one is trained on a bound: the grammar of each
+    sentence depends on a latent vector, drawn from a normal distribution, which an encoder infers from the whole
+    sentence (its ELBO). As a language model it is a mixture of the grammars of ``num_draws`` vectors, drawn once: exact
+    and causal, and another one than the bound is of.
+    """
+
+    system: ClassVar[str] = "neural-pcfg"
+    predicts_labels: ClassVar[bool] = False
+    changeable: ClassVar[tuple[str, ...]] = ("tree_builder",)
+    tree_builders: ClassVar[Mapping[str, str]] = {
+        "mbr": "trees have the most spans that are expected to be right (minimum Bayes risk)",
+        "viterbi": "trees are the most probable ones, their labels included (Viterbi)",
+    }
+    tree_builder: str | None = "mbr"
+
+    def __init__(self, config: NeuralPCFGConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
+        """Draw the parameters from torch's global generator."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        self._config = config
+        self.network = GrammarNetwork(config, len(vocabulary))
+        self.encoder = LatentEncoder(config, len(vocabulary)) if config.latent_size else None
+        if config.latent_size:
+            self.register_buffer("draws", torch.randn(config.num_draws, config.latent_size))
+
+    @property
+    def config(self) -> NeuralPCFGConfig:
+        """The sizes that it was built from."""
+        return self._config
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Raise ``InputError`` for a sentence without words: a grammar has no tree for it."""
+        empty = np.flatnonzero(corpus.num_tokens == 0)
+        if len(empty):
+            found = "a sentence without words, which has no tree"
+            raise InputError(found, where=corpus.name(int(empty[0])), remedy="set data.empty_lines = false")
+
+    # Probabilities.
+
+    def latents(self) -> list[Tensor | None]:
+        """The latent vectors of the grammars that it is a mixture of, (1, Z) each; one None if it has none."""
+        return [None] if self.encoder is None else [one[None] for one in self.get_buffer("draws")]
+
+    def make_grammars(self) -> list[ProductRules]:
+        """The grammars of the mixture, as the networks give them."""
+        return [rules_of(self._shared(latent, torch.float64)) for latent in self.latents()]
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        """Sums of nats. In evaluation, or without latent vectors: ``word``, -log p of words and ends.
+
+        Of a compound PCFG in training: the two parts of the bound, ``reconstruction``, -log p(words | latent) for one
+        latent vector drawn by the encoder, and ``divergence``, KL of its distribution from the prior. In evaluation the
+        grammars are consistent, as in ``score``; training rewards grammars that are so by themselves.
+        """
+        tokens, lengths = (one.to(self.network.symbols.device) for one in padded(batch))
+        num_decisions = len(batch.tokens) + len(batch)
+        if self.training and self.encoder is not None:
+            mean, log_variance = self.encoder(tokens, lengths)
+            latent = mean + (log_variance / 2).exp() * torch.randn_like(mean)
+            nats = -log_probs(self.network(latent), tokens, lengths).sum()
+            divergence = (log_variance.exp() + mean**2 - log_variance - 1).sum() / 2
+            terms = {
+                "reconstruction": Loss(sum=nats, count=num_decisions),
+                "divergence": Loss(sum=divergence, count=len(batch)),
+            }
+            total = nats + divergence
+        else:
+            each = torch.stack([log_probs(one, tokens, lengths) for one in map(self._shared, self.latents())])
+            if not self.training:
+                each = each - each.new_tensor(self.log_masses())[:, None]
+            total = -log_mean_exp(each).sum()
+            terms = {"word": Loss(sum=total, count=num_decisions)}
+        return Losses(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
+
+    def grammars(self) -> tuple[ProductRules, ...]:
+        """The grammars of the mixture, consistent."""
+        return cast(tuple[ProductRules, ...], super().grammars())
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every word and of the end, of sentences side by side."""
+        if not sentences:
+            return []
+        batch, grammars = encode_words(sentences, self.vocabulary, needs_words=True), self.grammars()
+        found: list[SentenceScore | None] = [None] * len(sentences)
+        with torch.no_grad(), one_thread():
+            for rows, tokens, lengths in groups(batch):
+                pairs = [prefix_log_probs(one, tokens, lengths) for one in grammars]
+                prefixes, wholes = (log_mean_exp(torch.stack(each)) for each in zip(*pairs, strict=True))
+                for row, length, prefix, whole in zip(rows, lengths.tolist(), prefixes, wholes, strict=True):
+                    log_probs = torch.cat([prefix[: length + 1], whole[None]]).diff().numpy().round(DECIMALS)
+                    found[row] = SentenceScore(
+                        log_probs=log_probs, word_of_token=np.arange(length), is_lower_bound=False
+                    )
+        return [score for score in found if score is not None]
+
+    def _shared(self, latent: Tensor | None, dtype: torch.dtype | None = None) -> Grammar:
+        """The grammar of one latent vector, for any number of sentences."""
+        found: Grammar = self.network(latent, dtype)
+        return found.of(0) if found.is_of_each else found
+
+    # Trees.
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """The tree with the most spans expected to be right, or the most probable one (``tree_builder``).
+
+        The grammar of a compound PCFG is that of the mean that its encoder has for the sentence.
+        """
+        if not sentences:
+            return []
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        found: list[Tree | None] = [None] * len(sentences)
+        with evaluating(self), one_thread():
+            for rows, *tensors in groups(batch):
+                tokens, lengths = (one.to(self.network.symbols.device) for one in tensors)
+                grammar = self._inferred(tokens, lengths)
+                build = _most_probable if self.tree_builder == "viterbi" else _most_expected
+                for row, spans in zip(rows, build(grammar, tokens, lengths), strict=True):
+                    found[row] = self._tree(sentences[row], spans)
+        return [tree for tree in found if tree is not None]
+
+    def _inferred(self, tokens: Tensor, lengths: Tensor) -> Grammar:
+        """The grammar or, by the mean of the encoder, that of each sentence."""
+        latent = None if self.encoder is None else self.encoder(tokens, lengths)[0]
+        found: Grammar = self.network(latent, torch.float64)
+        return found
+
+    def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
+        """The rules of the most probable trees, the most used first; a compound PCFG has one grammar for each."""
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        with evaluating(self), one_thread():
+            return used_rules(
+                (pair for _, *tensors in groups(batch) for pair in _read_with(self._inferred(*tensors), *tensors)),
+                self.vocabulary,
+            )
+
+    def analyse(self, sentences: Sequence[Sequence[str]]) -> list[Analysis]:
+        """Scores, and the trees of ``parse``."""
+        pairs = zip(self.score(sentences), self.parse(sentences), strict=True)
+        return [Analysis(score=score, tree=tree) for score, tree in pairs]
+
+    def decode(self, words: Sequence[str], expected: Array) -> Tree:
+        """The binary tree with the largest sum of expected spans, each labelled by its most probable nonterminal."""
+        of_nonterminals = expected[..., : self.config.num_nonterminals]
+        gains = of_nonterminals.sum(2)
+        numbers = np.where(gains > 0, of_nonterminals.argmax(2), -1)
+        return self._tree(words, [(i, j, int(numbers[i, j])) for i, j in choose_spans(gains)])
+
+    def _tree(self, words: Sequence[str], spans: Sequence[tuple[int, int, int]]) -> Tree:
+        """The tree of spans with their nonterminals, -1 for none; those of single words are left out."""
+        wide = [
+            (i, j, (nonterminal_name(number) if number >= 0 else UNLABELLED,)) for i, j, number in spans if j - i > 1
+        ]
+        return from_spans(words, wide or [(0, len(words), (UNLABELLED,))])
+
+
+def _most_expected(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[list[tuple[int, int, int]]]:
+    """The spans of minimum Bayes risk of each sentence (Goodman 1996), each with its most probable nonterminal."""
+    cells = cells_of(grammar, tokens, lengths)
+    spans = cells.down(torch.ones_like(cells.log_probs), spans=True).spans
+    assert spans is not None, "they were asked for"
+    labels = spans.argmax(-1)
+    for chosen, own in zip(chart.best_trees(spans.sum(-1), lengths), labels, strict=True):
+        yield [(i, j, int(own[i, j])) for i, j in chosen.nonzero().tolist()]
+
+
+def _most_probable(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[list[tuple[int, int, int]]]:
+    """The spans of the most probable tree of each sentence."""
+    for rules, words in _read_with(grammar, tokens, lengths):
+        yield viterbi(rules, words)[1]
+
+
+def _read_with(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Iterator[tuple[ProductRules, list[int]]]:
+    """Every sentence, with the rules that it is read with."""
+    shared = None if grammar.is_of_each else rules_of(grammar)
+    for row, length in enumerate(lengths.tolist()):
+        yield shared or rules_of(grammar.of(row)), tokens[row, :length].tolist()
+
+
+def log_mean_exp(of_grammars: Tensor) -> Tensor:
+    """Log of the mean over grammars, the first dimension, of probabilities given by their logs."""
+    return of_grammars.logsumexp(0) - math.log(len(of_grammars))
+
+
+def groups(batch: SentenceBatch) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Sentences of similar length: their rows, and what ``padded`` gives of them."""
+    order = np.argsort(batch.num_words, kind="stable")
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and (stop + 1 - start) * int(batch.num_words[order[stop]] + 1) ** 2 <= _MOST_CELLS:
+            stop += 1
+        rows = order[start:stop].tolist()
+        yield rows, *padded(batch, rows)
+        start = stop
+
+
+def padded(batch: SentenceBatch, rows: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+    """Tokens of sentences (B, n), the shorter ones filled up with 0, and their lengths (B,)."""
+    chosen = np.arange(len(batch)) if rows is None else np.asarray(rows, np.int64)
+    starts = batch.token_offsets[chosen]
+    lengths = batch.token_offsets[chosen + 1] - starts
+    if not lengths.all():
+        raise InputError("a sentence without words", where=batch.names[int(lengths.argmin())], remedy="leave it out")
+    places = np.arange(lengths.max())
+    is_own = places < lengths[:, None]
+    tokens = np.where(is_own, batch.tokens[np.minimum(starts[:, None] + places, len(batch.tokens) - 1)], 0)
+    return torch.from_numpy(tokens), torch.from_numpy(lengths)

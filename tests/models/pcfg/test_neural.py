@@ -1,0 +1,311 @@
+"""Induced grammars: their networks against the equations, their losses, their trees, and how they begin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Normal, kl_divergence
+
+from tests.models.pcfg.induced import plain_of
+from tests.models.rnng.worlds import Tokens
+from treelm.corpora.character_vocabulary import CharacterVocabulary
+from treelm.corpora.encoding import encode_words
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.errors import InputError
+from treelm.evaluation.audit import audit
+from treelm.models.pcfg.grammar import Grammar
+from treelm.models.pcfg.inside import log_probs
+from treelm.models.pcfg.neural import NeuralPCFG, padded
+from treelm.models.pcfg.neural_config import NeuralPCFGConfig
+from treelm.models.pcfg.products import rules_of
+from treelm.training.recipe import load_recipe
+
+SIZES: dict[str, Any] = {"num_nonterminals": 3, "num_preterminals": 4, "size": 6}
+LATENT: dict[str, Any] = {"latent_size": 3, "encoder_embedding_size": 4, "encoder_hidden_size": 4, "num_draws": 3}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "low-rank": {"rules": "low-rank", "rank": 5},
+    "simple": {"rules": "simple"},
+    "compound": LATENT,
+    "simple compound": {"rules": "simple", **LATENT},
+}
+WORDS = WordVocabulary(["cat", "dog", "sees", "the"])
+SENTENCES = [["the", "cat", "sees", "the", "dog"], ["cat"], ["the", "dog", "sees"], ["the", "unseen"]]
+
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def drawn(variant: str, seed: int = 0, kind: type[NeuralPCFG] = NeuralPCFG, **sizes: Any) -> NeuralPCFG:
+    torch.manual_seed(seed)
+    model = kind(NeuralPCFGConfig(**{**SIZES, **VARIANTS[variant], **sizes}), vocabulary=WORDS)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def latent_of(model: NeuralPCFG) -> Tensor | None:
+    return model.latents()[0]
+
+
+def linear(layer: Any, inputs: Tensor) -> Tensor:
+    return layer.weight @ inputs + layer.bias
+
+
+def plain_deep(layers: Any, inputs: Tensor) -> Tensor:
+    hidden = linear(layers[0], inputs)
+    for block in (layers[1], layers[2]):
+        hidden = torch.relu(linear(block.second, torch.relu(linear(block.first, hidden)))) + hidden
+    return linear(layers[3], hidden)
+
+
+def plain_grammar(model: NeuralPCFG, latent: Tensor | None) -> Grammar:
+    """Symbol by symbol, from the equations of the papers."""
+    network, num = model.network, model.config.num_nonterminals
+    extra = torch.zeros(0) if latent is None else latent
+    vectors = [torch.cat([own, extra]) for own in network.symbols]
+    root = plain_deep(network.root, torch.cat([network.top[0], extra])).softmax(-1)
+    words = torch.stack([plain_deep(network.words, own).log_softmax(-1) for own in vectors[num:]])
+    rules: Any = network.rules
+    if model.config.rules == "dense":
+        size = len(vectors)
+        table = [linear(rules.rules, own).softmax(-1).view(size, size) for own in vectors[:num]]
+        return Grammar(root, words, (torch.stack(table),))
+    if model.config.rules == "low-rank":
+        scores = {
+            name: torch.stack([linear(layers[2], torch.relu(linear(layers[0], own))) for own in vectors])
+            for name, layers in (("head", rules.head), ("left", rules.left), ("right", rules.right))
+        }
+        head = scores["head"][:num].softmax(1)
+        return Grammar(root, words, (head, scores["left"].softmax(0).T, scores["right"].softmax(0).T))
+    of = {
+        name: [torch.relu(linear(layer, own)) + symbol for own, symbol in zip(vectors, network.symbols, strict=True)]
+        for name, layer in (("parent", rules.parent), ("left", rules.left), ("right", rules.right))
+    }
+    sides = [
+        torch.stack([torch.stack([parent @ child for child in of[side]]).softmax(0) for parent in of["parent"][:num]])
+        for side in ("left", "right")
+    ]
+    return Grammar(root, words, tuple(sides))
+
+
+@every_variant
+def test_probabilities_are_those_of_the_equations(variant: str) -> None:
+    model = drawn(variant).double()
+    latent = latent_of(model)
+    found = model.network(latent, torch.float64)
+    found = found if latent is None else found.of(0)
+    expected = plain_grammar(model, None if latent is None else latent[0])
+    for one, other in zip((*found[:2], *found.rules), (*expected[:2], *expected.rules), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+        assert one.shape == other.shape
+
+
+@every_variant
+def test_loss_and_gradients_of_one_grammar_are_those_of_the_plain_form(variant: str) -> None:
+    """Of a compound one, of the grammars that its latent vectors have, each sentence with its own."""
+    model = drawn(variant, 1).double()
+    tokens, lengths = padded(encode_words(SENTENCES, WORDS))
+    latent = None if latent_of(model) is None else torch.randn(len(tokens), 3, dtype=torch.float64)
+    ours = log_probs(model.network(latent, torch.float64), tokens, lengths)
+    plain = []
+    for row, length in enumerate(lengths.tolist()):
+        own = plain_grammar(model, None if latent is None else latent[row])
+        # The oracle of three nonterminals and four preterminals is that of the drawn grammars.
+        plain.append(plain_of(own).probability(tokens[row, :length].tolist()).log())
+    parameters = dict(model.network.named_parameters())
+    found, expected = (torch.autograd.grad(sum(one), list(parameters.values())) for one in (list(ours), plain))
+    torch.testing.assert_close(ours, torch.stack(plain), atol=1e-10, rtol=0)
+    for name, one, other in zip(parameters, found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-10, rtol=0, msg=name)
+
+
+def test_the_bound_is_reconstruction_and_divergence_and_below_the_evidence() -> None:
+    model = drawn("compound", 2).double()
+    batch = encode_words(SENTENCES, WORDS)
+    tokens, lengths = padded(batch)
+    assert model.encoder is not None
+    mean, log_variance = model.encoder(tokens, lengths)
+    prior = Normal(torch.zeros_like(mean), torch.ones_like(mean))
+    expected = kl_divergence(Normal(mean, (log_variance / 2).exp()), prior).sum()
+    model.train()
+    torch.manual_seed(5)
+    losses = model.losses(batch)
+    assert set(losses.terms) == {"reconstruction", "divergence"}  # neither is -log p of the words
+    torch.testing.assert_close(losses.terms["divergence"].sum, expected)
+    torch.manual_seed(5)
+    latent = mean + (log_variance / 2).exp() * torch.randn_like(mean)
+    nats = -log_probs(model.network(latent, torch.float64), tokens, lengths).sum()
+    torch.testing.assert_close(losses.terms["reconstruction"].sum, nats, rtol=1e-5, atol=0)
+    torch.testing.assert_close(losses.total, nats + expected, rtol=1e-5, atol=0)
+    with torch.no_grad():  # the evidence by many draws of the prior, the bound by as many of the encoder
+        draws = torch.randn(4000, 3, dtype=torch.float64)
+        of_draws = log_probs(model.network(draws, torch.float64), tokens[:1].expand(4000, -1), lengths[:1].expand(4000))
+        evidence = of_draws.logsumexp(0) - math.log(4000)
+        own = mean[0] + (log_variance[0] / 2).exp() * draws
+        of_own = log_probs(model.network(own, torch.float64), tokens[:1].expand(4000, -1), lengths[:1].expand(4000))
+        divergence = kl_divergence(Normal(mean[0], (log_variance[0] / 2).exp()), Normal(0.0, 1.0)).sum()
+        assert of_own.mean() - divergence < evidence
+
+
+def test_padding_says_nothing_to_the_encoder() -> None:
+    model = drawn("compound", 3)
+    assert model.encoder is not None
+    tokens, lengths = padded(encode_words(SENTENCES, WORDS))
+    together = model.encoder(tokens, lengths)
+    for row, length in enumerate(lengths.tolist()):
+        alone = model.encoder(tokens[row : row + 1, :length], lengths[row : row + 1])
+        for one, other in zip(together, alone, strict=True):
+            torch.testing.assert_close(one[row : row + 1], other)
+
+
+@every_variant
+def test_a_compound_grammar_is_the_mean_of_its_draws_word_by_word(variant: str) -> None:
+    model = drawn(variant, 4)
+    grammars = model.grammars()
+    assert len(grammars) == (3 if model.encoder is not None else 1)
+    for words, score in zip(SENTENCES, model.score(SENTENCES), strict=True):
+        tokens = encode_words([words], WORDS).tokens.tolist()
+        plain = [plain_of(grammar_from_rules(one)) for one in grammars]
+        prefixes = [
+            torch.stack([one.prefix(tokens[:length]) for one in plain]).mean() for length in range(len(tokens) + 1)
+        ]
+        whole = torch.stack([one.probability(tokens) for one in plain]).mean()
+        expected = torch.stack([*prefixes, whole]).log().diff()
+        np.testing.assert_allclose(score.log_probs, expected.numpy(), atol=2e-9)
+
+
+def grammar_from_rules(rules: Any) -> Grammar:
+    from treelm.models.pcfg.products import grammar_of
+
+    return grammar_of(rules)
+
+
+class Loose(NeuralPCFG):
+    """Most rules have two nonterminals as children, so that trees may go on for ever."""
+
+    def make_grammars(self) -> list[Any]:
+        found = self.network(None, torch.float64)
+        lean = torch.tensor([3.0] * 3 + [1.0] * 4, dtype=torch.float64)
+        left, right = (one * lean / (one * lean).sum(-1, keepdim=True) for one in found.rules)
+        return [rules_of(found._replace(rules=(left, right)))]
+
+
+class Broken(Loose):
+    mends: ClassVar[bool] = False
+
+
+def test_a_loose_grammar_is_found_by_enumeration_alone_and_mended() -> None:
+    reports = []
+    for kind in (Broken, Loose):
+        model = drawn("simple", 5, kind)
+        assert model.finite_mass()[0] < 0.95
+        reports.append(audit(model, SENTENCES, enumerate_all=model.probability_mass))
+    outcomes = {check.name: check.outcome for check in reports[0].checks}
+    assert outcomes["enumeration"] == "failed"
+    assert outcomes["normalisation"] == "passed"
+    assert reports[1].passed, reports[1].as_text()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_at_the_start_grammars_are_tight_and_every_symbol_is_another_one(seed: int) -> None:
+    for variant in VARIANTS:
+        torch.manual_seed(seed)
+        config = NeuralPCFGConfig(**{**SIZES, **VARIANTS[variant], "num_nonterminals": 6, "num_preterminals": 12})
+        model = NeuralPCFG(config, vocabulary=WORDS)
+        assert all(mass == pytest.approx(1, abs=1e-9) for mass in model.finite_mass()), variant
+        for rules in model.make_grammars():
+            table = np.einsum("ar,rb,rc->abc", rules.of_head, rules.of_left, rules.of_right)
+            assert np.abs(table[0] - table[1:]).max((1, 2)).min() > 1e-6
+            assert np.ptp(rules.words, axis=0).max() > 1e-4
+
+
+@every_variant
+def test_trees_of_both_kinds_are_binary_and_labelled(variant: str) -> None:
+    model = drawn(variant, 6)
+    labels = {f"NT{number}" for number in (1, 2, 3)} | {"X"}
+    for builder in ("mbr", "viterbi"):
+        model.tree_builder = builder
+        for words, tree in zip(SENTENCES, model.parse(SENTENCES), strict=True):
+            spans = list(tree.spans())
+            assert tree.words() == words
+            assert {span.label for span in spans} <= labels
+            assert len(spans) == max(1, len(words) - 1)
+            assert ("X" in {span.label for span in spans}) == (len(words) == 1)
+    assert model.parse([["cat"]])[0] == model.parse([["cat"], ["the", "dog"]])[0]
+
+
+def test_used_rules_are_counted_in_the_most_probable_trees() -> None:
+    model = drawn("dense", 7)
+    model.tree_builder = "viterbi"
+    rules = model.used_rules(SENTENCES)
+    assert sum(rule.count for rule in rules) == sum(len(words) - 1 for words in SENTENCES)
+    assert [rule.count for rule in rules] == sorted((rule.count for rule in rules), reverse=True)
+    parents = {rule.parent for rule in rules}
+    assert parents == {span.label for tree in model.parse(SENTENCES) for span in tree.spans()} - {"X"}
+    assert any("(" in child for rule in rules for child in rule.children)  # a preterminal with its words
+    assert all(0 < rule.probability <= 1 for rule in rules)
+
+
+def test_partial_trees_have_what_is_closed() -> None:
+    """What is expected of no nonterminal has the label of none."""
+    model = drawn("dense", 8)
+    state = model.start(1)
+    for word in SENTENCES[0]:
+        state = model.extend(state, [word])
+        (tree,) = model.partial_trees(state)
+        assert len(list(tree.spans())) == max(1, state.num_tokens_read[0] - 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rules": "dense", "rank": 3},
+        {"rules": "low-rank"},
+        {"rules": "loose"},
+        {"num_nonterminals": 0},
+        {"latent_size": -1},
+        {"num_draws": 0},
+    ],
+)
+def test_values_that_make_no_grammar_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        NeuralPCFGConfig(**wrong)
+
+
+def test_parts_of_words_and_sentences_without_words_are_refused() -> None:
+    with pytest.raises(InputError, match="parts of words"):
+        NeuralPCFG(NeuralPCFGConfig(**SIZES), vocabulary=CharacterVocabulary(list("abc")))
+    with pytest.raises(InputError, match="without words"):
+        drawn("dense").losses(encode_words([["cat"], []], WORDS))
+
+
+V = 9_999  # of Mikolov's text, <unk> included
+DEEP = 256 * 256 + 256 + 4 * (256 * 256 + 256)  # the first layer and both residual blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # symbols and the top; root and words, each with its last layer; rules
+        ("npcfg-ptb", 91 * 256 + 2 * DEEP + 257 * (90 + V) + 257 * 8100),
+        # a latent vector more before every first layer; embeddings, LSTM in both directions and output of the encoder
+        (
+            "cpcfg-ptb",
+            91 * 256 + 2 * (DEEP + 64 * 256) + 257 * (90 + V) + 321 * 8100
+            + V * 512 + 2 * 4 * (512 * 512 * 2 + 2 * 512) + 1025 * 128,
+        ),
+        ("tn-pcfg-ptb", 751 * 256 + 2 * DEEP + 257 * (750 + V) + 3 * (257 * 256 + 257 * 500)),
+        ("simple-pcfg-ptb", 12_289 * 512 + 2 * 5 * 513 * 512 + 513 * (12_288 + V) + 3 * 513 * 512),
+    ],
+)  # fmt: skip
+def test_parameters_are_as_many_as_counted(name: str, expected: int) -> None:
+    config = load_recipe(name).model.config
+    with torch.device("meta"):
+        model = NeuralPCFG(config, vocabulary=Tokens(V))
+    assert sum(one.numel() for one in model.parameters()) == expected
