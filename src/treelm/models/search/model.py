@@ -19,19 +19,18 @@ from treelm.errors import InputError, check_choice
 from treelm.models.base import Analysis, IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM, takes_texts
 from treelm.models.scores import Gathering, NoLogProbability
 from treelm.models.search.enumeration import enumerate_mass
-from treelm.models.search.rows import Floats, Ints
+from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.sentences import Searchable, SentenceResult, converged, search_all
 from treelm.models.search.settings import Search, SearchName, SearchPrecision
 from treelm.models.search.state import (
     BeamState,
-    build_tree,
     next_log_probs,
     partial_trees,
     read_tokens,
     renormalised,
     start_state,
 )
-from treelm.trees.transitions import Order
+from treelm.trees.transitions import SHIFT, Order, from_actions
 from treelm.trees.tree import Tree
 
 
@@ -58,6 +57,12 @@ class GenerativeParser(SyntacticLM):
         """The order of the actions of a derivation, which its config has."""
         found: Order = self.config.order
         return found
+
+    def build_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
+        """The tree over words of a derivation over tokens; ``ends_word`` says for each SHIFT whether it ends a word."""
+        coming = iter(ends_word.tolist())
+        of_words = [action for action in actions if action != SHIFT or next(coming)]
+        return from_actions(of_words, words, self.labels, self.order)
 
     @abstractmethod
     def searchable(self) -> Searchable:
@@ -156,9 +161,7 @@ class GenerativeParser(SyntacticLM):
             raise InputError(found, remedy="raise action_beam, word_beam or fast_track")
         ends_word = self.vocabulary.ends_word[searched.tokens]
         return [
-            ScoredTree(
-                tree=build_tree(one.actions, ends_word, searched.words, self.labels, self.order), log_prob=one.log_prob
-            )
+            ScoredTree(tree=self.build_tree(one.actions, ends_word, searched.words), log_prob=one.log_prob)
             for one in result.derivations[:num_trees]
         ]
 
@@ -192,7 +195,7 @@ class GenerativeParser(SyntacticLM):
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best tree over the words read so far, what is open closed."""
-        return partial_trees(BeamState.own(state), self.labels, self.order)
+        return partial_trees(BeamState.own(state), self.build_tree)
 
 
 @dataclass(frozen=True)

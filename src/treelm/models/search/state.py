@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -20,10 +20,12 @@ from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio
 from treelm.models.search.settings import Search
 from treelm.models.states import TextState, last_word
-from treelm.trees.transitions import REDUCE, SHIFT, Order, from_actions
+from treelm.trees.transitions import REDUCE
 from treelm.trees.tree import Tree
 
 Entry = TypeVar("Entry")
+TreeBuilder = Callable[[Sequence[int], Bools, Sequence[str]], Tree]
+"""The tree of a derivation's actions, given which tokens end words, and the words."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,7 +147,7 @@ def renormalised(log_probs: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list[Tree]:
+def partial_trees(state: BeamState, build_tree: TreeBuilder) -> list[Tree]:
     """The best analysis of each sentence as a tree over the words read so far.
 
     Where sentences end by closing, what is open is closed. Else, where the last words may not have a constituent yet,
@@ -163,16 +165,8 @@ def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list
         if index not in actions:
             raise InputError(f"the beam of sentence {index + 1} is empty", remedy="raise action_beam or word_beam")
         ends_word = state.ends_word[np.array(state.tokens[index])]
-        trees.append(build_tree(actions[index], ends_word, words, labels, order))
+        trees.append(build_tree(actions[index], ends_word, words))
     return trees
-
-
-def build_tree(
-    actions: Sequence[int], ends_word: Bools, words: Sequence[str], labels: Sequence[str], order: Order
-) -> Tree:
-    """The tree over words of a derivation over tokens; ``ends_word`` says for each SHIFT whether it ends a word."""
-    coming = iter(ends_word.tolist())
-    return from_actions([action for action in actions if action != SHIFT or next(coming)], words, labels, order)
 
 
 def _best_closed(beam: Beam) -> dict[int, list[int]]:
