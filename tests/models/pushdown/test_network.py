@@ -188,6 +188,27 @@ def test_the_end_is_found_by_the_narrowest_beam() -> None:
         assert len(model.partial_trees(state)[0].words()) == int(word)
 
 
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_search_in_half_precision_is_near(precision: Any) -> None:
+    model = build_pushdown(Tokens(9), dtype=torch.float32)
+    widths = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
+    model.set_beam(**widths)
+    (full,) = model.score([["1", "2", "3"]])
+    model.set_beam(**widths, search_precision=precision)
+    (half,) = model.score([["1", "2", "3"]])
+    assert half.log_probs == pytest.approx(full.log_probs, abs=0.3)
+    assert half.log_probs.tolist() != full.log_probs.tolist()
+
+
+def test_particles_estimate_the_probability() -> None:
+    """With many of them; to the end, every particle closes all and pays for it by its weight."""
+    model = build_pushdown(Tokens(5), seed=2, num_layers=1)
+    exact = run(model, [[1, 2, 3]], **EXHAUSTIVE)[0]
+    found = run(model, [[1, 2, 3]], method="particles", num_particles=20_000)[0]
+    assert found.log_masses == pytest.approx(exact.log_masses, abs=0.1)
+    assert found.log_prob == pytest.approx(exact.log_prob, abs=0.1)
+
+
 def test_what_comes_later_changes_nothing() -> None:
     """Causality: other words and another tree after the fourth word change no earlier state."""
     vocabulary = Tokens(9)

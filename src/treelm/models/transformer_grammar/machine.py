@@ -123,7 +123,7 @@ class KeyValueMachine:
         )
         config = self.weights.config
         valid = spread(valid_actions(config, configuration), config, self.weights.num_labels)
-        logits = self.weights.actions(outputs)[: len(new)].cpu().numpy()
+        logits = self.weights.actions(outputs)[: len(new)].double().cpu().numpy()
         return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_softmax(logits, valid))
 
     def outputs(self, tops: Ints) -> Tensor:
