@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.models.base import SyntacticLM
 from treelm.models.transformer.network import Transformer
 from treelm.training.numerics import numerics
 from treelm.training.recipe import build_recipe
@@ -152,8 +153,11 @@ def main(options: Arguments) -> None:
             sys.stdout.flush()
 
 
-def timed(ours: Transformer, plain: Plain, batches: list[Any], *, fused: bool) -> dict[str, float]:
-    """Words a processor second of both, and the median of the ratios of updates; after three updates of each."""
+def timed(ours: SyntacticLM, plain: Any, batches: list[Any], *, fused: bool) -> dict[str, float]:
+    """Words a processor second of both, and the median of the ratios of updates; after three updates of each.
+
+    The plain form is a network that gives the loss of a batch as ``total``.
+    """
     totals: dict[str, Callable[[SentenceBatch], Tensor]] = {"ours": lambda one: ours.losses(one).total}
     totals["plain"] = plain.total
     with torch.no_grad():

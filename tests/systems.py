@@ -81,6 +81,9 @@ SMALL: dict[str, Small] = {
         model={**_LSTM, "num_slots": 4, "look_back": 2, "dropout": 0.2, "variant": "paper", "norm": "layer"},
         training=_STREAM,
     ),
+    "pushdown": Small(
+        system="pushdown", model={**_TRANSFORMER, "max_depth": 3, "max_stack": 9}, learns_from_trees=True
+    ),
     "rnng": Small(system="rnng", model=_RNNG, learns_from_trees=True),
     "rnng in-order": Small(
         system="rnng", model={**_RNNG, "order": "in-order", "embedding_dropout_by": "type"}, learns_from_trees=True

@@ -19,6 +19,7 @@ SYSTEMS: dict[str, str] = {
     "palm": "treelm.models.palm.network:PaLM",
     "pcfg": "treelm.models.pcfg.treebank:TreebankPCFG",
     "prpn": "treelm.models.prpn.network:PRPN",
+    "pushdown": "treelm.models.pushdown.network:Pushdown",
     "rnng": "treelm.models.rnng.network:RNNG",
     "shift-reduce": "treelm.models.shift_reduce.network:ShiftReduce",
     "som": "treelm.models.som.network:SOM",

@@ -78,6 +78,14 @@ def enumerate_all(plain: Plain, length: int) -> Enumeration:
     return found
 
 
+def leads_to_end(plain: Plain, state: State, action: int) -> bool:
+    """Whether the sentence may end after the action, without another SHIFT; a plain form may know better."""
+    if plain.config.order == "top-down":
+        return action == REDUCE
+    rule = getattr(plain, "leads_to_end", None)
+    return rule is None or bool(rule(state, action))
+
+
 Candidate = tuple[float, State, tuple[int, ...]]
 
 
@@ -139,8 +147,8 @@ def search_step(
                     log_prob += float(plain.word_log_probs(state)[token])
                 if is_goal or not (action == SHIFT or ends(plain, state, action)):
                     candidates.append((score + log_prob, state, actions, action, is_goal))
-        if token is None and plain.config.order == "top-down":  # only closing leads to the end
-            candidates = [one for one in candidates if one[3] == REDUCE]
+        if token is None:
+            candidates = [one for one in candidates if leads_to_end(plain, one[1], one[3])]
         in_play = log_sum([*at_goal, *(one[0] for one in candidates if not one[4])])
         candidates = [one for one in candidates if one[4] or one[0] > in_play - threshold]
         candidates.sort(key=lambda one: -one[0])

@@ -18,6 +18,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.machine import closing_actions
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.sentences import Searchable
@@ -124,8 +125,8 @@ class TableMachine:
     rows: list[State] = field(default_factory=list)
 
     @property
-    def num_labels(self) -> int:
-        return self.grammar.num_labels
+    def num_actions(self) -> int:
+        return self.grammar.finish + (not self.ends_by_closing)
 
     @property
     def ends_by_closing(self) -> bool:
@@ -152,8 +153,7 @@ class TableMachine:
     def _pushed(self, sentence: Ints, score: Floats, shortfall: Floats, history: Ints, states: list[State]) -> Analyses:
         top = np.arange(len(self.rows), len(self.rows) + len(states))
         self.rows += states
-        num_actions = self.grammar.finish + (not self.ends_by_closing)
-        log_probs = np.full((len(states), num_actions), -np.inf)
+        log_probs = np.full((len(states), self.num_actions), -np.inf)
         for row, state in zip(log_probs, states, strict=True):
             for action, log_prob in self.grammar.action_log_probs(state).items():
                 row[action] = log_prob
@@ -170,10 +170,13 @@ class TableMachine:
 
     def outputs(self, tops: Ints) -> Tensor:
         contexts = [self.grammar.context(self.rows[top]) for top in tops]
-        return torch.eye(3 * (self.num_labels + 1), dtype=torch.float64)[contexts]
+        return torch.eye(3 * (self.grammar.num_labels + 1), dtype=torch.float64)[contexts]
 
     def num_open(self, tops: Ints) -> Ints:
         return np.array([self.rows[top].num_open for top in tops], np.int64)
+
+    def towards_end(self, analyses: Analyses) -> Bools:
+        return closing_actions(self, analyses)
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         kept = np.unique(np.concatenate(tops))

@@ -26,8 +26,8 @@ from tests.models.transformer.test_network import TOKENS, assert_same, plain_nat
 from tests.systems import small_recipe, small_setup
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
+from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distances
 from treelm.models.transformer.config import TransformerConfig
-from treelm.models.transformer.gold import binary_splits, trees_of, word_distances
 from treelm.models.transformer.network import Transformer
 from treelm.models.transformer.planting import planted_targets
 from treelm.training.loop import fit

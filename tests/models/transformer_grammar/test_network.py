@@ -188,3 +188,15 @@ def test_twenty_starts_are_nearly_uniform() -> None:
 def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:
     with pytest.raises(InputError, match=found):
         TransformerGrammarConfig(**values)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_search_in_half_precision_is_near(precision: Any) -> None:
+    model = build_grammar(Tokens(9), dtype=torch.float32, **TINY)
+    widths = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
+    model.set_beam(**widths)
+    (full,) = model.score([["1", "2", "3"]])
+    model.set_beam(**widths, search_precision=precision)
+    (half,) = model.score([["1", "2", "3"]])
+    assert half.log_probs == pytest.approx(full.log_probs, abs=0.3)
+    assert half.log_probs.tolist() != full.log_probs.tolist()

@@ -16,6 +16,7 @@ from treelm.models.rnng.constituents import ConstituentTable
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.machine import closing_actions
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.validity import (
     CONSTITUENT,
@@ -68,9 +69,9 @@ class StackMachine:
         self._composes = not isinstance(weights.composition, NoComposition)
 
     @property
-    def num_labels(self) -> int:
-        """Number of labels N."""
-        return self.weights.num_labels
+    def num_actions(self) -> int:
+        """SHIFT, REDUCE, NT(X) for each label and, in-order, FINISH."""
+        return self.weights.num_actions
 
     @property
     def ends_by_closing(self) -> bool:
@@ -186,6 +187,10 @@ class StackMachine:
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of stacks with these tops: (n,)."""
         return self.stacks.column(tops, at.NUM_OPEN)
+
+    def towards_end(self, analyses: Analyses) -> Bools:
+        """Mark the actions after which the sentence may end without another SHIFT: (n, A)."""
+        return closing_actions(self, analyses)
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""

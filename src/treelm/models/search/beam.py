@@ -17,7 +17,7 @@ from treelm.models.search.goals import WAITS, AnyToken, End, Goal, Token
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
-from treelm.trees.transitions import REDUCE, finish_action
+from treelm.trees.transitions import REDUCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +199,7 @@ class Beam:
         """Search for the best ways to FINISH."""
         candidates, _ = self._search(End(self.machine), analyses, self.settings.word_beam)
         candidates = candidates.first(self.settings.word_beam, self.num_sentences)
-        finish = np.full(len(candidates), finish_action(self.machine.num_labels))
+        finish = np.full(len(candidates), self.machine.num_actions - 1)
         history = self.machine.histories.append(candidates.history, finish)
         return self._sorted([(candidates.sentence, candidates.score, history)])
 

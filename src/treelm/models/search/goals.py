@@ -13,7 +13,7 @@ import numpy as np
 from treelm.models.search.analyses import Analyses, Layout, nth_best
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Floats, Ints, as_index
-from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+from treelm.trees.transitions import REDUCE, SHIFT
 
 WAITS = -1  # in place of a token: this sentence stays where it is
 
@@ -28,11 +28,11 @@ class Goal(ABC):
 
     def __init__(self, machine: Machine) -> None:
         """Take the machine whose analyses shall reach the goal."""
-        self._others = slice(REDUCE, FIRST_NT + machine.num_labels)
+        self._others = slice(REDUCE, machine.num_actions - (not machine.ends_by_closing))
         self._machine = machine
 
     def others(self, analyses: Analyses) -> Floats:
-        """Scores of the successors that stay in search: (n, 1 + N), REDUCE first."""
+        """Scores of the successors that stay in search, by all actions but SHIFT and FINISH, in their order."""
         log_probs = analyses.log_probs[:, self._others]
         scores = analyses.score[:, None] + log_probs
         if self._machine.ends_by_closing:
@@ -60,6 +60,11 @@ class End(Goal):
     """FINISH, of a machine that does not end by closing."""
 
     action: ClassVar[int] = -1
+
+    def others(self, analyses: Analyses) -> Floats:
+        """Those that may lead to the end."""
+        leads = self._machine.towards_end(analyses)[:, self._others]
+        return np.where(leads, super().others(analyses), -np.inf)
 
     def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
         """All of them."""

@@ -1,7 +1,8 @@
 """The interface of a generative parser to the search: a machine that runs analyses, and a head that scores words.
 
-A derivation is a sequence of actions as ``treelm.trees.transitions`` numbers them: SHIFT, REDUCE, NT(X) for each label
-and, where closing the root does not end the sentence, FINISH. How a machine represents an analysis is its own affair.
+A derivation is a sequence of actions: SHIFT, which is 0, others and, where closing the root does not end the sentence,
+FINISH, the last one. What the others do is the machine's affair, as is how it represents an analysis; those of machines
+with nonterminals are numbered as in ``treelm.trees.transitions``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
 from treelm.models.search.rows import Bools, Floats, Ints
-from treelm.trees.transitions import REDUCE
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
 class Machine(Protocol):
@@ -25,8 +26,8 @@ class Machine(Protocol):
     """
 
     @property
-    def num_labels(self) -> int:
-        """Number of labels N."""
+    def num_actions(self) -> int:
+        """Number of actions A, valid or not."""
 
     @property
     def ends_by_closing(self) -> bool:
@@ -52,7 +53,10 @@ class Machine(Protocol):
         """Vectors that the head reads, for analyses with these rows: (n, E)."""
 
     def num_open(self, tops: Ints) -> Ints:
-        """Open nonterminals of analyses with these rows: (n,)."""
+        """Open nonterminals of analyses with these rows, or whatever waits to be part of a constituent: (n,)."""
+
+    def towards_end(self, analyses: Analyses) -> Bools:
+        """Mark the actions after which the sentence may end without another SHIFT, valid or not: (n, A)."""
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these rows and histories do not need; returns new numbers of old rows and of old histories."""
@@ -86,6 +90,15 @@ class WordHead(Protocol):
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         """log p of every token: float64 (n, V)."""
+
+
+def closing_actions(machine: Machine, analyses: Analyses) -> Bools:
+    """``towards_end`` of machines with nonterminals: REDUCE where closing ends, else all but SHIFT."""
+    mask = np.ones(analyses.log_probs.shape, np.bool_)
+    mask[:, SHIFT] = False
+    if machine.ends_by_closing:
+        mask[:, FIRST_NT:] = False
+    return mask
 
 
 def ending_actions(machine: Machine, analyses: Analyses) -> Bools:

@@ -27,12 +27,11 @@ from treelm.models.base import (
 )
 from treelm.models.scores import Gathering, NoLogProbability, PartialAnalysis
 from treelm.models.search.enumeration import enumerate_mass
-from treelm.models.search.rows import Floats, Ints
+from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.sentences import Searchable, SentenceResult, converged, search_all
 from treelm.models.search.settings import Search, SearchName, SearchPrecision
 from treelm.models.search.state import (
     BeamState,
-    build_tree,
     next_log_probs,
     partial_analyses,
     partial_trees,
@@ -40,7 +39,7 @@ from treelm.models.search.state import (
     renormalised,
     start_state,
 )
-from treelm.trees.transitions import Order
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_action, from_actions
 from treelm.trees.tree import Tree
 
 
@@ -67,6 +66,20 @@ class GenerativeParser(SyntacticLM):
         """The order of the actions of a derivation, which its config has."""
         found: Order = self.config.order
         return found
+
+    def build_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
+        """The tree over words of a derivation over tokens; ``ends_word`` says for each SHIFT whether it ends a word."""
+        coming = iter(ends_word.tolist())
+        of_words = [action for action in actions if action != SHIFT or next(coming)]
+        return from_actions(of_words, words, self.labels, self.order)
+
+    def build_open_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
+        """The tree of a derivation that has just shifted a word, what is open closed."""
+        num_open = sum(action >= FIRST_NT for action in actions) - sum(action == REDUCE for action in actions)
+        if num_open == 0:  # in-order, a constituent opens after its first child: this word may become one
+            return Tree("", words)
+        last = [finish_action(len(self.labels))] if self.order == "in-order" else []
+        return self.build_tree([*actions, *[REDUCE] * num_open, *last], ends_word, words)
 
     @abstractmethod
     def searchable(self) -> Searchable:
@@ -165,9 +178,7 @@ class GenerativeParser(SyntacticLM):
             raise InputError(found, remedy="raise action_beam, word_beam or fast_track")
         ends_word = self.vocabulary.ends_word[searched.tokens]
         return [
-            ScoredTree(
-                tree=build_tree(one.actions, ends_word, searched.words, self.labels, self.order), log_prob=one.log_prob
-            )
+            ScoredTree(tree=self.build_tree(one.actions, ends_word, searched.words), log_prob=one.log_prob)
             for one in result.derivations[:num_trees]
         ]
 
@@ -207,11 +218,11 @@ class GenerativeParser(SyntacticLM):
 
     def partial_trees(self, state: IncrementalState) -> list[Tree]:
         """The best tree over the words read so far, what is open closed."""
-        return partial_trees(BeamState.own(state), self.labels, self.order)
+        return partial_trees(BeamState.own(state), self.build_tree)
 
     def partial_analyses(self, state: IncrementalState, most: int = 10) -> list[list[PartialAnalysis]]:
         """The beam of each sentence after the last word, the most probable analyses first."""
-        return partial_analyses(BeamState.own(state), self.labels, self.order, most)
+        return partial_analyses(BeamState.own(state), self.build_open_tree, most)
 
 
 @dataclass(frozen=True)

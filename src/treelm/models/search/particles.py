@@ -19,7 +19,7 @@ from treelm.models.search.goals import WAITS
 from treelm.models.search.machine import Machine, WordHead, ending_actions
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
-from treelm.trees.transitions import FIRST_NT, SHIFT
+from treelm.trees.transitions import SHIFT
 
 Reach = Callable[[Analyses], tuple[Bools, Bools]]
 """Function to masks of the actions of each analysis that may be sampled, and that arrive: (n, A) each."""
@@ -80,10 +80,7 @@ class ParticleFilter:
         return allowed, arrives
 
     def _to_end(self, analyses: Analyses) -> tuple[Bools, Bools]:
-        allowed = np.isfinite(analyses.log_probs)
-        allowed[:, SHIFT] = False
-        if self.machine.ends_by_closing:
-            allowed[:, FIRST_NT:] = False
+        allowed = np.isfinite(analyses.log_probs) & self.machine.towards_end(analyses)
         return allowed, allowed & ending_actions(self.machine, analyses)
 
     def _sample(self, cloud: _Cloud, reach: Reach) -> tuple[_Cloud, Ints]:

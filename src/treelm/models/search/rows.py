@@ -88,7 +88,7 @@ class FloatRows:
 
     def get_lists(self, index: Tensor) -> Tensor:
         """A copy of the rows at an index (n, S): (n, S, width). Reserved ones that were not kept count."""
-        return self._data.index_select(0, index.flatten()).view(*index.shape, -1)
+        return self._data.index_select(0, index.flatten()).view(*index.shape, self._data.shape[1])
 
     def append(self, rows: Tensor) -> int:
         """Copy rows to the end; returns the number of the first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -22,10 +22,12 @@ from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
 from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio
 from treelm.models.search.settings import Search
 from treelm.models.states import TextState, last_word
-from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, Order, finish_action, from_actions
+from treelm.trees.transitions import REDUCE
 from treelm.trees.tree import Tree
 
 Entry = TypeVar("Entry")
+TreeBuilder = Callable[[Sequence[int], Bools, Sequence[str]], Tree]
+"""The tree of a derivation's actions, given which tokens end words, and the words."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -152,7 +154,7 @@ def renormalised(log_probs: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list[Tree]:
+def partial_trees(state: BeamState, build_tree: TreeBuilder) -> list[Tree]:
     """The best analysis of each sentence as a tree over the words read so far.
 
     Where sentences end by closing, what is open is closed. Else, where the last words may not have a constituent yet,
@@ -168,7 +170,7 @@ def partial_trees(state: BeamState, labels: Sequence[str], order: Order) -> list
         if index not in actions:
             raise InputError(f"the beam of sentence {index + 1} is empty", remedy="raise action_beam or word_beam")
         ends_word = state.ends_word[np.array(state.tokens[index])]
-        trees.append(build_tree(actions[index], ends_word, words, labels, order))
+        trees.append(build_tree(actions[index], ends_word, words))
     return trees
 
 
@@ -179,10 +181,10 @@ def _check_after_word(state: BeamState, index: int) -> None:
         raise InputError(found, remedy="read up to the end of a word")
 
 
-def partial_analyses(state: BeamState, labels: Sequence[str], order: Order, most: int) -> list[list[PartialAnalysis]]:
+def partial_analyses(state: BeamState, build_tree: TreeBuilder, most: int) -> list[list[PartialAnalysis]]:
     """The most probable analyses of each sentence as they stand, right after the last word was shifted.
 
-    A constituent that holds the last word is open: nothing can have closed it since.
+    A constituent that holds the last word is open: nothing can have closed it since. ``build_tree`` closes it.
     """
     analyses, found = state.beam.analyses, [list[PartialAnalysis]() for _ in state.words]
     total = log_sums(analyses.sentence, analyses.score, state.num_sentences)
@@ -193,28 +195,8 @@ def partial_analyses(state: BeamState, labels: Sequence[str], order: Order, most
         ends_word = state.ends_word[np.array(state.tokens[index])]
         for place, actions in zip(kept, state.beam.machine.histories.actions(analyses.history[kept]), strict=True):
             share = float(np.exp(analyses.score[place] - total[index]))
-            tree = _closed(actions, ends_word, words, labels, order)
-            found[index].append(PartialAnalysis(tree=tree, share=share))
+            found[index].append(PartialAnalysis(tree=build_tree(actions, ends_word, words), share=share))
     return found
-
-
-def _closed(
-    actions: Sequence[int], ends_word: Bools, words: Sequence[str], labels: Sequence[str], order: Order
-) -> Tree:
-    """The tree of a derivation that has just shifted a word, what is open closed."""
-    num_open = sum(action >= FIRST_NT for action in actions) - sum(action == REDUCE for action in actions)
-    if num_open == 0:  # in-order, a constituent opens after its first child: this word may become one
-        return Tree("", words)
-    last = [finish_action(len(labels))] if order == "in-order" else []
-    return build_tree([*actions, *[REDUCE] * num_open, *last], ends_word, words, labels, order)
-
-
-def build_tree(
-    actions: Sequence[int], ends_word: Bools, words: Sequence[str], labels: Sequence[str], order: Order
-) -> Tree:
-    """The tree over words of a derivation over tokens; ``ends_word`` says for each SHIFT whether it ends a word."""
-    coming = iter(ends_word.tolist())
-    return from_actions([action for action in actions if action != SHIFT or next(coming)], words, labels, order)
 
 
 def _best_closed(beam: Beam) -> dict[int, list[int]]:

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import to_device
+from treelm.models.layers.gold_trees import trees_of, word_distances
 from treelm.models.scores import Loss
-from treelm.models.transformer.gold import trees_of, word_distances
 
 
 def planted_targets(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import to_device
+from treelm.models.layers.gold_trees import binary_splits, trees_of
 from treelm.models.scores import Loss
-from treelm.models.transformer.gold import binary_splits, trees_of
 from treelm.trees.distances import tree_from_splits
 from treelm.trees.tree import Tree
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from treelm.models.layers.devices import to_device
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
-from treelm.models.search.rows import Floats, Ints, renumbered
+from treelm.models.search.machine import closing_actions
+from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.validity import (
     CONSTITUENT,
     OPEN,
@@ -37,9 +38,9 @@ class KeyValueMachine:
         self.histories = Histories()
 
     @property
-    def num_labels(self) -> int:
-        """Number of labels L."""
-        return self.weights.num_labels
+    def num_actions(self) -> int:
+        """SHIFT, REDUCE, and NT(X) for each label."""
+        return FIRST_NT + self.weights.num_labels
 
     @property
     def ends_by_closing(self) -> bool:
@@ -79,7 +80,7 @@ class KeyValueMachine:
         new[closes] = self._closed(old[closes], new[closes])
         new[:, at.IN_WORD] = 0
         mark = 1 + actions - FIRST_NT  # START is the first
-        mark[closes] = 1 + self.num_labels + (old[closes, at.LABEL] if self.weights.config.composes else 0)
+        mark[closes] = 1 + self.weights.num_labels + (old[closes, at.LABEL] if self.weights.config.composes else 0)
         vectors = self.weights.marks.index_select(0, to_device(mark, self.weights.marks.device))
         composing = closes if self.weights.config.composes else closes[:0]
         new_top = self.stacks.push(new, vectors, composing, top[composing])
@@ -121,8 +122,8 @@ class KeyValueMachine:
             in_word=items[:, at.IN_WORD] == 1,
         )
         config = self.weights.config
-        valid = spread(valid_actions(config, configuration), config, self.num_labels)
-        logits = self.weights.actions(outputs)[: len(new)].cpu().numpy()
+        valid = spread(valid_actions(config, configuration), config, self.weights.num_labels)
+        logits = self.weights.actions(outputs)[: len(new)].double().cpu().numpy()
         return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_softmax(logits, valid))
 
     def outputs(self, tops: Ints) -> Tensor:
@@ -132,6 +133,10 @@ class KeyValueMachine:
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of stacks with these tops: (n,)."""
         return self.stacks.items(tops)[:, at.NUM_OPEN]
+
+    def towards_end(self, analyses: Analyses) -> Bools:
+        """Mark the actions after which the sentence may end without another SHIFT: (n, A)."""
+        return closing_actions(self, analyses)
 
     def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
         """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""

@@ -20,6 +20,7 @@ from treelm.models.base import Losses
 from treelm.models.layers.attention import AttentionBlock, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import tied
+from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.joint import joint_log_probs, joint_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, widened
@@ -29,7 +30,7 @@ from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.machine import KeyValueMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
 from treelm.models.transformer_grammar.positions import sight_of
-from treelm.models.transformer_grammar.weights import BlockWeights, Norm, Product, SearchWeights
+from treelm.models.transformer_grammar.weights import SearchWeights
 from treelm.trees.transitions import FIRST_NT
 
 

@@ -10,27 +10,17 @@ Shapes: n new rows, m queries (those of the new rows, then those of STACK), S ro
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.rows import (
-    Bools,
-    FloatRows,
-    IntRows,
-    Ints,
-    blocks,
-    padded,
-    padded_rows,
-    renumbered,
-    renumbering,
-)
+from treelm.models.search.attention import NONE, Queries, lists_of_seen, read_layer, with_fillers
+from treelm.models.search.rows import Bools, FloatRows, IntRows, Ints, padded, padded_rows, renumbered, renumbering
 from treelm.models.search.validity import EMPTY
 from treelm.models.transformer_grammar.positions import relative, seen_by_heads
-from treelm.models.transformer_grammar.weights import BlockWeights, SearchWeights
+from treelm.models.transformer_grammar.weights import SearchWeights
 
 # Columns of a row.
 BELOW = 0  # the row below on the stack; -1 below START
@@ -47,19 +37,7 @@ PLACE = 10  # positions pushed before
 NUM_BEFORE = 11  # rows before among those that are seen
 NUM_COLUMNS = 12
 
-NONE = -1
 _MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}
-_ROUND = 16  # what a query sees is padded to a multiple, so that its sums do not depend on other queries
-_QUERIES = 64  # whose keys and values are held at a time
-
-
-class _Queries(NamedTuple):
-    """Positions to be read, in a padded number m; those beyond the new ones see themselves alone."""
-
-    units: Tensor  # (m, D)
-    seen: Tensor  # (m, S) rows, itself first, any row where ``hidden``
-    hidden: Tensor  # (m, 1 or H, S)
-    relative: Tensor  # (m, 1, S)
 
 
 class KeyValueStacks:
@@ -107,7 +85,7 @@ class KeyValueStacks:
         queries = self._queries(with_looking, seen, vectors)
         units = queries.units
         for layer, keys_values in zip(self._weights.layers, self._layers, strict=True):
-            units = _read(layer, units, queries, keys_values, num_rows)
+            units = read_layer(layer, units, queries, keys_values, num_rows)
         units = self._weights.norm(units)
         predicting = np.arange(num_rows)
         predicting[composing] = num_rows + np.arange(len(composing))
@@ -120,8 +98,7 @@ class KeyValueStacks:
         stacks = self._walk(items[:, BEFORE], items[:, NUM_BEFORE], BEFORE)
         old = self._items.all
         parts = self._walk(tops, old[tops, HEIGHT] - old[old[tops, OPENED], HEIGHT] + 1, BELOW)
-        num_seen = 2 + max(stacks.shape[1], parts.shape[1])
-        seen = np.full((num_rows + num_composing, num_seen + -num_seen % _ROUND), NONE)
+        seen = lists_of_seen(num_rows + num_composing, 2 + max(stacks.shape[1], parts.shape[1]))
         seen[:, 0] = first + np.arange(len(seen))
         seen[:num_rows, 1 : 1 + stacks.shape[1]] = stacks
         seen[composing, 1:] = NONE
@@ -140,14 +117,11 @@ class KeyValueStacks:
             rows = items[rows, column]
         return lists
 
-    def _queries(self, items: Ints, seen: Ints, vectors: Tensor) -> _Queries:
+    def _queries(self, items: Ints, seen: Ints, vectors: Tensor) -> Queries:
         """Lay the queries out; ``items`` are those of all rows, the new ones and those of STACK too."""
         config, device = self._weights.config, vectors.device
         units = padded_rows(vectors)
-        missing = len(units) - len(seen)
-        filling = np.full((missing, seen.shape[1]), NONE)
-        filling[:, 0] = 0
-        seen = np.concatenate([seen, filling])
+        seen = with_fillers(seen, len(units))
         own = items[seen[:, 0]]
         distance = own[:, self._measure, None] - items[seen, self._measure]
         found = torch.from_numpy(seen != NONE)
@@ -159,11 +133,11 @@ class KeyValueStacks:
             ]
         else:
             found = found[:, None]
-        return _Queries(
+        return Queries(
             units=units,
             seen=to_device(np.maximum(seen, 0), device),
             hidden=(~found).to(device),
-            relative=relative(torch.from_numpy(distance), config).to(device)[:, None],
+            relative=(relative(torch.from_numpy(distance), config).to(device)[:, None],),
         )
 
     def keep(self, tops: Ints) -> Ints:
@@ -190,34 +164,3 @@ class KeyValueStacks:
         new._items, new._outputs = self._items.copy(), self._outputs.copy()
         new._layers = [rows.copy() for rows in self._layers]
         return new
-
-
-def _read(layer: BlockWeights, units: Tensor, queries: _Queries, keys_values: FloatRows, num_rows: int) -> Tensor:
-    """One layer over all queries (m, D); the keys and values of the first ``num_rows`` are kept."""
-    size = units.shape[1]
-    together = layer.query_key_value(layer.attention_norm(units))
-    kept = keys_values.reserve(len(units), num_rows)  # those of STACK stand behind, until the next pass
-    kept.copy_(together[:, size:])
-    query = together[:, :size] * layer.scale
-    distances = layer.distance_logits(query.contiguous())
-    content = query + layer.content_bias
-    mixed = torch.empty_like(content)
-    for block in blocks(len(units), _QUERIES):
-        seen = keys_values.get_lists(queries.seen[block])
-        part = _mix(content[block], distances[block], seen, queries.hidden[block], queries.relative[block])
-        mixed[block] = part
-    return layer.finish(units, mixed)
-
-
-def _mix(content: Tensor, distances: Tensor, seen: Tensor, hidden: Tensor, relative: Tensor) -> Tensor:
-    """Values mixed by attention (b, D), from queries (b, D), logits of distances (b, H, R), keys and values (b, S, 2D).
-
-    Products are made and summed place by place, not by a library whose sums depend on how many there are.
-    """
-    num_queries, num_heads, _ = distances.shape
-    keys, values = seen.view(num_queries, seen.shape[1], 2, num_heads, -1).unbind(2)  # (b, S, H, d)
-    logits = (keys * content.view(num_queries, 1, num_heads, -1)).sum(-1).transpose(1, 2)
-    logits = logits + distances.gather(2, relative.expand(-1, num_heads, -1))
-    weights = logits.masked_fill_(hidden, -torch.inf).softmax(-1)
-    mixed: Tensor = (weights.transpose(1, 2)[..., None] * values).sum(1)
-    return mixed.flatten(1)

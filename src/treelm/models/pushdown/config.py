@@ -1,0 +1,70 @@
+"""Sizes and bounds of a language model with pushdown layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.models.bounds import BoundedConfig, CheckedConfig
+from treelm.models.pushdown.gold import most_on_stack
+
+_ACTIONS_AT_ONCE = 1 << 20  # of a corpus, whose stacks are measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushdownConfig(BoundedConfig, CheckedConfig):
+    """A Transformer of pushdown layers and an attachment head. Raises ``InputError`` for values that make no network.
+
+    The bound is part of the probability model: attachments that leave more on the stack have probability zero, in
+    training and in search.
+    """
+
+    bounds: ClassVar[tuple[str, ...]] = ("max_stack",)
+
+    size: int = 256
+    """Units of embeddings and of every layer (D); the feed-forward nets are four times as wide."""
+    num_layers: int = 4
+    """Blocks on top of each other (N), all of them pushdown layers."""
+    num_heads: int = 4
+    """Heads of attention of each layer (H), which share the units."""
+    dropout: float = 0.2
+    """Of embeddings, of what each half of a block adds, and of h before all heads; not of attention."""
+
+    max_distance: int = 63
+    """Distances in tokens above this one share its key."""
+    max_depth: int = 15
+    """Depths on the tape above this one share its key."""
+
+    max_stack: int = 100
+    """Most constituents that may be on the stack after a word."""
+
+    def __post_init__(self) -> None:
+        """Check values."""
+        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", "max_depth", *self.bounds)
+        self.require_dropout("dropout")
+        self.require("num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
+
+    @property
+    def num_actions(self) -> int:
+        """SHIFT, attachments by the constituents that they close (a word in pieces may be one more), and FINISH."""
+        return 1 + (self.max_stack + 2) + 1
+
+    def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
+        """The most constituents on the stack of every tree."""
+        parts = [most_on_stack(*part) for part in _parts(corpus)]
+        return {"max_stack": np.concatenate([*parts, np.empty(0, np.int16)]).astype(np.int16)}
+
+
+def _parts(corpus: PreparedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Actions and offsets of as many sentences as are measured at once, one at least."""
+    offsets, first = corpus.action_offsets, 0
+    while first < len(corpus):
+        end = max(int(np.searchsorted(offsets, offsets[first] + _ACTIONS_AT_ONCE, "right")) - 1, first + 1)
+        actions = corpus.actions[offsets[first] : offsets[end]].astype(np.int64)
+        yield actions, offsets[first : end + 1].astype(np.int64) - offsets[first]
+        first = end

@@ -1,0 +1,211 @@
+"""The language model with pushdown layers: its parameters and its losses.
+
+Shapes: B sentences, n positions of a batch without padding, T of the longest sentence, W tokens, D units, V tokens of
+the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.models.base import Losses
+from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
+from treelm.models.layers.binary_structure import word_tree
+from treelm.models.layers.dropout import dropout, evaluating
+from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs, tied
+from treelm.models.pushdown.attachment import AttachmentHead
+from treelm.models.pushdown.config import PushdownConfig
+from treelm.models.pushdown.machine import TapeMachine
+from treelm.models.pushdown.plan import BatchPlan, plan_batch
+from treelm.models.pushdown.trees import spans_of, stacks_of
+from treelm.models.pushdown.weights import AttachmentWeights, SearchWeights
+from treelm.models.scores import Loss
+from treelm.models.search.attention import BlockWeights, Norm, Product
+from treelm.models.search.model import GenerativeParser
+from treelm.models.search.rows import Affine, Bools, Ints, widened
+from treelm.models.search.sentences import Searchable
+from treelm.models.search.words import TiedSoftmax
+from treelm.models.structures import BOUNDARY, SlotSpans
+from treelm.trees.tree import Tree
+
+
+class Pushdown(GenerativeParser):
+    """A joint model of a sentence and its binary tree: a word, what it attaches to, the next word (Murty et al. 2023).
+
+    The hidden state of a position sees all earlier ones, and how deep each lies in what is built by now. It predicts
+    the next token by a softmax over the tied embeddings and, when the stack is one constituent, whether the sentence
+    ends before it. The token then attaches to a constituent on the stack, or to itself.
+    """
+
+    system: ClassVar[str] = "pushdown"
+    benchmark_recipe: ClassVar[str] = "pushdown-gum-open"
+    predicts_labels = False
+
+    def __init__(self, config: PushdownConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
+        """Draw the parameters from torch's global generator, as GPT-2 starts."""
+        super().__init__(vocabulary=vocabulary, labels=labels)
+        self._config = config
+        size, num_layers = config.size, config.num_layers
+        kinds = config.max_distance + 1, config.max_depth + 1
+        self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), size))  # (V, D), tied
+        self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
+        self.start_embedding = nn.Parameter(torch.empty(size))
+        self.blocks = nn.ModuleList(
+            AttentionBlock(size, config.num_heads, num_layers=num_layers, kinds=kinds, dropout=config.dropout)
+            for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(size)
+        self.attachment = AttachmentHead(size, num_distances=kinds[0], num_depths=kinds[1])
+        self.finish_head = nn.Linear(size, 1)
+        nn.init.zeros_(self.finish_head.bias)
+        for matrix in (self.word_embedding, self.start_embedding, self.finish_head.weight):
+            start_normal(matrix)
+
+    @property
+    def config(self) -> PushdownConfig:
+        """The sizes and the bound that this network was built from."""
+        return self._config
+
+    def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
+        """Refuse text, and trees that are beyond the bound."""
+        self.config.check_trees(corpus.prepared)
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        """Sums of -log p(attachment), -log p(end or not) and -log p(word), nats, of the trees in the batch.
+
+        Raises ``InputError`` for a tree that the model cannot build.
+        """
+        plan = self._plan(batch)
+        word_vectors, word_weight = tied(self.word_embedding, plan.words)
+        outputs, vectors = self._outputs(plan, word_vectors)
+        outputs = outputs.to(word_weight.dtype)
+        attachment = -self._attachment_log_probs(plan, outputs, vectors).sum(dtype=torch.float64)
+        finish = -self._finish_log_probs(plan, outputs).sum(dtype=torch.float64)
+        contexts = outputs.index_select(0, plan.contexts)
+        word = summed_cross_entropy(contexts, word_weight, self.word_bias, plan.words)
+        return Losses(
+            terms={
+                "attachment": Loss(sum=attachment, count=len(plan.words)),
+                "finish": Loss(sum=finish, count=len(plan.may_end)),
+                "word": Loss(sum=word, count=len(plan.words)),
+            },
+            total=attachment + finish + word,
+            num_words=int(batch.num_words.sum()),
+            num_sentences=len(batch),
+        )
+
+    def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
+        """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
+        with evaluating(self):
+            plan = self._plan(batch)
+            outputs, vectors = self._outputs(plan, self.word_embedding.index_select(0, plan.words))
+            contexts = outputs.index_select(0, plan.contexts)
+            words = target_log_probs(contexts, self.word_embedding, self.word_bias, plan.words)
+            total = self._attachment_log_probs(plan, outputs, vectors).double().sum(1)
+            total.index_add_(0, plan.sentence[plan.contexts], words)
+            return total.index_add_(0, plan.sentence[plan.may_end], self._finish_log_probs(plan, outputs).double())
+
+    def _plan(self, batch: SentenceBatch) -> BatchPlan:
+        ends_word, device = np.asarray(self.vocabulary.ends_word), self.word_embedding.device
+        return plan_batch(self.config, batch, ends_word, device)
+
+    def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """The hidden state of every position, and the vector of its token, START's first: (n, D) both."""
+        vectors = torch.cat([word_vectors, self.start_embedding[None]]).index_select(0, plan.inputs)
+        units, steps = self._drop(vectors), torch.arange(plan.packing.shape[1], device=plan.inputs.device)
+        distance = (steps[:, None] - steps).clamp(0, self.config.max_distance)[None]
+        met = min(len(steps), self.config.max_distance + 1), plan.num_depths
+        sight = Sight(None, (distance, plan.tape), num_relative=met)
+        for block in self._layers:
+            units = block(units, sight, plan.packing)
+        return self._drop(self.norm(units)), vectors
+
+    def _attachment_log_probs(self, plan: BatchPlan, outputs: Tensor, vectors: Tensor) -> Tensor:
+        """log p of what each token attaches to, by the position before it: (B, T), 0 where no token follows."""
+        head, packing = self.attachment, plan.packing
+        following = vectors.index_select(0, plan.following)
+        queries = head.queries(outputs, following)
+        own = (queries * head.own_keys(queries, following)).sum(1, keepdim=True)
+        padded = packing.pad(queries)
+        logits = padded @ packing.pad(head.keys(outputs, plan.closed)).transpose(1, 2)
+        steps = torch.arange(packing.shape[1], device=outputs.device)
+        distance = (steps[:, None] + 1 - steps).clamp(0, self.config.max_distance)[None]
+        by_distance = padded @ head.distances.T
+        logits = logits + by_distance.gather(2, distance.expand(len(logits), -1, -1))
+        logits = torch.cat([logits, packing.pad(own) + by_distance[..., :1]], 2) * head.scale
+        log_probs = logits.to(self.word_bias.dtype).masked_fill(~plan.valid, -torch.inf).log_softmax(2)
+        found: Tensor = log_probs.gather(2, plan.target[..., None])[..., 0]
+        return found
+
+    def _finish_log_probs(self, plan: BatchPlan, outputs: Tensor) -> Tensor:
+        """log p of ending or not, wherever the sentence may end."""
+        logits = self.finish_head(outputs.index_select(0, plan.may_end))[:, 0]
+        return functional.logsigmoid(torch.where(plan.ends, logits, -logits))
+
+    def _drop(self, units: Tensor) -> Tensor:
+        return dropout(units, self.config.dropout, training=self.training)
+
+    @property
+    def _layers(self) -> list[AttentionBlock]:
+        return [block for block in self.blocks if isinstance(block, AttentionBlock)]
+
+    # Search, and the trees that it finds.
+
+    def searchable(self) -> Searchable:
+        """Rows of keys and values with their tapes, and a tied softmax."""
+        weights = self._search_weights()
+        return Searchable(
+            machine=partial(TapeMachine, weights), head=partial(TiedSoftmax, weights.words, weights.tokens)
+        )
+
+    def _search_weights(self) -> SearchWeights:
+        """The tokens' are views of the parameters, the others copies: for use while they do not change."""
+        size = self.config.size
+        words = widened(self.word_embedding, size), widened(self.word_bias, size, -torch.inf)
+        return SearchWeights(
+            config=self.config,
+            ends_word=np.asarray(self.vocabulary.ends_word),
+            tokens=self.word_embedding.detach(),
+            start=self.start_embedding.detach()[None],
+            layers=tuple(map(BlockWeights.of, self._layers)),
+            norm=Norm.of(self.norm),
+            attachment=AttachmentWeights.of(self.attachment),
+            finish=Product.linear(self.finish_head),
+            words=Affine.of(*words, copied=False),
+        )
+
+    def build_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
+        """The binary tree over words of a derivation over tokens; constituents have the label X."""
+        word_of_token: Ints = np.cumsum(ends_word) - ends_word
+        return word_tree(words, spans_of(actions, self.config.num_actions - 1), word_of_token)
+
+    def build_open_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
+        """The constituents on the stack side by side, and the last word, which has still to attach."""
+        return self.build_tree(actions, ends_word, words)
+
+    def structure(self, words: Sequence[str]) -> SlotSpans:
+        """The stack after every word of the best tree, its first constituent in the root's slot.
+
+        The decision of a word is the slot of the constituent that it has become part of. Raises ``InputError`` for a
+        sentence without words, and when the search found no tree.
+        """
+        (tree,) = self.parse([words])
+        spans = [(span.start, span.end) for span in tree.spans() if span.end - span.start > 1]
+        stacks = stacks_of(spans, len(words))
+        num_slots = max(map(len, stacks))
+        columns = [[(start + 1, end + 1) for start, end in stack] for stack in stacks]  # <s> has the place 0
+        return SlotSpans(
+            tokens=(BOUNDARY, *words),
+            decisions=(num_slots, *(num_slots - len(stack) for stack in stacks)),
+            spans=tuple((*(None,) * (num_slots - len(one)), *reversed(one)) for one in [[], *columns]),
+        )

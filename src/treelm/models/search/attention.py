@@ -1,0 +1,171 @@
+"""Attention of the search: queries over rows of keys and values, in which no row depends on its company.
+
+Shapes: m queries, S rows that a query sees, D units, H heads of d units, R relative positions of a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from treelm.models.layers.attention import AttentionBlock, RelativeKeys
+from treelm.models.search.rows import Affine, FloatRows, Ints, blocks, widened
+
+NONE = -1
+"""No row, in a list of rows."""
+_ROUND = 16  # what a query sees is padded to a multiple, so that its sums do not depend on other queries
+_QUERIES, _SEEN = 64, 4096  # queries and rows whose keys and values are held at a time
+
+
+def lists_of_seen(num_queries: int, most: int) -> Ints:
+    """Lists (n, S) of rows without any yet, with room for so many, and for all of them a multiple of 16."""
+    return np.full((num_queries, most + -most % _ROUND), NONE)
+
+
+def with_fillers(seen: Ints, num_queries: int) -> Ints:
+    """The lists (n, S), lengthened to (m, S) by queries that see row 0."""
+    fillers = np.full((num_queries - len(seen), seen.shape[1]), NONE)
+    fillers[:, 0] = 0
+    return np.concatenate([seen, fillers])
+
+
+@dataclass(frozen=True)
+class Product:
+    """x -> x W^T + b for padded rows (see ``rows.rounded``), as wide as the bias was."""
+
+    affine: Affine
+    num_outputs: int
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor) -> Product:
+        """Take a weight (O, I) and a bias (O,); narrow ones get columns that nobody sees."""
+        wide, added = (widened(part, weight.shape[1], multiple=16) for part in (weight, bias))
+        return cls(Affine.of(wide, added), len(bias))
+
+    @classmethod
+    def linear(cls, layer: nn.Linear) -> Product:
+        """Take a layer."""
+        return cls.of(layer.weight, layer.bias)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The product: (n, O)."""
+        return self.affine(rows)[:, : self.num_outputs]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A layer norm."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    @classmethod
+    def of(cls, layer: nn.LayerNorm) -> Norm:
+        """Take a layer."""
+        return cls(layer.weight.detach(), layer.bias.detach(), layer.eps)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Every row normalised by itself."""
+        return functional.layer_norm(rows, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+@dataclass(frozen=True)
+class BlockWeights:
+    """One block of attention; queries are scaled before they meet keys and tables."""
+
+    scale: float
+    attention_norm: Norm
+    query_key_value: Product
+    content_bias: Tensor  # u times scale: (D,)
+    tables: tuple[tuple[Product, ...], ...]  # of each kind and head, from its scaled query the logits of all R, with v
+    output: Product
+    feedforward_norm: Norm
+    up: Product
+    down: Product
+
+    @classmethod
+    def of(cls, block: AttentionBlock) -> BlockWeights:
+        """Name the parameters of a block with relative positions."""
+        assert block.content_bias is not None
+        return cls(
+            scale=block.scale,
+            attention_norm=Norm.of(block.attention_norm),
+            query_key_value=Product.linear(block.query_key_value),
+            content_bias=block.content_bias.detach().flatten() * block.scale,
+            tables=tuple(_tables(kind, block.scale) for kind in block.relative if isinstance(kind, RelativeKeys)),
+            output=Product.linear(block.output),
+            feedforward_norm=Norm.of(block.feedforward_norm),
+            up=Product.linear(block.up),
+            down=Product.linear(block.down),
+        )
+
+    def relative_logits(self, queries: Tensor) -> tuple[Tensor, ...]:
+        """The logits of all relative positions of each kind for scaled queries (n, D): (n, H, R)."""
+        heads = queries.view(len(queries), len(self.tables[0]), -1).unbind(1)
+        return tuple(
+            torch.stack([table(head) for table, head in zip(tables, heads, strict=True)], 1) for tables in self.tables
+        )
+
+    def finish(self, units: Tensor, mixed: Tensor) -> Tensor:
+        """The layer's outputs from its inputs and the mixed values, (n, D) all."""
+        units = units + self.output(mixed)
+        return units + self.down(functional.gelu(self.up(self.feedforward_norm(units))))
+
+
+def _tables(kind: RelativeKeys, scale: float) -> tuple[Product, ...]:
+    """The products that give the logits of all R relative positions, one a head."""
+    keys, bias = kind.keys.detach(), kind.bias.detach() * scale
+    return tuple(Product.of(key, (key * one).sum(1)) for key, one in zip(keys, bias, strict=True))
+
+
+class Queries(NamedTuple):
+    """Positions to be read, in a padded number m; those beyond the new ones see themselves alone."""
+
+    units: Tensor  # (m, D)
+    seen: Tensor  # (m, S) rows, itself first, any row where ``hidden``
+    hidden: Tensor  # (m, 1 or H, S)
+    relative: tuple[Tensor, ...]  # of each kind, integers 0 to R - 1: (m, 1, S)
+
+
+def read_layer(layer: BlockWeights, units: Tensor, queries: Queries, keys_values: FloatRows, num_rows: int) -> Tensor:
+    """One layer over all queries (m, D); the keys and values of the first ``num_rows`` are kept."""
+    size = units.shape[1]
+    together = layer.query_key_value(layer.attention_norm(units))
+    kept = keys_values.reserve(len(units), num_rows)  # those of STACK stand behind, until the next pass
+    kept.copy_(together[:, size:])
+    query = together[:, :size] * layer.scale
+    relative = layer.relative_logits(query.contiguous())
+    content = query + layer.content_bias
+    mixed = torch.empty_like(content)
+    for block in blocks(len(units), min(_QUERIES, max(1, _SEEN // queries.seen.shape[1]))):
+        seen = keys_values.get_lists(queries.seen[block])
+        logits = [_looked_up(*pair, block) for pair in zip(relative, queries.relative, strict=True)]
+        mixed[block] = _mix(content[block], seen, logits, queries.hidden[block])
+    return layer.finish(units, mixed)
+
+
+def _looked_up(logits: Tensor, relative: Tensor, block: slice) -> Tensor:
+    """The logits (b, H, S) of the relative positions (m, 1, S) of some queries, from those of all (m, H, R)."""
+    return logits[block].gather(2, relative[block].expand(-1, logits.shape[1], -1))
+
+
+def _mix(content: Tensor, seen: Tensor, relative: Sequence[Tensor], hidden: Tensor) -> Tensor:
+    """Values mixed by attention (b, D), from queries (b, D), keys and values (b, S, 2D), relative logits (b, H, S).
+
+    Products are made and summed place by place, not by a library whose sums depend on how many there are.
+    """
+    num_queries, num_heads, num_seen = relative[0].shape
+    keys, values = seen.view(num_queries, num_seen, 2, num_heads, -1).unbind(2)  # (b, S, H, d)
+    logits = (keys * content.view(num_queries, 1, num_heads, -1)).sum(-1).transpose(1, 2)
+    for one in relative:
+        logits = logits + one
+    weights = logits.masked_fill_(hidden, -torch.inf).softmax(-1)
+    mixed: Tensor = (weights.transpose(1, 2)[..., None] * values).sum(1)
+    return mixed.flatten(1)

@@ -1,0 +1,306 @@
+"""The fast form against the plain one: loss, gradients, tiny worlds and search."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.pushdown.plain import PlainPushdown
+from tests.models.pushdown.worlds import binary, build_pushdown, derivation
+from tests.models.rnng.worlds import Node, Tokens, as_batch, random_tree, tokens_of
+from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
+from tests.models.transformer_grammar.worlds import trees_of
+from treelm.errors import InputError
+from treelm.models.base import Loss
+from treelm.models.pushdown.config import PushdownConfig
+from treelm.models.pushdown.gold import attachments_of, most_on_stack
+from treelm.models.pushdown.network import Pushdown
+from treelm.models.search.sentences import SentenceResult, search_all
+from treelm.models.search.settings import Search
+
+EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
+
+
+def actions_of(model: Pushdown, tree: Node) -> list[int]:
+    vocabulary = model.vocabulary
+    assert isinstance(vocabulary, Tokens)
+    return derivation(binary(tree, vocabulary), model.config.num_actions - 1)
+
+
+def plain_log_probs(model: Pushdown, tree: Node) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return PlainPushdown(model).log_probs(actions_of(model, tree), tokens_of(tree))
+
+
+def test_tape_and_stack_are_those_of_a_walk() -> None:
+    """500 random trees, words in pieces and unary chains among them: no position differs."""
+    vocabulary, rng = Tokens(9, 3), random.Random(3)
+    model = build_pushdown(vocabulary, size=2, num_layers=1)
+    trees = [random_tree(rng, vocabulary, 3, rng.choice([1, 3, 8, 20])) for _ in range(500)]
+    found = attachments_of(as_batch(trees, vocabulary), vocabulary.ends_word, 100)
+    for row, tree in enumerate(trees):
+        stack, tape, place = list[tuple[int, int]](), [0], 0
+        for action, token in zip(actions_of(model, tree)[1:-1:2], tokens_of(tree), strict=True):
+            place += 1
+            new, targets = (place, place), [place]
+            tape.append(0)
+            for _ in range(action - 1):
+                targets.append(stack[-1][1])
+                new = stack.pop()[0], place
+                for position in range(new[0], place + 1):
+                    tape[position] += 1
+            last = found.valid.shape[2] - 1
+            assert found.target[row, place - 1] == (last if action == 1 else targets[-1])
+            stack.append(new)
+            assert found.tape[row, place, : place + 1].tolist() == tape
+            assert found.closed[row, place] == action - 1
+            assert found.may_end[row, place] == (len(stack) == 1 and token >= vocabulary.num_unfinished)
+        assert not found.tape[row, : place + 1, place + 1 :].any()
+
+
+def test_the_bound_that_a_tree_needs_is_its_tallest_stack() -> None:
+    """A bound that is one less is refused, and the sentence named."""
+    vocabulary = Tokens(9)
+    trees = trees_of(vocabulary, 40)
+    batch = as_batch(trees, vocabulary)
+    assert batch.actions is not None
+    assert batch.action_offsets is not None
+    most = most_on_stack(batch.actions, batch.action_offsets).tolist()
+    assert max(most) > 2
+    for tree, bound in zip(trees, most, strict=True):
+        attachments_of(as_batch([tree], vocabulary), vocabulary.ends_word, bound)
+        if bound > 1:
+            with pytest.raises(InputError, match=rf"trees\.ptb:1: more than {bound - 1} constituents on the stack"):
+                attachments_of(as_batch([tree], vocabulary), vocabulary.ends_word, bound - 1)
+    assert most_on_stack(np.empty(0, np.int64), np.zeros(3, np.int64)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_loss_and_gradients_equal_the_plain_form(count: int) -> None:
+    vocabulary = Tokens(9, 3)
+    model, trees = build_pushdown(vocabulary), trees_of(vocabulary, count)
+    losses = model.losses(as_batch(trees, vocabulary))
+    expected = [-sum(parts) for parts in zip(*(plain_log_probs(model, tree) for tree in trees), strict=True)]
+    for name, one in zip(("attachment", "finish", "word"), expected, strict=True):
+        torch.testing.assert_close(losses.terms[name].sum, one, rtol=1e-10, atol=1e-12)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    found, gradients = (
+        torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        for loss in (losses.total, sum(expected))
+    )
+    for name, one, other in zip(names, found, gradients, strict=True):
+        assert float((one - other).abs().max()) <= 1e-10 * max(float(other.abs().max()), 1e-12), name
+
+
+def test_word_by_word_is_the_full_pass() -> None:
+    vocabulary = Tokens(9, 3)
+    model, trees = build_pushdown(vocabulary, size=16), trees_of(vocabulary, 12)
+    batch = as_batch(trees, vocabulary)
+    read = [read_aloud(model, tree) for tree in trees]
+    assert model.tree_log_probs(batch).tolist() == pytest.approx(read, abs=1e-10)
+    alone = [float(model.tree_log_probs(as_batch([tree], vocabulary))) for tree in trees]
+    assert model.tree_log_probs(batch).tolist() == pytest.approx(alone, abs=1e-10)
+
+
+def read_aloud(model: Pushdown, tree: Node) -> float:
+    """log p(tree, sentence) by the machine of the search, which forgets what it can after every word."""
+    searchable = model.searchable()
+    machine, head = searchable.machine(), searchable.head(1)
+    analyses, coming, total = machine.start(1), iter(tokens_of(tree)), 0.0
+    *actions, last = actions_of(model, tree)
+    for action in actions:
+        total += analyses.log_probs[0, action]
+        if action == 0:
+            token = next(coming)
+            total += float(head.log_probs(analyses.outputs)[0, token])
+            analyses = machine.shift(analyses, np.array([token]))
+            analyses = machine.moved(analyses, *machine.collect([analyses.top], [analyses.history]))
+        else:
+            analyses = machine.apply(analyses, np.array([0]), np.array([action]), np.zeros(1))
+    return total + float(analyses.log_probs[0, last])
+
+
+def run(model: Pushdown, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
+    searchable, search = model.searchable(), Search(**settings)
+    return search_all(searchable, searchable.head(1), search, [np.array(tokens) for tokens in sentences])
+
+
+@pytest.mark.parametrize("bound", [2, 100])
+def test_an_exhaustive_beam_equals_enumeration(bound: int) -> None:
+    """Prefixes, sentences and trees of up to four words: binary trees are counted by Catalan numbers."""
+    model = build_pushdown(Tokens(2), seed=1, num_layers=1, max_stack=bound)
+    everything = enumerate_all(PlainPushdown(model), 4)
+    counts = [len(everything.trees[tuple([0] * size)]) for size in (1, 2, 3, 4)]
+    assert counts == ([1, 1, 2, 5] if bound == 100 else [1, 1, 2, 4])
+    assert mass(everything) == pytest.approx(1.0, abs=1e-9)
+    sentences = [list(tokens) for size in (1, 2, 3, 4) for tokens in itertools.product(range(2), repeat=size)]
+    for tokens, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
+        trees = everything.trees[tuple(tokens)]
+        prefixes = [log_sum(everything.prefixes[tuple(tokens[:end])]) for end in range(1, len(tokens) + 1)]
+        assert result.log_masses[-1] < 0
+        assert result.log_prob == pytest.approx(log_sum(trees.values()), abs=1e-9)
+        assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(trees, abs=1e-9)
+        assert result.log_masses == pytest.approx(prefixes, abs=1e-9)
+    found = model.probability_mass()
+    assert found is not None
+    assert found.finished + found.unfinished == pytest.approx(1.0, abs=1e-9)
+
+
+def mass(everything: Enumeration) -> float:
+    finished = log_sum(score for trees in everything.trees.values() for score in trees.values())
+    return float(np.exp(finished) + np.exp(log_sum(everything.unfinished)))
+
+
+def test_words_in_pieces_sum_to_one() -> None:
+    """One of two tokens does not end a word: it attaches to what was read of its word, and nothing ends there."""
+    model = build_pushdown(Tokens(2, 1), num_layers=1, max_stack=2)
+    everything = enumerate_all(PlainPushdown(model), 4)
+    assert mass(everything) == pytest.approx(1.0, abs=1e-9)
+    assert all(tokens[-1] == 1 for tokens in everything.trees)
+    sentences = [[0, 1], [0, 0, 1], [1, 0, 1], [0, 0, 1, 1], [1, 1, 0, 1]]
+    for tokens, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
+        expected = everything.trees[tuple(tokens)]
+        assert {one.actions: one.log_prob for one in result.derivations} == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_narrow_beam_is_the_one_of_the_definition() -> None:
+    model = build_pushdown(Tokens(12), seed=5, num_layers=1)
+    sentences = [[3, 1, 4, 1, 5], [9, 2], [6]]
+    for tokens, result in zip(sentences, run(model, sentences, action_beam=4, word_beam=3, fast_track=1), strict=True):
+        masses, finished = plain_beam(PlainPushdown(model), tokens, 4, 3, 1)
+        assert result.log_masses == pytest.approx(masses, abs=1e-9)
+        assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+
+
+def test_the_end_is_found_by_the_narrowest_beam() -> None:
+    """Of all attachments only that to the first constituent leads to the end; no other takes its place in the beam."""
+    model = build_pushdown(Tokens(12), seed=5, num_layers=1)
+    for result in run(model, [[1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11]], action_beam=1, word_beam=1):
+        assert np.isfinite(result.log_prob)
+    state = model.start()
+    for word in ("1", "2", "3", "4"):
+        state = model.extend(state, [word])  # type: ignore[assignment]
+        assert len(model.partial_trees(state)[0].words()) == int(word)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_search_in_half_precision_is_near(precision: Any) -> None:
+    model = build_pushdown(Tokens(9), dtype=torch.float32)
+    widths = {"action_beam": 10, "word_beam": 4, "fast_track": 1}
+    model.set_beam(**widths)
+    (full,) = model.score([["1", "2", "3"]])
+    model.set_beam(**widths, search_precision=precision)
+    (half,) = model.score([["1", "2", "3"]])
+    assert half.log_probs == pytest.approx(full.log_probs, abs=0.3)
+    assert half.log_probs.tolist() != full.log_probs.tolist()
+
+
+def test_particles_estimate_the_probability() -> None:
+    """With many of them; to the end, every particle closes all and pays for it by its weight."""
+    model = build_pushdown(Tokens(5), seed=2, num_layers=1)
+    exact = run(model, [[1, 2, 3]], **EXHAUSTIVE)[0]
+    found = run(model, [[1, 2, 3]], method="particles", num_particles=20_000)[0]
+    assert found.log_masses == pytest.approx(exact.log_masses, abs=0.1)
+    assert found.log_prob == pytest.approx(exact.log_prob, abs=0.1)
+
+
+def test_what_comes_later_changes_nothing() -> None:
+    """Causality: other words and another tree after the fourth word change no earlier state."""
+    vocabulary = Tokens(9)
+    model = build_pushdown(vocabulary)
+    before: Node = (0, [(1, [3, 4]), 5, (0, [6, 7, 8])])
+    other: Node = (0, [(1, [3, 4]), 5, (2, [6, 2]), 1, 0])
+    plans = [model._plan(as_batch([tree], vocabulary)) for tree in (before, other)]
+    one, two = (model._outputs(plan, model.word_embedding[plan.words])[0] for plan in plans)
+    torch.testing.assert_close(one[:5], two[:5], rtol=0, atol=1e-14)
+    assert not torch.allclose(one[5], two[5])
+
+
+def test_the_tape_is_seen() -> None:
+    """Two trees over the same words: what is predicted after them differs, and only from where their tapes do."""
+    vocabulary = Tokens(9)
+    model = build_pushdown(vocabulary)
+    left: Node = (0, [(0, [(0, [3, 4]), 5]), 6])
+    right: Node = (0, [3, (0, [4, (0, [5, 6])])])
+    plans = [model._plan(as_batch([tree], vocabulary)) for tree in (left, right)]
+    one, two = (model._outputs(plan, model.word_embedding[plan.words])[0] for plan in plans)
+    torch.testing.assert_close(one[:2], two[:2], rtol=0, atol=1e-14)
+    assert not torch.allclose(one[2], two[2])
+
+
+# Limits.
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
+    flat: Node = (0, [*[3] * 64, (1, [2] * 9)])
+    deep: Node = 4
+    for _ in range(63):
+        deep = (1, [deep, 2])
+    model = build_pushdown(Tokens(5), size=heads, num_heads=heads, num_layers=1)
+    for tree in (deep, flat):
+        found = float(model.tree_log_probs(as_batch([tree], model.vocabulary)))
+        assert read_aloud(model, tree) == pytest.approx(found, abs=1e-9)
+
+
+def test_a_thousand_words_keep_a_linear_number_of_rows() -> None:
+    """Rows are dropped only when half of them may be of no use, and paths are those of the beam alone."""
+    model = build_pushdown(Tokens(9), size=2, num_heads=1, num_layers=1, max_stack=20)
+    searchable = model.searchable()
+    machine = searchable.machine()
+    analyses, rng, moved, largest = machine.start(1), random.Random(1), 0, 0
+    for _ in range(1000):
+        before = len(machine.rows)
+        analyses = machine.shift(analyses, np.array([rng.randrange(9)]))
+        analyses = machine.apply(
+            analyses, np.array([0]), np.array([1 + int(np.argmax(analyses.log_probs[0, 1:-1]))]), np.zeros(1)
+        )
+        analyses = machine.moved(analyses, *machine.collect([analyses.top], [analyses.history]))
+        moved += len(machine.rows) if len(machine.rows) < before else 0
+        largest = max(largest, len(machine.rows._paths._rows))
+    assert len(machine.rows) <= 3 * 1001 + 1024
+    assert moved <= 2 * 1001
+    assert largest <= 2
+    sentence = [str(rng.randrange(9)) for _ in range(120)]
+    model.set_beam(action_beam=4, word_beam=2, fast_track=1)
+    (score,) = model.score([sentence])
+    assert np.isfinite(score.log_probs).all()
+
+
+def mean_of(term: Loss) -> float:
+    return term.sum.item() / term.count
+
+
+def test_twenty_starts_are_nearly_uniform() -> None:
+    """The first losses are those of uniform distributions, whatever the seed, for shallow and for deep networks."""
+    vocabulary, rng = Tokens(300), random.Random(1)
+    batch = as_batch([random_tree(rng, vocabulary, 3, 20) for _ in range(12)], vocabulary)
+    for seed in range(20):
+        torch.manual_seed(seed)
+        config = PushdownConfig(size=64, num_layers=2 + 4 * (seed % 2))
+        model = Pushdown(config, vocabulary=vocabulary).eval()
+        found = model.losses(batch)
+        assert mean_of(found.terms["word"]) == pytest.approx(math.log(300), abs=0.1)
+        assert mean_of(found.terms["finish"]) == pytest.approx(math.log(2), abs=0.1)
+        plan = model._plan(batch)
+        uniform = plan.valid.sum(2).double().log().sum() / len(plan.words)
+        assert mean_of(found.terms["attachment"]) == pytest.approx(float(uniform), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"num_heads": 3}, "num_heads is 3"),
+        ({"max_stack": 0}, "max_stack is 0"),
+        ({"max_depth": 0}, "max_depth is 0"),
+        ({"dropout": 1.0}, r"dropout is 1\.0"),
+    ],
+)
+def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:
+    with pytest.raises(InputError, match=found):
+        PushdownConfig(**values)
