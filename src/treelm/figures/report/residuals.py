@@ -12,9 +12,9 @@ from treelm.figures.report.parts import Section, figure, key
 
 _CAPTION = (
     "First: what is left of the times when all but this surprisal is taken away, means of bins of equally many words "
-    "with their 95 % interval; a straight line is what the regression assumes. Second: residuals against fitted times, with "
-    "their 10th and 90th percentiles; an even band is what least squares assumes. Third: quantiles of residuals, in "
-    "standard deviations, against those of the normal distribution."
+    "with their 95 % interval; a straight line is what the regression assumes. Second: residuals against fitted "
+    "times, with their 10th and 90th percentiles; an even band is what least squares assumes. Third: quantiles of "
+    "residuals, in standard deviations, against those of the normal distribution."
 )
 
 
