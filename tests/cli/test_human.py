@@ -52,6 +52,9 @@ def test_a_table_of_surprisals_stands_where_a_run_can(treelm: Treelm, times: Pat
     assert tables.code == 0, tables.err
     assert "delta log likelihood, 10^-3 nats a word" in tables.out
     assert "ngram-gum-open over bits" in tables.out
+    assert "reads whole sentences" not in tables.err
+    alone = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--context", "document")
+    assert "ngram reads whole sentences: each begins from nothing" in alone.err
     both = json.loads(treelm("reading", bits, "ngram-gum-open", "--corpus", times, *OF_TABLE, "--json").out)["models"]
     assert both[0]["delta"]["nats_per_word"] == pytest.approx(both[1]["delta"]["nats_per_word"], abs=1e-6)
 

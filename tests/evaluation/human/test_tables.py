@@ -19,6 +19,7 @@ from treelm.evaluation.human.export import export, r_names
 from treelm.evaluation.human.material import read_surprisals, score_material
 from treelm.evaluation.human.reading import Design, Regression
 from treelm.evaluation.human.reading_tables import TableColumns
+from treelm.inference.loading import load
 
 TIMES = """\
 text,item,word,rt,freq,pos,gpt2
@@ -194,3 +195,16 @@ def test_names_for_r_are_legal_and_apart() -> None:
         "5-gram": "x5_gram",
         "a b": "a_b",
     }
+
+
+def test_with_documents_as_context_a_stream_model_remembers_the_sentence_before(tmp_path: Path) -> None:
+    lm = load("lstm-gum-open")
+    text = "text,item,word,rt\nx,1,The,1\nx,1,dog,1\nx,2,The,1\nx,2,dog,1\ny,1,The,1\ny,1,dog,1\n"
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence="item", document="text"))
+    alone, together = (
+        score_material(lm, corpus, name="lm", context=context).bits for context in ("sentence", "document")
+    )
+    assert alone[:2] == pytest.approx(alone[2:4])
+    assert together[:2] == pytest.approx(alone[:2], abs=1e-6)
+    assert together[4:] == pytest.approx(together[:2], abs=1e-6)
+    assert abs(together[2:4] - alone[2:4]).max() > 0.01
