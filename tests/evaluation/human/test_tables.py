@@ -63,6 +63,16 @@ def test_without_columns_the_words_themselves_predict(tmp_path: Path) -> None:
     assert corpus.predictors["end"].tolist() == [0, 0, 1, 0, 1]
 
 
+def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{item},{word},300\n" for item in "12" for word in ("Mr.", "Smith", "slept.", "Then", "he", "woke.")
+    )
+    columns = TableColumns(sentence="item")
+    corpus = reading_tables.load(write(tmp_path / "times.csv", f"item,word,rt\n{rows}3,Mr.,1\n3,Smith.,1\n"), columns)
+    assert corpus.notes == ("2 of 3 sentences look like several, and are read as one",)
+    assert reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS).notes == ()
+
+
 def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
     rows = "".join(f"{text},1,word,3{text}\n" for text in range(reading_tables.FEWEST_DOCUMENTS))
     table = write(tmp_path / "times.csv", f"text,item,word,rt\n{rows}")
