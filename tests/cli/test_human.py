@@ -29,8 +29,8 @@ OF_TABLE = ("--document-column", "text", "--sentence-column", "sentence")
 
 
 def test_a_model_of_the_package_predicts_the_times_of_a_table(treelm: Treelm, times: Path, tmp_path: Path) -> None:
-    out = tmp_path / "export"
-    done = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--export", out, "--json")
+    out, page = tmp_path / "export", ("--residuals", tmp_path / "residuals.html")
+    done = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--export", out, "--json", *page)
     assert done.code == 0, done.err
     result = json.loads(done.out)
     (model,) = result["models"]
@@ -39,6 +39,7 @@ def test_a_model_of_the_package_predicts_the_times_of_a_table(treelm: Treelm, ti
     assert len(model["slopes"]) == 3
     assert result["num_words"] + sum(result["left_out"].values()) == 180
     assert (out / "lme4.R").is_file()
+    assert "ngram-gum-open: times by surprisal" in page[1].read_text()
     scored = (out / "words.csv").read_text().splitlines()
     assert len(scored) == 1 + result["num_words"]
 
@@ -51,6 +52,9 @@ def test_a_table_of_surprisals_stands_where_a_run_can(treelm: Treelm, times: Pat
     assert tables.code == 0, tables.err
     assert "delta log likelihood, 10^-3 nats a word" in tables.out
     assert "ngram-gum-open over bits" in tables.out
+    assert "reads whole sentences" not in tables.err
+    alone = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--context", "document")
+    assert "ngram reads whole sentences: each begins from nothing" in alone.err
     both = json.loads(treelm("reading", bits, "ngram-gum-open", "--corpus", times, *OF_TABLE, "--json").out)["models"]
     assert both[0]["delta"]["nats_per_word"] == pytest.approx(both[1]["delta"]["nats_per_word"], abs=1e-6)
 
@@ -139,6 +143,7 @@ def test_a_comparison_says_that_a_corpus_is_missing_before_it_measures(treelm: T
         (("reading", "--corpus", "ucl", "--class-column", "pos"), "an option of tables (--class-column) with ucl"),
         (("reading", "--corpus", "ucl", "--alignment", "published"), "--alignment with ucl"),
         (("reading", "--corpus", "natural-stories", "--data", "."), "may not be shipped"),
+        (("reading", "--corpus", "ucl", "--residuals", "page.txt"), "cannot write a report into page.txt"),
         (("compare", "lstm-gum-open", "--reading-data", "."), "--reading-data without --reading"),
     ],
 )

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
+from treelm.cli.files import check_not_input
 from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.corpora import ReadingCorpus
+    from treelm.evaluation.human.reading import Regression
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,8 @@ class Arguments(SourceOptions):
     """Models to add every other one to, and the reverse: what one has that the other lacks."""
     export: str = ""
     """Folder to write: the table, scripts for lme4 and mgcv, and predictors for REPLICA."""
+    residuals: str = ""
+    """Page to write, such as residuals.html: what each model's fit leaves, by surprisal and by fitted time."""
     word_column: str = "word"
     """Of a table: the column of the words."""
     sentence_column: str = "sentence_id"
@@ -80,6 +84,11 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.human.regression import require_library
 
     require_library()
+    if options.residuals:
+        from treelm.figures.report.page import check_path
+
+        check_path(Path(options.residuals))
+    check_not_input([options.residuals], [options.corpus, *options.runs])
     corpus = _load(options)
     for line in corpus.notes:
         note(f"{corpus.name}: {line}")
@@ -98,6 +107,8 @@ def main(arguments: list[str]) -> int:
 
         names = export(Regression(corpus, design, models), Path(options.export))
         note(f"wrote {', '.join(names)} into {options.export}")
+    if options.residuals:
+        _write_residuals(Regression(corpus, design, models), Path(options.residuals))
     if options.json:
         from treelm.models.configs import to_plain
 
@@ -107,6 +118,17 @@ def main(arguments: list[str]) -> int:
 
         print_tables(reading_tables(result, scores))
     return 0
+
+
+def _write_residuals(regression: Regression, path: Path) -> None:
+    from treelm.evaluation.human.diagnostics import diagnose
+    from treelm.figures.report.residuals import residuals_page
+    from treelm.models.persistence.files import write_atomically
+
+    found = [diagnose(regression, name) for name in regression.models]
+    title = f"Residuals: {regression.corpus.name}, {regression.response}"
+    write_atomically(path, residuals_page(found, title=title, unit=regression.response).encode())
+    note(f"wrote {path}")
 
 
 def _load(options: Arguments) -> ReadingCorpus:

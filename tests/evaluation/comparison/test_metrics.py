@@ -17,6 +17,7 @@ from treelm.evaluation.comparison.metrics import (
     RunMetrics,
     SyntaxGymMetrics,
 )
+from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.sap import published
 from treelm.evaluation.perplexity import Perplexity
@@ -68,6 +69,7 @@ FULL = RunMetrics(
         ms_per_bit=(0.5, 1.25),
         gain=ReadingGain(name="demo", delta_nats_per_word=0.01, low=-0.01, high=0.03, perplexity=200.0),
         published=(),
+        babylm=BabyLMScore(name="demo", eye_tracking=9.5, self_paced_reading=2.25, num_words=(1696, 1497)),
     ),
     garden_paths=GardenPathMetrics(effects=measure_effects(published()["gpt2"]).effects[:2]),
     notes=("a note",),

@@ -11,7 +11,7 @@ from treelm.errors import InputError
 from treelm.evaluation.human import natural_stories, ucl
 from treelm.evaluation.human.babylm import reading_score
 from treelm.evaluation.human.corpora import ReadingCorpus
-from treelm.evaluation.human.natural_stories import _corpus, _Word
+from treelm.evaluation.human.natural_stories import _corpus, _from_clone, _published, _Word
 from treelm.evaluation.human.reading import Design, Regression
 from treelm.evaluation.human.regression import held_out_log_likelihood, slopes
 
@@ -183,3 +183,76 @@ def test_what_is_on_a_word_and_around_it() -> None:
     assert corpus.filters["inner"].tolist() == [False, True, True, False] * 4
     assert corpus.filters["unmarked"].tolist() == [False, False, False, True] * 4
     assert corpus.classes[:2] == ("verb", "noun")
+
+
+CLONE = {
+    "naturalstories_RTS/all_stories.tok": """\
+word\tzone\titem
+"If\t1\t1
+ice-cream\t2\t1
+melts.\t3\t1
+So\t1\t2
+""",
+    "naturalstories_RTS/processed_wordinfo.tsv": """\
+word\tzone\titem\tnItem\tmeanItemRT\tsdItemRT\tgmeanItemRT\tgsdItemRT
+melts.\t3\t1\t80\t900\t9\t850\t1
+So\t1\t2\t80\t333\t9\t320\t1
+"If\t1\t1\t80\t300\t9\t290\t1
+ice-cream\t2\t1\t80\t310\t9\t305\t1
+""",
+    "words.tsv": """\
+1.1.whole\t"If
+1.1.word\tIf
+1.1.1\t"
+1.2.whole\tice-cream
+1.2.word\tice-cream
+1.3.whole\tmelts.
+1.3.word\tmelts
+2.1.whole\tSo
+2.1.word\tSo
+""",
+    "freqs/freqs-1.tsv": """\
+1.1.whole\t1\tIf\t9\tNA
+1.1.word\t1\tIf\t7\tNA
+1.2.word\t1\tice\tNA\tNA
+1.3.word\t1\tmelts\t1\tNA
+2.1.word\t1\tSo\t3\tNA
+""",
+    "parses/penn/all-parses-aligned.txt.penn": """\
+(ROOT (SBAR (`` "/1.1.1) (IN If/1.1.2)
+ (NP (-NONE- *) (NN ice-cream/1.2.word))))
+(ROOT (VBZ melts/1.3.1) (. ./1.3.2))
+(ROOT (RB So/2.1))
+""",
+    "probs/all_stories_gpt3.csv": """\
+token,logprob,story
+\"\"\"\",,0
+If,-0.6931471805599453,0
+ ice,-1.3862943611198906,0
+-cream,-0.6931471805599453,0
+ melts,-2.772588722239781,0
+.,-0.6931471805599453,0
+So,,1
+""",
+}
+"""Two stories in the files that the published corpus has; GPT-3 knows nothing of what a story begins with."""
+
+
+def test_a_clone_is_read_in_the_order_of_its_stories(tmp_path: Path) -> None:
+    for name, text in CLONE.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    words = _from_clone(tmp_path)
+    corpus = _corpus(words, _published(tmp_path, words), "corrected")
+    assert corpus.words == ('"If', "ice-cream", "melts.", "So")
+    assert corpus.keys == (("1", "1"), ("1", "2"), ("1", "3"), ("2", "1"))
+    assert corpus.sentences == ("1-1", "1-1", "1-2", "2-3")
+    assert corpus.classes == ("preposition", "noun", "verb", "adverb")
+    np.testing.assert_array_equal(corpus.responses["mean_rt"], [np.nan, 300, 310, np.nan])
+    np.testing.assert_allclose(corpus.responses["log_rt"][1:3], 1000 * np.log([290, 305]))
+    np.testing.assert_array_equal(corpus.predictors["freq"], [3, np.nan, 1, 2])
+    assert corpus.predictors["mark"].tolist() == [1, 0, 1, 0]
+    assert corpus.predictors["end"].tolist() == [0, 0, 1, 0]
+    np.testing.assert_allclose(corpus.published["gpt3"].bits, [np.nan, 3, 5, np.nan])
+    assert corpus.references == ("gpt3",)

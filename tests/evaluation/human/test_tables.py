@@ -19,6 +19,7 @@ from treelm.evaluation.human.export import export, r_names
 from treelm.evaluation.human.material import read_surprisals, score_material
 from treelm.evaluation.human.reading import Design, Regression
 from treelm.evaluation.human.reading_tables import TableColumns
+from treelm.inference.loading import load
 
 TIMES = """\
 text,item,word,rt,freq,pos,gpt2
@@ -60,6 +61,16 @@ def test_without_columns_the_words_themselves_predict(tmp_path: Path) -> None:
     assert corpus.predictors["length"].tolist() == [3, 3, 5, 4, 4]
     assert corpus.predictors["mark"].tolist() == [0, 0, 1, 0, 1]
     assert corpus.predictors["end"].tolist() == [0, 0, 1, 0, 1]
+
+
+def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{item},{word},300\n" for item in "12" for word in ("Mr.", "Smith", "slept.", "Then", "he", "woke.")
+    )
+    columns = TableColumns(sentence="item")
+    corpus = reading_tables.load(write(tmp_path / "times.csv", f"item,word,rt\n{rows}3,Mr.,1\n3,Smith.,1\n"), columns)
+    assert corpus.notes == ("2 of 3 sentences look like several, and are read as one",)
+    assert reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS).notes == ()
 
 
 def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
@@ -194,3 +205,16 @@ def test_names_for_r_are_legal_and_apart() -> None:
         "5-gram": "x5_gram",
         "a b": "a_b",
     }
+
+
+def test_with_documents_as_context_a_stream_model_remembers_the_sentence_before(tmp_path: Path) -> None:
+    lm = load("lstm-gum-open")
+    text = "text,item,word,rt\nx,1,The,1\nx,1,dog,1\nx,2,The,1\nx,2,dog,1\ny,1,The,1\ny,1,dog,1\n"
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence="item", document="text"))
+    alone, together = (
+        score_material(lm, corpus, name="lm", context=context).bits for context in ("sentence", "document")
+    )
+    assert alone[:2] == pytest.approx(alone[2:4])
+    assert together[:2] == pytest.approx(alone[:2], abs=1e-6)
+    assert together[4:] == pytest.approx(together[:2], abs=1e-6)
+    assert abs(together[2:4] - alone[2:4]).max() > 0.01

@@ -10,6 +10,7 @@ from typing import Any
 from treelm.corpora.running_text import normalise
 from treelm.errors import InputError
 from treelm.evaluation.human import natural_stories, sap, ucl
+from treelm.evaluation.human.babylm import BabyLMScore, reading_score
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
 from treelm.evaluation.human.material import Material, Surprisals, score_material
@@ -56,6 +57,7 @@ class ReadingMetrics:
     ms_per_bit: tuple[float, ...]  # by lag
     gain: ReadingGain
     published: tuple[ReadingGain, ...]
+    babylm: BabyLMScore | None = None  # of the UCL corpus alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,7 @@ def reading_metrics(
         ms_per_bit=tuple(slope.ms_per_bit for slope in found.slopes),
         gain=ReadingGain.of(found),
         published=tuple(map(ReadingGain.of, others)),
+        babylm=reading_score(corpus, own) if corpus.name == ucl.NAME else None,
     )
 
 

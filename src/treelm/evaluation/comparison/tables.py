@@ -68,6 +68,10 @@ def _percent(value: Value) -> str:
     return f"{100 * float(value):.1f}"
 
 
+def _hundredths(value: Value) -> str:
+    return f"{float(value):.2f}"
+
+
 def _milli(value: Value) -> str:
     return f"{1000 * float(value):+.2f}"
 
@@ -120,6 +124,7 @@ def columns_of(comparison: Comparison) -> list[Column]:
         _suites,
         _pairs,
         _reading,
+        _babylm,
         _garden_paths,
     )
     everything = (column for maker in makers for column in maker(rows))
@@ -257,6 +262,16 @@ def _reading(rows: Rows) -> Iterator[Column]:
         yield Column(f"reading_delta_nats_per_word, {corpus}", heading, delta, _milli, "people")
         for field in ("low", "high", "perplexity"):
             yield _data_only(f"reading_{field}, {corpus}", _gain(corpus, field))
+
+
+def _babylm(rows: Rows) -> Iterator[Column]:
+    """Yield both reading scores of the BabyLM challenge."""
+    for field, heading in (("eye_tracking", "BabyLM eyes"), ("self_paced_reading", "BabyLM reading")):
+        yield Column(f"babylm_{field}", heading, _babylm_score(field), _hundredths, "people")
+
+
+def _babylm_score(field: str) -> Get:
+    return lambda row: getattr(row.reading.babylm, field) if row.reading and row.reading.babylm else None
 
 
 def _gain(corpus: str, field: str) -> Get:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -93,6 +93,3 @@ def published_table(bits: Mapping[str, Sequence[float]]) -> dict[str, Surprisals
         )
         for name, values in bits.items()
     }
-
-
-Loader = Callable[..., ReadingCorpus]

@@ -60,6 +60,8 @@ _PUBLISHED = {
     "trigram": ("trigram.csv", "trigram"),
     "unigram": ("trigram.csv", "unigram"),
 }
+_BY_SENTENCE = ("gpt2",)
+"""Published models that began anew with each sentence and have too few bits, or none, for its first word."""
 _END = re.compile(r"[.?!]['\"]*$")
 _LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)/(\d+)\.(\d+)[^\s()]*\)")
 _DOUBTFUL = {("3", position) for position in range(230, 233)}
@@ -169,7 +171,7 @@ def _joined(text: str) -> str:
 
 
 def _class_of(tag: str) -> str:
-    found = (name for name, begins in _CLASSES.items() if tag.startswith(begins) and tag != "-NONE-")
+    found = (name for name, begins in _CLASSES.items() if tag.startswith(begins))
     return next(found, "other")
 
 
@@ -283,12 +285,13 @@ def _published(folder: Path, words: Sequence[_Word]) -> dict[str, Surprisals]:
             for name, (source, column) in _PUBLISHED.items():
                 if source == file:
                     found = [rows[word.story, word.position] for word in words]
-                    bits[name] = [number(row[column], where) for where, row in found]
-    if "gpt2" in bits:  # each sentence was scored by itself: its first words have too few bits, or none
-        is_first = [word.sentence != before for word, before in zip(words, _sentences_before(words), strict=True)]
-        bits["gpt2"] = [math.nan if first else value for first, value in zip(is_first, bits["gpt2"], strict=True)]
+                    bits[name] = [
+                        math.nan if name in _BY_SENTENCE and _is_first(row) else number(row[column], where)
+                        for where, row in found
+                    ]
     return published_table({name: bits[name] for name in (*_PUBLISHED, "gpt3") if name in bits})
 
 
-def _sentences_before(words: Sequence[_Word]) -> list[str]:
-    return ["", *(word.sentence for word in words[:-1])]
+def _is_first(row: dict[str, str]) -> bool:
+    """Tell whether a row of a table of surprisals begins a sentence."""
+    return row["position_in_sentence"] == "0"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +22,7 @@ FEWEST_DOCUMENTS = 5
 """Documents from which on one at a time is left out; of fewer, a tenth of the sentences."""
 NUM_FOLDS = 10
 _ENDS = ".?!"
+_SENTENCE_END = re.compile(r"[^\W\d_]{4,}[.?!]['\")\]]*$")  # not Mr. or etc.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,16 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         classes=tuple(row[columns.word_class] for _, row in rows) if columns.word_class else (),
         published=published_table({name: values(name).tolist() for name in columns.surprisals}),
         references=columns.surprisals,
+        notes=tuple(_notes(words, sentences)),
     )
+
+
+def _notes(words: Sequence[str], sentences: Sequence[str]) -> Iterator[str]:
+    """Yield what must be said of sentences that look like several."""
+    pairs = zip(words, sentences, [*sentences[1:], ""], strict=True)
+    found = {own for word, own, after in pairs if own == after and _SENTENCE_END.search(word)}
+    if found:
+        yield f"{len(found)} of {len(set(sentences))} sentences look like several, and are read as one"
 
 
 def _check_together(what: str, groups: Sequence[str], places: Sequence[str]) -> None:

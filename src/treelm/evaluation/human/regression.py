@@ -112,6 +112,12 @@ def residuals(times: Floats, predictors: Floats) -> tuple[Floats, Floats]:
     return np.asarray(fit.fittedvalues), np.asarray(fit.resid)
 
 
+def normal_quantiles(shares: Floats) -> list[float]:
+    """Quantiles of the standard normal distribution."""
+    found: list[float] = _norm().ppf(shares).tolist()
+    return found
+
+
 def explained_variance(times: Floats, predictors: Floats) -> float:
     """R squared of the fit to all words."""
     return float(_fit(times, predictors).rsquared)

@@ -39,6 +39,17 @@ class Dot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A point with an interval above and below it; without one, the point alone."""
+
+    x: float
+    y: float
+    tip: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Axes:
     """The words of a chart."""
 
@@ -128,6 +139,25 @@ def scatter_chart(
     parts.append(_dot_labels(placed_runs, float(width)))
     parts += [_dot(dot, *place) for dot, place in zip(dots, places, strict=True)]
     return drawing("chart", axes.title, width, height, join(*parts))
+
+
+def interval_chart(series: Sequence[Sequence[Interval]], axes: Axes, width: int, height: int = 320) -> Markup:
+    """A line through the points of each series, with their intervals, over linear axes; the look is its number."""
+    points = [point for own in series for point in own]
+    right = width - _RIGHT
+    x = scale_over([point.x for point in points], _LEFT, right)
+    ends = [end for point in points for end in (point.low, point.y, point.high) if end is not None]
+    y = scale_over(ends, height - _BOTTOM, _TOP)
+    bars = (
+        element("path", class_=f"curve {colour_class(look)}", d=f"M{x(one.x):.1f} {y(one.low):.1f}V{y(one.high):.1f}")
+        for look, own in enumerate(series)
+        for one in own
+        if one.low is not None and one.high is not None
+    )
+    lines = (
+        curve(look, [(x(one.x), y(one.y)) for one in own], [one.tip for one in own]) for look, own in enumerate(series)
+    )
+    return drawing("chart", axes.title, width, height, join(_axes(axes, x, y, right), *bars, *lines))
 
 
 def _dot(dot: Dot, x: float, y: float) -> Markup:

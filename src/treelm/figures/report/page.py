@@ -11,7 +11,7 @@ import treelm
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained
 from treelm.evaluation.comparison.metrics import Comparison
-from treelm.figures.markup import Markup, element
+from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.human import garden_path_section, reading_section
 from treelm.figures.report.parts import Section
 from treelm.figures.report.results import table_section, training_section
@@ -45,6 +45,12 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
         raise InputError("a comparison without runs", remedy="compare at least one")
     title = title or _title(comparison)
     sections = list(_sections(comparison))
+    about = join(element("p", _summary(comparison)), *_warnings(comparison))
+    return page_of(title, about, sections)
+
+
+def page_of(title: str, about: Markup, sections: Sequence[Section]) -> str:
+    """A page of sections, with what is said of all of them below its title."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -59,8 +65,7 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
         element(
             "header",
             element("h1", title),
-            element("p", _summary(comparison)),
-            *_warnings(comparison),
+            about,
             _contents(sections),
         ),
         element("main", *(section.as_html() for section in sections)),
