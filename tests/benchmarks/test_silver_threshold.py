@@ -35,12 +35,12 @@ def test_sentences_above_the_threshold_stay_in_their_documents(tmp_path: Path, m
     for split in ("train", "dev", "test"):
         (tmp_path / f"{split}.ptb.gz").write_bytes(gzip.compress(text.encode()))
         (tmp_path / f"{split}.ptb.gz.tsv").write_text(table)
-    keep(tmp_path, tmp_path / "out", "runs/parser", ["dev.ptb"], LEVELS[0], LEVELS[1])
+    keep(tmp_path, tmp_path / "out", "runs/parser", ["any/where/gold/dev.ptb"], LEVELS[0], LEVELS[1])
     kept = [(one.words[0], one.document) for one in read_sentences(tmp_path / "out/train.ptb.gz")]
     assert kept == [("b", 0), ("c", 1), ("e", 2), ("g", 3)]
     metadata = json.loads((tmp_path / "out/silver.json").read_text())
     assert metadata["threshold"] == 0.5
-    assert metadata["parser"] == "parser"
+    assert (metadata["parser"], metadata["chosen_on"]) == ("parser", ["gold/dev.ptb"])
     assert metadata["splits"]["dev"] == {"sentences": 7, "words": 14, "kept_sentences": 4, "kept_words": 8}
 
 

@@ -121,4 +121,4 @@ def test_the_wheel_of_the_distribution_has_text_and_notice(tmp_path: Path) -> No
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"treelm_english/open-english/{name}" for name in ("NOTICE", "train.txt.gz")} <= set(names)
-    assert "corpus/build.py" not in "".join(names)
+    assert "corpus/open_english.py" not in "".join(names)

@@ -416,6 +416,7 @@ def write_large(directory: Path) -> Path:
             actions=np.zeros(0, dtype=np.int16),
             num_actions=zero,
             lines=np.ones(1, dtype=np.int32),
+            documents=zero,
             identifiers=[""],
         )
     )

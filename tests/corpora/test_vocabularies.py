@@ -260,6 +260,23 @@ def _drop_part(path: Path) -> None:
     path.write_text(json.dumps(content), "utf-8")
 
 
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_vocabulary_of_another_run_is_taken_as_it_is(config: VocabularyConfig, tmp_path: Path) -> None:
+    first = build_vocabulary(config, COUNTS)
+    save_vocabulary(first, tmp_path / "vocabulary.json")
+    for file in (tmp_path, tmp_path / "vocabulary.json"):
+        saved = VocabularyConfig(kind="saved", file=str(file))
+        assert build_vocabulary(saved, FormCounts.of([["other", "words"]])).fingerprint() == first.fingerprint()
+    with pytest.raises(InputError, match="no such file"):
+        build_vocabulary(VocabularyConfig(kind="saved", file=str(tmp_path / "nowhere")), COUNTS)
+
+
+@pytest.mark.parametrize("settings", [{}, {"file": "run", "max_size": 300}])
+def test_a_saved_vocabulary_needs_its_file_and_nothing_else(settings: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"vocabulary\.file|leave max_size out"):
+        VocabularyConfig(kind="saved", **settings)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("damage", [_truncate, _tamper, _make_foreign, _change_version, _drop_part, Path.unlink])
 def test_a_damaged_vocabulary_file_is_an_error_that_names_it(damage: object, tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.json"

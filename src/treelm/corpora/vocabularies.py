@@ -17,10 +17,11 @@ from treelm.corpora.vocabulary import FormCounts, SubwordModel, Vocabulary, fing
 from treelm.corpora.word_vocabulary import Unknown, WordVocabulary
 from treelm.errors import InputError, check_choice, check_positive
 
-Kind = Literal["word", "character", "subword", "tokenizer", "affixes"]
+Kind = Literal["word", "character", "subword", "tokenizer", "affixes", "saved"]
 FILE_NAME = "vocabulary.json"
 _FORMAT = "treelm-vocabulary"
 _FORMAT_VERSION = 1
+_OF_FILES = ("tokenizer", "saved")
 _LEAST_SUBWORDS = 258  # 256 bytes, the end of a word, and SentencePiece's own unknown token
 
 
@@ -31,7 +32,7 @@ class VocabularyConfig:
     kind: Kind = "word"
     """Whole words, characters, subwords by SentencePiece, or the tokens of another tokenizer, which is in ``file``;
     ``affixes``, for parsers that do not predict words: words with their affixes and shapes, by which unknown words are
-    told apart."""
+    told apart; ``saved``, that of another run, whose vocabulary.json is ``file``."""
     min_count: int = 2
     """Words (characters, for a character vocabulary) that occur less often are unknown; subwords train without them."""
     max_size: int | None = None
@@ -45,7 +46,7 @@ class VocabularyConfig:
     """Way in which SentencePiece chooses pieces; for kind = "subword"."""
     file: str | None = None
     """Path of a Hugging Face tokenizer.json, or of a folder with it or with GPT-2's vocab.json and merges.txt; for
-    kind = "tokenizer"."""
+    kind = "tokenizer". That of a run, or its folder; for kind = "saved"."""
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that cannot be."""
@@ -65,16 +66,16 @@ class VocabularyConfig:
                 f"vocabulary.unknown = {self.unknown!r} with kind = {self.kind!r}",
                 remedy="leave unknown out: classes of unknown words are for kind = 'word'",
             )
-        if self.kind == "tokenizer" and self.max_size is not None:
+        if self.kind in _OF_FILES and self.max_size is not None:
             raise InputError(
-                f"vocabulary.max_size = {self.max_size} with kind = 'tokenizer'",
-                remedy="leave max_size out: the tokenizer has the tokens of its file",
+                f"vocabulary.max_size = {self.max_size} with kind = {self.kind!r}",
+                remedy="leave max_size out: the vocabulary has the tokens of its file",
             )
-        if (self.file is None) == (self.kind == "tokenizer"):
+        if (self.file is None) == (self.kind in _OF_FILES):
             given = "without vocabulary.file" if self.file is None else f"with vocabulary.file = {self.file!r}"
             raise InputError(
                 f"vocabulary.kind = {self.kind!r} {given}",
-                remedy="give both kind = 'tokenizer' and the path of its file, or neither",
+                remedy="give both kind = 'tokenizer' (or 'saved') and the path of its file, or neither",
             )
 
 
@@ -84,6 +85,9 @@ def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary
         raise InputError("a vocabulary from no words at all", remedy="give training data with words")
     if config.kind == "character":
         return CharacterVocabulary.build(counts, min_count=config.min_count, max_size=config.max_size)
+    if config.kind == "saved":
+        file = Path(str(config.file))
+        return load_vocabulary(file / FILE_NAME if file.is_dir() else file)
     if config.file is not None:
         return TokenizerVocabulary.read(Path(config.file))
     if config.kind == "subword":

@@ -1,6 +1,6 @@
 """Sentences and documents of open-english from its raw texts: train, dev and test, and the table of documents.
 
-python build.py RAW --out FOLDER [--held-out DATA]
+python open_english.py RAW --out FOLDER [--held-out DATA]
 
 RAW holds SOURCE.txt.gz, two blank lines between documents and one between paragraphs, and documents.tsv.gz, a row each:
 what extract.py writes. DATA is the folder of the corpora that models are measured on (README.md); a sentence that
