@@ -61,7 +61,11 @@ def test_the_hooks_accept_what_is_committed(hook: dict) -> None:
 def test_the_lowest_releases_are_those_that_the_project_allows() -> None:
     extras = PROJECT["optional-dependencies"]
     allowed = map(
-        Requirement, chain(PROJECT["dependencies"], *(extras[name] for name in ("nltk", "sentences", "tokenizers")))
+        Requirement,
+        chain(
+            PROJECT["dependencies"],
+            *(extras[name] for name in ("nltk", "sentences", "tables", "tokenizers", "wordfreq")),
+        ),
     )
     lowest = {
         f"{one.name}=={specifier.version}"
