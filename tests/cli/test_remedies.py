@@ -70,7 +70,7 @@ def test_every_option_that_a_text_names_is_one_of_the_subcommand_that_it_is_abou
             for match in OPTION.finditer(text):
                 named = [found[1] for found in SUBCOMMAND.finditer(text, 0, match.start())]
                 if text == match[0]:  # an argument that is passed on
-                    known = anywhere
+                    known = anywhere | OF_OTHERS.get(name, set())
                 elif named:
                     known = options[named[-1]]
                 elif name in subcommand_of_module:
