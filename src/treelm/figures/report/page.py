@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 import treelm
 from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import hardly_trained
+from treelm.evaluation.comparison.compare import hardly_trained, notes_on
 from treelm.evaluation.comparison.metrics import Comparison
-from treelm.figures.markup import Markup, element
-from treelm.figures.report.parts import Section
+from treelm.figures.markup import Markup, element, join
+from treelm.figures.naming import display_names
+from treelm.figures.report.findings import findings
+from treelm.figures.report.parts import Section, details
 from treelm.figures.report.results import table_section, training_section
 from treelm.figures.report.sentences import sentence_sections
 from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
@@ -42,6 +45,7 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
     """The page as text."""
     if not comparison.runs:
         raise InputError("a comparison without runs", remedy="compare at least one")
+    comparison = with_shown_names(comparison)
     title = title or _title(comparison)
     sections = list(_sections(comparison))
     head = element(
@@ -59,11 +63,13 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
             "header",
             element("h1", title),
             element("p", _summary(comparison)),
+            *(element("p", one, class_="finding") for one in findings(comparison)),
             *_warnings(comparison),
             _contents(sections),
         ),
         element("main", *(section.as_html() for section in sections)),
-        element("footer", element("p", f"Made with treelm {treelm.__version__}. This file needs no network.")),
+        element("footer", *_foot(comparison)),
+        class_="report",
     )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
@@ -77,9 +83,31 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
     yield from sentence_sections(comparison)
 
 
+def with_shown_names(comparison: Comparison) -> Comparison:
+    """The comparison with its models called by their systems, and by their runs too where several are of one system.
+
+    Notes say the new names.
+    """
+    names = display_names([(row.system, row.name) for row in comparison.runs])
+    rows = tuple(replace(row, name=name) for row, name in zip(comparison.runs, names, strict=True))
+    before = set(notes_on(comparison.runs))
+    others = [note for note in comparison.notes if note not in before]
+    return replace(comparison, runs=rows, notes=(*notes_on(rows), *others))
+
+
+def _foot(comparison: Comparison) -> Iterator[Markup]:
+    """Where the models are, how the page was made, and by what."""
+    runs = (element("li", f"{row.name}: ", element("code", row.run)) for row in comparison.runs)
+    yield details("The runs", element("ul", *runs))
+    items = (join(element("dt", name), element("dd", text)) for name, text in comparison.made.items())
+    if comparison.made:
+        yield element("dl", *items)
+    yield element("p", f"Drawn by treelm {treelm.__version__}. This file needs no network.")
+
+
 def _title(comparison: Comparison) -> str:
     names = [row.name for row in comparison.runs]
-    return f"One run: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"
+    return f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"
 
 
 def _summary(comparison: Comparison) -> str:
