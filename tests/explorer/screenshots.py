@@ -35,7 +35,7 @@ def main() -> None:
         read(page, GARDEN_PATH)
         page.locator("#words button", has_text="city").click()
         wait_until_read(page, len(GARDEN_PATH.split()))
-        page.screenshot(path=FOLDER / "explorer-beam.png", clip=around(page.locator("#panel-beam")))
+        page.screenshot(path=FOLDER / "explorer-beam.png", full_page=True, clip=around(page.locator("#panel-beam")))
         page = opened(browser, address, width=390, height=844)
         read(page, GARDEN_PATH)
         page.locator("#surprisal").scroll_into_view_if_needed()

@@ -111,7 +111,8 @@ def _outputs(options: Arguments) -> list[Path]:
 def write_page(comparison: Comparison, path: Path, command: Sequence[str], sentences: str = "") -> Comparison:
     """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back.
 
-    ``command`` are the arguments of the program, which the page tells beside date, release and machine.
+    ``command`` are the arguments of the program, which the page tells beside date, releases and machine, unless this is
+    a kept comparison that knows its own.
     """
     from treelm.corpora.readers import read_sentences
     from treelm.figures.report.analyse import examples_of, kept_sentences, with_sentences
@@ -120,7 +121,7 @@ def write_page(comparison: Comparison, path: Path, command: Sequence[str], sente
     chosen = list(read_sentences(sentences)) if sentences else kept_sentences(comparison) or examples_of(comparison)
     if not chosen:
         note("no sentences to show: the data of these runs are not here; treelm compare --sentences FILE takes others")
-    comparison = replace(with_sentences(comparison, chosen, show_progress), made=_made(command))
+    comparison = replace(with_sentences(comparison, chosen, show_progress), made=comparison.made or _made(command))
     write_report(comparison, path)
     comparison.save(path.with_suffix(".json"))
     note(f"wrote {path} and {path.with_suffix('.json').name}")
