@@ -101,7 +101,7 @@ def test_a_state_keeps_no_room_that_reading_took() -> None:
     """Who goes back and forth in a sentence holds many states."""
     model = subword_model()
     state = model.extend(model.extend(model.start(), ["5"]), ["0+7"])
-    stacks = state.beam.machine.stacks  # type: ignore[attr-defined]
+    stacks = state.beam.machine.stacks
     for rows in (*stacks._hidden, *stacks._cell):
         assert rows._data.shape[0] == len(rows)
 
