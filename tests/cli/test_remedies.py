@@ -27,7 +27,8 @@ OF_OTHERS = {
     "explorer/server.py": {"--max-seconds"},  # of treelm explore, as those of the next two
     "explorer/serving.py": {"--port"},
     "explorer/text.py": {"--max-seconds", "--max-words"},
-    "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
+    "figures/report/sentences.py": {"--narrowest"},  # properties of a style sheet, also the next ones
+    "figures/report/surprisals.py": {"--words", "--most", "--bits"},
 }
 
 
