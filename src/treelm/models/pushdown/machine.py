@@ -41,6 +41,13 @@ class TapeMachine:
         return self.weights.config.num_actions
 
     @property
+    def num_closed(self) -> Ints:
+        """An attachment closes as many as its number says; SHIFT and FINISH none."""
+        num_closed = np.arange(self.num_actions) - ITSELF
+        num_closed[[SHIFT, -1]] = 0
+        return num_closed
+
+    @property
     def ends_by_closing(self) -> bool:
         """Tell whether an attachment ends a sentence: FINISH does."""
         return False

@@ -173,20 +173,20 @@ class Histories:
         rows: list[list[int]] = self._rows.all.tolist()
         return [_walk(rows, history) for history in histories.tolist()]
 
-    def count_since(self, histories: Ints, stop: int, action: int) -> tuple[Ints, Ints]:
-        """Count the actions of each history after its last ``stop``, and how many of them are ``action``: (n,) each."""
+    def count_since(self, histories: Ints, stop: int, weights: Ints) -> tuple[Ints, Ints]:
+        """Count the actions of each history after its last ``stop``, and add up their ``weights`` (A,): (n,) each."""
         rows = self._rows.all
-        counts, own = np.zeros(len(histories), np.int64), np.zeros(len(histories), np.int64)
+        counts, sums = np.zeros(len(histories), np.int64), np.zeros(len(histories), np.int64)
         places, current = np.flatnonzero(histories >= 0), histories[histories >= 0]
         while len(places):
             actions = rows[current, ACTION]
             going = actions != stop
             places, current = places[going], current[going]
             counts[places] += 1
-            own[places] += actions[going] == action
+            sums[places] += weights[actions[going]]
             current = _before(rows, current)
             places, current = places[current >= 0], current[current >= 0]
-        return counts, own
+        return counts, sums
 
     def keep(self, histories: Ints) -> Ints:
         """Drop what these do not need; returns the new number of every old row.

@@ -51,7 +51,7 @@ def token_metrics(
 ) -> TokenMetrics:
     """The metrics of analyses, ordered by sentence, from the log of each one's mass.
 
-    ``since`` are the numbers of actions, and of REDUCEs, since the token before.
+    ``since`` are the numbers of actions, and of constituents that they close, since the token before.
     """
     total = log_sums(sentence, log_mass, num_sentences)
     possible = np.isfinite(log_mass)
@@ -107,7 +107,7 @@ class Beam:
         candidates = replace(candidates, shortfall=np.maximum(candidates.shortfall, deficit))
         kept = candidates.take(deficit < self.settings.threshold).first(self.settings.word_beam, self.num_sentences)
         num_open = self.machine.num_open(kept.top)
-        since = self.machine.histories.count_since(kept.history, SHIFT, REDUCE)
+        since = self.machine.histories.count_since(kept.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(kept.sentence, kept.score, num_open, since, self.num_sentences)
         groups = [self.analyses]
         if len(kept):

@@ -19,7 +19,7 @@ from treelm.models.search.goals import WAITS
 from treelm.models.search.machine import Machine, WordHead, ending_actions
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
-from treelm.trees.transitions import REDUCE, SHIFT
+from treelm.trees.transitions import SHIFT
 
 Reach = Callable[[Analyses], tuple[Bools, Bools]]
 """Function to masks of the actions of each analysis that may be sampled, and that arrive: (n, A) each."""
@@ -67,7 +67,7 @@ class ParticleFilter:
         sentence, log_mass = arrived.sentence, arrived.log_mass
         num_open = self.machine.num_open(arrived.top)
         estimate = self._estimate(arrived)
-        since = self.machine.histories.count_since(arrived.history, SHIFT, REDUCE)
+        since = self.machine.histories.count_since(arrived.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(sentence, log_mass, num_open, since, self.num_sentences)
         self._log_mass = np.where(reads, estimate, self._log_mass)
         self._cloud = joined([waiting, self._shift(self._draw(arrived), tokens)])
