@@ -149,7 +149,8 @@ def log_probs(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Tensor:
 class _Inside(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, root: Tensor, log_emissions: Tensor, lengths: Tensor, *rules: Tensor) -> Tensor:
-        cells = Cells(root, log_emissions, rules, lengths)
+        with torch.autocast(root.device.type, enabled=False):  # probabilities of many sizes: never rounded
+            cells = Cells(root, log_emissions, rules, lengths)
         ctx.cells = cells
         return cells.log_probs
 
