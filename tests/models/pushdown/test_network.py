@@ -302,3 +302,17 @@ def test_twenty_starts_are_nearly_uniform() -> None:
 def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:
     with pytest.raises(InputError, match=found):
         PushdownConfig(**values)
+
+
+def test_what_a_single_analysis_closes_between_words_is_counted() -> None:
+    model, closed = build_pushdown(Tokens(9), seed=2), list[float]()
+    model.set_beam(action_beam=1, word_beam=1, fast_track=1)
+    for words in (list("1234567"), list("765123"), list("3")):
+        (searched,) = model._search([words])
+        actions = searched.result.derivations[0].actions
+        (score,) = model.score([words])
+        closes = [0, *(action - 1 for action in actions[1:-2:2])]  # of the attachment before each SHIFT
+        assert score.columns["num_actions"].tolist() == [0, *[1] * (len(words) - 1)]
+        assert score.columns["num_reduces"].tolist() == closes
+        closed += closes
+    assert max(closed) > 0
