@@ -132,6 +132,7 @@ def test_columns_have_a_figure_for_every_word(system: str) -> None:
         "som": {"depth", "attachment_slot"},
         "on-lstm": {"distance"},
         "prpn": {"distance"},
+        "transformer": {"attention_entropy"},
         "palm": {"attended_length", "attention_entropy_bits"},
     }
     lm = build(system, "word" if SMALL[system].whole_words else "subword")

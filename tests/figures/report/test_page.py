@@ -142,11 +142,11 @@ def test_the_scatter_has_all_runs_and_all_published_models(page: Page) -> None:
 
 def test_what_people_do_is_drawn_for_all_runs_and_published_models(page: Page) -> None:
     tips = set(page.text_of("title"))
-    assert "rnng-demo: +8.89, perplexity 90" in tips
+    assert "rnng: +8.89, perplexity 90" in tips
     assert "gpt2: +18.00, perplexity 47" in tips
-    assert "gpt2: NP/Z garden path, word 0: +6.91 bits, 121 ms" in tips
-    assert "lstm: MVRR garden path, word 0: +3.74 bits, 59 ms" in tips
-    assert "rnng-demo: NP/S garden path, word 1: +0.78 bits, 64 ms" in tips
+    assert "published gpt2: NP/Z garden path, word 0: +6.91 bits, 121 ms" in tips
+    assert "published lstm: MVRR garden path, word 0: +3.74 bits, 59 ms" in tips
+    assert "rnng: NP/S garden path, word 1: +0.78 bits, 64 ms" in tips
     cells = set(page.text_of("td"))
     assert {"+7.22 (0.25)", "57.4 (44.9 to 69.7)", "+1.78 (0.25)", "+0.25, +0.50, +0.12"} <= cells
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import treelm
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained, notes_on
-from treelm.evaluation.comparison.metrics import Comparison
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.figures.markup import Markup, element, join
 from treelm.figures.naming import display_names
 from treelm.figures.report.findings import findings
@@ -95,10 +95,15 @@ def with_shown_names(comparison: Comparison) -> Comparison:
     Notes say the new names.
     """
     names = display_names([(row.system, row.name) for row in comparison.runs])
-    rows = tuple(replace(row, name=name) for row, name in zip(comparison.runs, names, strict=True))
+    rows = tuple(_named(row, name) for row, name in zip(comparison.runs, names, strict=True))
     before = set(notes_on(comparison.runs))
     others = [note for note in comparison.notes if note not in before]
     return replace(comparison, runs=rows, notes=(*notes_on(rows), *others))
+
+
+def _named(row: RunMetrics, name: str) -> RunMetrics:
+    reading = row.reading and replace(row.reading, gain=replace(row.reading.gain, name=name))
+    return replace(row, name=name, reading=reading)
 
 
 def _foot(comparison: Comparison) -> Iterator[Markup]:
