@@ -62,6 +62,7 @@ def test_every_shell_command_works_in_order(home: Path) -> None:
     assert (home / "runs" / "mine" / "model.safetensors").exists()
 
 
+@pytest.mark.timeout(1200)
 def test_the_commands_and_the_code_about_surprisal_work(home: Path) -> None:
     page = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf-8")
     out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
