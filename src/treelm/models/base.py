@@ -8,6 +8,7 @@ from functools import wraps
 from itertools import zip_longest
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
+import torch
 from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
@@ -94,6 +95,10 @@ class SyntacticLM(Pretrained, ABC):
     """Names of what ``own_metrics`` gives; a switch of its config may leave some out."""
     words_switch: ClassVar[str] = ""
     """Field of its config without which it is a bare parser; "": it always predicts words."""
+    trains: ClassVar[bool] = True
+    """False for a system of another program, whose models are only read."""
+    keeps_context: ClassVar[bool] = False
+    """True if it can read sentences in a row (``score_text``), each with those before it as its context."""
     sentences_at_once: ClassVar[int] = 0
     """Sentences that a parser likes to be given at once, to put those of one length together itself; 0: no wish."""
     has_confidence: ClassVar[bool] = False
@@ -117,6 +122,11 @@ class SyntacticLM(Pretrained, ABC):
         self.labels = tuple(labels)
         self.data_identity: dict[str, str] = {}
         """Hashes of the words and trees of each split that it was trained on. Empty if that was not noted."""
+
+    @property
+    def scoring_dtype(self) -> torch.dtype:
+        """The type that scores are computed in: in less than float64 their last bits depend on the batch."""
+        return torch.float64
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -220,6 +230,14 @@ class SyntacticLM(Pretrained, ABC):
         Raises ``InputError`` for a sentence without the tree that is needed.
         """
         return self.score([sentence.words for sentence in sentences])
+
+    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+        """Score sentences that follow one another; only the first has nothing before it.
+
+        With ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a token or
+        the end). Raises ``InputError`` of a system that does not keep its context.
+        """
+        raise InputError(f"{self.system} reads each sentence by itself", remedy="take score")
 
     @abstractmethod
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:

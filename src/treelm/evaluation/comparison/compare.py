@@ -13,7 +13,8 @@ from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, 
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models.persistence import shipped
-from treelm.models.persistence.storage import WEIGHTS
+from treelm.models.persistence.hub import name_parts
+from treelm.models.persistence.storage import is_foreign, weight_files
 from treelm.training.checkpoints import check_name
 
 FEW_STEPS, FEW_SECONDS = 1000, 15.0
@@ -27,8 +28,8 @@ def compare(
     """Measure a row for each run (a folder, or a model of the package by name), and take the rows of each kept
     comparison (a JSON file), in order.
 
-    What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package. Raises
-    ``InputError`` for what is neither, and for a source that is given twice.
+    What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package or in another
+    program's folder. Raises ``InputError`` for what is neither, and for a source that is given twice.
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
@@ -40,7 +41,8 @@ def compare(
         if source.is_file():
             rows += Comparison.load(source).runs
         else:
-            folder = keep_in or (None if source.parent == shipped.FOLDER else source)
+            is_ours = source.parent != shipped.FOLDER and not is_foreign(source)
+            folder = keep_in or (source if is_ours else None)
             kept = KeptMetrics(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))
     rows = _named_apart(rows)
@@ -76,7 +78,7 @@ def _found(source: Path) -> Path:
     if source.is_file():
         return source
     run = shipped.find_run(source)
-    if not (run / WEIGHTS).exists():
+    if not weight_files(run):
         remedy = "finish training with `treelm train --resume`, or leave this folder out"
         raise InputError("no trained model here", where=str(run), remedy=remedy)
     return run
@@ -84,7 +86,7 @@ def _found(source: Path) -> Path:
 
 def row_names(runs: Sequence[Path]) -> dict[Path, str]:
     """Each run's folder name, with as many folders above it as tell all of them apart."""
-    whole = {run: run.resolve().parts for run in runs}
+    whole = {run: name_parts(run) for run in runs}
     if len(set(whole.values())) < len(runs):
         raise InputError("the same run twice", remedy="give each run once")
     length = 1

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from treelm.errors import InputError
+from treelm.models.persistence.hub import PREFIX, hub_folder
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
 """One folder a model, with the files of a run folder, a model card and expected scores."""
@@ -31,9 +32,10 @@ def check_given(run: str | Path) -> None:
 
 
 def find_run(run: str | Path) -> Path:
-    """The folder that is meant by a path or by the name of a shipped model; a folder of that name comes first.
+    """The folder that is meant by a path, by the name of a shipped model, or by ``hf:NAME_OR_FOLDER`` (``hub_folder``).
 
-    Raises ``InputError`` that lists the shipped models when there is neither, and for the empty text.
+    A folder of that name comes first. Raises ``InputError`` that lists the shipped models when there is none,
+    and for the empty text.
     """
     check_given(run)
     path = Path(run)
@@ -42,6 +44,8 @@ def find_run(run: str | Path) -> Path:
     names = shipped_names()
     if str(run) in names:
         return FOLDER / str(run)
+    if str(run).startswith(PREFIX):
+        return hub_folder(str(run).removeprefix(PREFIX))
     offered = f", or one of the models in the package: {', '.join(names)}" if names else ""
-    remedy = f"give the folder that training wrote{offered}"
+    remedy = f"give the folder that training wrote{offered}, or {PREFIX}NAME of the Hugging Face hub"
     raise InputError("no such run folder", where=str(run), remedy=remedy)

@@ -1,0 +1,172 @@
+"""Words scored by models of transformers: equal to sums over that library's own log probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.hf.worlds import CONTEXT, MAKERS, SENTENCES, transformers, write
+from treelm import load
+from treelm.errors import InputError
+from treelm.evaluation.audit import audit
+from treelm.models.base import SyntacticLM
+
+from . import plain
+
+every_model = pytest.mark.parametrize("name", MAKERS)
+LONG = (" ".join(map(" ".join, SENTENCES)) + " ").split() * 4
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Each model, written once."""
+    return cache(lambda name: write(name, tmp_path_factory.mktemp("models") / name))
+
+
+@pytest.fixture
+def folder(name: str, folder_of: Callable[[str], Path]) -> Path:
+    return folder_of(name)
+
+
+@pytest.fixture
+def lm(folder: Path) -> Any:
+    return load(f"hf:{folder}")
+
+
+@every_model
+def test_words_have_the_bits_that_transformers_gives_their_tokens(folder: Path, lm: SyntacticLM) -> None:
+    for words, found in zip(SENTENCES, lm.surprisal(SENTENCES), strict=True):
+        bits, end = plain.word_bits(folder, words)
+        assert [word.surprisal_bits for word in found.words] == pytest.approx(bits, abs=1e-5)
+        assert found.end_surprisal_bits == pytest.approx(end, abs=1e-5)
+
+
+@every_model
+def test_the_audit_finds_nothing_and_float64_leaves_no_noise(lm: Any) -> None:
+    report = audit(lm, SENTENCES, num_cuts=2)
+    assert report.passed, report.as_text()
+    report = audit(lm.double(), SENTENCES, num_cuts=2)
+    assert report.passed, report.as_text()
+    assert max(check.figure or 0.0 for check in report.checks) < 1e-9
+
+
+@every_model
+def test_a_batch_of_eight_has_the_scores_of_each_alone(lm: SyntacticLM) -> None:
+    eight = [words[:length] for words in SENTENCES for length in (1, 5)]
+    together = lm.double().score(eight)
+    for words, score in zip(eight, together, strict=True):
+        np.testing.assert_allclose(score.log_probs, lm.score([words])[0].log_probs, atol=1e-10)
+
+
+@every_model
+def test_distributions_sum_to_one_at_every_token_and_hold_what_scores_say(lm: SyntacticLM) -> None:
+    lm.double()
+    (score,) = lm.score([SENTENCES[2]])
+    state, said = lm.start(), []
+    for number, word in enumerate(SENTENCES[2]):
+        for token in lm.vocabulary.encode([word], sentence_initial=number == 0).ids.tolist():
+            log_probs = lm.next_word_log_probs(state)
+            assert log_probs.shape == (1, len(lm.vocabulary) + 1)
+            assert float(log_probs.exp().sum()) == pytest.approx(1)
+            said.append(float(log_probs[0, token]))
+            state = lm.extend_tokens(state, [token])
+    assert [*said, float(lm.next_word_log_probs(state)[0, -1])] == pytest.approx(score.log_probs.tolist(), abs=1e-9)
+
+
+@every_model
+def test_states_never_change_and_texts_may_wait(lm: SyntacticLM) -> None:
+    lm.double()
+    begin = lm.extend(lm.start(2), ["the", "dogs"])
+    before = lm.next_word_log_probs(begin)
+    one, other = lm.extend(begin, ["dog", "saw"]), lm.extend(begin, ["cats", "see"])
+    assert torch.equal(lm.next_word_log_probs(begin), before)
+    assert not torch.equal(lm.next_word_log_probs(one), lm.next_word_log_probs(other))
+    again = lm.extend(lm.extend(lm.start(1), ["dogs"]), ["see"])
+    torch.testing.assert_close(lm.next_word_log_probs(other)[1:], lm.next_word_log_probs(again))
+    waited = lm.extend_tokens(begin, [None, 3])
+    assert torch.equal(lm.next_word_log_probs(waited)[0], before[0])
+
+
+@every_model
+def test_a_text_of_sentences_is_one_text(lm: SyntacticLM) -> None:
+    lm.double()
+    (whole,) = lm.score([[word for words in SENTENCES[:2] for word in words]])
+    first, second = lm.score_text(SENTENCES[:2], entropies=True)
+    chained = np.concatenate([first.log_probs[:-1], second.log_probs])
+    np.testing.assert_allclose(chained, whole.log_probs, atol=1e-9)
+    assert first.log_probs[-1] == 0
+    state = lm.start()
+    for word in (words[0] for words in SENTENCES[:1]):
+        state = lm.extend(state, [word])
+    following = lm.next_word_log_probs(state)[0]
+    entropy = -float((following.exp() * following).nan_to_num(0).sum()) / math.log(2)
+    assert first.columns["next_entropy_bits"][0] == pytest.approx(entropy)
+    assert [len(score.columns["next_entropy_bits"]) for score in (first, second)] == [7, 1]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("context", [2, 5, CONTEXT])
+def test_a_long_text_is_read_in_windows_word_by_word_too(context: int, folder: Path, lm: Any) -> None:
+    """Whatever is predicted is predicted from a context that was cut down to its latest half when it was full."""
+    lm.double().context = context
+    (score,) = lm.score([LONG])
+    ids = lm.tokens.segment_text(LONG)
+    assert len(ids) > 2 * CONTEXT
+    model, _ = plain.load(folder)
+    kept, logits = [], []
+    for token in ids:  # the rule, step by step
+        with torch.no_grad():
+            logits.append(model.double()(torch.tensor([[lm.tokens.begin, *kept]])).logits[0, -1].log_softmax(0))
+        if len(kept) == context - 1:
+            kept = kept[len(kept) - (context - 1) // 2 :]
+        kept.append(token)
+    within = [place for place, token in enumerate(ids) if place and not lm.tokens.begins_word[token]]
+    expected = [float(logits[place][ids[place]]) for place in within]
+    tokens = [int(t) for t in lm.vocabulary.encode(LONG[:1], sentence_initial=True).ids]
+    tokens += lm.vocabulary.encode(LONG[1:]).ids.tolist()
+    own = [place for place, token in enumerate(tokens) if token != lm.tokens.end_of_word]
+    assert score.log_probs[[own[place] for place in within]].tolist() == pytest.approx(expected, abs=1e-9)
+    report = audit(lm, [LONG], num_cuts=1)
+    assert report.passed, report.as_text()
+
+
+@pytest.mark.parametrize("name", ["unigram"])
+def test_a_word_that_cannot_be_written_is_unknown(lm: SyntacticLM) -> None:
+    known, unknown = lm.surprisal([["dog", "猫"]])[0].words
+    assert (known.is_unk, unknown.is_unk, unknown.unk_class) == (False, True, "<unk>")
+
+
+@pytest.mark.parametrize("name", ["gpt2"])
+def test_what_is_no_word_to_the_tokenizer_is_refused(lm: SyntacticLM) -> None:
+    for word in ("New York", "<|endoftext|>", " dog"):
+        with pytest.raises(InputError, match="as one word"):
+            lm.score([["the", word]])
+
+
+@pytest.mark.parametrize("name", ["gpt2"])
+def test_a_model_that_sees_what_it_predicts_is_refused(
+    folder_of: Callable[[str], Path], name: str, tmp_path: Path
+) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder_of(name))
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    transformers.BertLMHeadModel(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="BertLMHeadModel sees the tokens that it is to predict"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["llama"])
+def test_saved_and_read_again_it_says_the_same(lm: SyntacticLM, tmp_path: Path) -> None:
+    lm.save_pretrained(tmp_path / "kept")
+    again = load(tmp_path / "kept")
+    assert again.score(SENTENCES)[2].log_probs.tolist() == lm.score(SENTENCES)[2].log_probs.tolist()
+    assert again.vocabulary.fingerprint() == lm.vocabulary.fingerprint()
