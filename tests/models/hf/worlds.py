@@ -29,7 +29,7 @@ SENTENCES = [
     ["Zürich's", "moon", "didn't", "bark", "at", "1984", "dogs,", "state-of-the-art", "cats", "saw"],
     ["a", "dog", "is", "believed", "to", "be", "seen", "."],
 ]
-CONTEXT = 64
+CONTEXT = 60
 _SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
 

@@ -33,6 +33,8 @@ from treelm.trees.tree import Tree
 _LOGITS = 1 << 27  # numbers that a batch may compute, half a gigabyte
 _ROWS = 64  # distributions that are looked at together
 _ENTROPY = "next_entropy_bits"
+_CACHES = ("past_key_values", "cache_params")
+"""Names under which models give and take what they have read: attention, and state-space models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,7 @@ class _Row:
     start: int  # the first of the text's own tokens that it still sees
     own: tuple[int, ...]  # the model's tokens read so far
     log_probs: Tensor  # (V,) float64, of the model's next token
-    cache: Any  # keys and values; None of a model that gives none
+    cache: dict[str, Any]  # keys and values, or what else the model keeps; empty of a model that keeps nothing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +120,7 @@ class CausalLM(SyntacticLM):
         """Raise ``InputError`` if what is predicted for a token depends on it: such a model fills gaps."""
         begin, (other, another) = self.tokens.begin, np.flatnonzero(~self.tokens.begins_word)[:2].tolist()
         logits = self.network(torch.tensor([[begin, other], [begin, another]], device=self.device)).logits[:, 0]
-        if not torch.allclose(logits[0], logits[1], rtol=1e-3, atol=1e-3):
+        if not torch.allclose(logits[0], logits[1], rtol=1e-5, atol=1e-6):
             found = f"{self._config.architecture} sees the tokens that it is to predict"
             raise InputError(found, where=where, remedy="take a causal language model")
 
@@ -321,22 +323,23 @@ class CausalLM(SyntacticLM):
     def _further(self, row: _Row, token: int) -> _Row:
         own = (*row.own, token)
         start = self._start(len(own))
-        if start != row.start or row.cache is None:
+        if start != row.start or not row.cache:
             return self._reread(own)
         return self._read(own, start, [token], copy.deepcopy(row.cache))
 
     def _reread(self, own: tuple[int, ...]) -> _Row:
         start = self._start(len(own))
-        return self._read(own, start, [self.tokens.begin, *own[start:]], None)
+        return self._read(own, start, [self.tokens.begin, *own[start:]], {})
 
     @torch.no_grad()
-    def _read(self, own: tuple[int, ...], start: int, tokens: Sequence[int], cache: Any) -> _Row:
+    def _read(self, own: tuple[int, ...], start: int, tokens: Sequence[int], cache: dict[str, Any]) -> _Row:
         """Read tokens behind a cache, which changes: it is a copy, so that no state ever does."""
         ids = torch.tensor([tokens], device=self.device)
-        given = {} if cache is None else {"past_key_values": cache}
-        read = self.network(input_ids=ids, use_cache=True, **given)
+        read = self.network(input_ids=ids, use_cache=True, **cache)
         log_probs = read.logits[0, -1].double().log_softmax(0)
-        return _Row(start=start, own=own, log_probs=log_probs, cache=getattr(read, "past_key_values", None))
+        return _Row(
+            start=start, own=own, log_probs=log_probs, cache={name: read[name] for name in _CACHES if name in read}
+        )
 
     # Trees.
 

@@ -23,7 +23,10 @@ def hub_folder(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    where = f"{PREFIX}{name}"
+    where, remedy = (
+        f"{PREFIX}{name}",
+        "give the folder of a model, or its name on the Hugging Face hub, such as hf:gpt2",
+    )
     repository, _, revision = name.partition("@")
     for is_local in (True, False):
         try:
@@ -35,18 +38,18 @@ def hub_folder(name: str) -> Path:
                 ignore_patterns=["*/*"],
             )
         except HFValidationError:
-            remedy = "give the folder of a model, or its name on the Hugging Face hub, such as hf:gpt2"
             raise InputError("no such folder, and no name of the hub", where=where, remedy=remedy) from None
         except (HfHubHTTPError, OSError) as error:
             if is_local:
                 continue
             reason = str(error).partition("\n")[0]
-            remedy = "give the folder of a model, or download it where there is a network: hf download NAME"
-            found_here = f"no such folder, not in the cache of the hub, and not to be had from it ({reason})"
-            raise InputError(found_here, where=where, remedy=remedy) from None
-        if not is_local or _is_whole(Path(found)):
+            problem = f"no such folder, not in the cache of the hub, and not to be had from it ({reason})"
+            remedy = f"{remedy}, and download it where there is a network: hf download NAME"
+            raise InputError(problem, where=where, remedy=remedy) from None
+        if _is_whole(Path(found)):
             return Path(found)
-    raise AssertionError("the second try returns or raises")
+    problem = "no weights in safetensors among the files of the hub, or of its cache"
+    raise InputError(problem, where=where, remedy=f"{remedy}; where there is a network, an old copy is made whole")
 
 
 def _is_whole(folder: Path) -> bool:
