@@ -28,6 +28,7 @@ SUBCOMMANDS = {
     "syntaxgym": "accuracy on test suites of syntactic generalisation, beside published models",
     "pairs": "minimal pairs (BLiMP and others): is the grammatical sentence the more probable one?",
     "generate": "draw sentences from a model",
+    "export": "write a model as other programs read it: transformers, KenLM",
     "audit": "check a model's contract: causality, normalisation, batch invariance, incremental = batched",
     "bench": "measure speed and memory on this machine",
     "doctor": "show what treelm finds on this machine (versions, processor, memory, cache) and what would bite",

@@ -27,6 +27,8 @@ SYSTEMS: dict[str, str] = {
 """Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
 FOREIGN: dict[str, str] = {"hf": "treelm.models.hf.network:CausalLM"}
 """Systems of other programs, read from these programs' folders and never trained: name -> ``module:Class``."""
+FILES: dict[str, str] = {".arpa": "ngram"}
+"""Endings of other programs' files that hold a model -> the system that reads them."""
 BENCHMARKED = "rnng"
 """The system that ``treelm bench`` measures if none is named."""
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import torch
@@ -282,6 +283,10 @@ class SyntacticLM(Pretrained, ABC):
     def probability_mass(self) -> ProbabilityMass | None:
         """The mass of everything, enumerated, which is 1 together; None where there is too much, or no enumeration."""
         return None
+
+    def write_arpa(self, path: Path) -> None:
+        """Write a file of n-grams with back-off weights. Raises ``InputError`` for a system that has none."""
+        raise InputError(f"{self.system} has no n-grams", remedy="take a run of ngram")
 
     @abstractmethod
     def start(self, num_sentences: int = 1) -> IncrementalState:

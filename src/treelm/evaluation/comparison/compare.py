@@ -12,6 +12,7 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, ShowProgress, measure
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
+from treelm.models import FILES
 from treelm.models.persistence import shipped
 from treelm.models.persistence.hub import name_parts
 from treelm.models.persistence.storage import is_foreign, weight_files
@@ -36,9 +37,9 @@ def compare(
     _check_pairs(settings)
     sources = [_found(source) for source in sources]
     rows: list[RunMetrics] = []
-    names = row_names([source for source in sources if not source.is_file()])
+    names = row_names([source for source in sources if not _is_comparison(source)])
     for source in sources:
-        if source.is_file():
+        if _is_comparison(source):
             rows += Comparison.load(source).runs
         else:
             is_ours = source.parent != shipped.FOLDER and not is_foreign(source)
@@ -73,9 +74,14 @@ def _named_apart(rows: Sequence[RunMetrics]) -> list[RunMetrics]:
     return named
 
 
+def _is_comparison(source: Path) -> bool:
+    """Tell whether this is a file, and none that another program keeps a model in."""
+    return source.is_file() and source.suffix not in FILES
+
+
 def _found(source: Path) -> Path:
     """The file or folder that is meant; refuses what is no model and no comparison, before anything is measured."""
-    if source.is_file():
+    if _is_comparison(source):
         return source
     run = shipped.find_run(source)
     if not weight_files(run):

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from treelm.errors import InputError
+from treelm.models import FILES
 from treelm.models.persistence.hub import PREFIX, hub_folder
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
@@ -34,12 +35,14 @@ def check_given(run: str | Path) -> None:
 def find_run(run: str | Path) -> Path:
     """The folder that is meant by a path, by the name of a shipped model, or by ``hf:NAME_OR_FOLDER`` (``hub_folder``).
 
+    Or a file that another program keeps a model in (``treelm.models.FILES``).
+
     A folder of that name comes first. Raises ``InputError`` that lists the shipped models when there is none,
     and for the empty text.
     """
     check_given(run)
     path = Path(run)
-    if path.is_dir():
+    if path.is_dir() or (path.suffix in FILES and path.is_file()):
         return path
     names = shipped_names()
     if str(run) in names:

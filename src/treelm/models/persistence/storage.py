@@ -24,7 +24,7 @@ from treelm.corpora.inputs import read_json
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
-from treelm.models import FOREIGN, config_class, system_class
+from treelm.models import FILES, FOREIGN, config_class, system_class
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.files import encode_json, hold_folder, json_hash, write_atomically
 from treelm.models.persistence.shipped import CONFIG, find_run, shipped_names
@@ -158,7 +158,7 @@ def load_model(directory: Path | str) -> SyntacticLM:
     directory = find_run(directory)
     foreign = _foreign_class(directory)
     if foreign is not None:
-        read: SyntacticLM = foreign.read_folder(directory)
+        read: SyntacticLM = (foreign.read_file if directory.is_file() else foreign.read_folder)(directory)
         return read
     if not (directory / WEIGHTS).exists() and (directory / "checkpoints").is_dir():
         remedy = "finish training with `treelm train --resume`"
@@ -203,20 +203,22 @@ def read_system(directory: Path) -> type[SyntacticLM]:
 
 
 def is_foreign(directory: Path) -> bool:
-    """Tell whether a folder is another program's: models are read from it, and nothing is written there."""
+    """Tell whether a folder or file is another program's: models are read from it, and nothing is written there."""
     return _foreign_class(directory) is not None
 
 
 def weight_files(directory: Path) -> list[Path]:
     """The files with the weights of a model; none where there is no model yet. Other programs may cut them up."""
-    whole = directory / WEIGHTS
+    whole = directory if directory.is_file() else directory / WEIGHTS
     if whole.exists():
         return [whole]
     return sorted(directory.glob(_SHARDS)) if is_foreign(directory) else []
 
 
 def _foreign_class(directory: Path) -> Any:
-    """The class of ``FOREIGN`` whose folder this is, or None: one of ours, or none at all."""
+    """The class of ``FOREIGN`` or ``FILES`` whose folder or file this is, or None: one of ours, or none at all."""
+    if directory.is_file():
+        return system_class(FILES[directory.suffix])
     path = directory / CONFIG
     if not path.is_file():
         return None
