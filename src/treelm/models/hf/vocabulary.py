@@ -21,6 +21,7 @@ from treelm.errors import InputError
 
 END_OF_WORD = "</w>"
 _BEFORE = "a"  # a word that others follow: what a token writes is seen behind it
+_LONG = "zyxwvutsrqponm"  # no tokenizer has it as one token, unless it has words alone
 _REMEDY = "leave it out, or take a model whose tokenizer marks where words begin"
 
 
@@ -46,8 +47,10 @@ class CausalVocabulary(Vocabulary):
         self._unknown = None if unknown in (None, end, begin) else int(unknown)
         self.begins_word = self._find_begins()
         """Mask of the tokens (V,) before which a word has ended: marked ones, and those of control."""
-        first, inside = (self._segment([text])[0] for text in (_BEFORE, f"{_BEFORE} {_BEFORE}"))
-        if not inside[len(first) :] or inside[: len(first)] != first or not self.begins_word[inside[len(first)]]:
+        first, inside = self._segment([_BEFORE, f"{_BEFORE} {_LONG}"])
+        cut = len(first)
+        tells = inside[:cut] == first and len(inside) > cut and max(inside) < size
+        if not tells or self.begins_word[inside[cut:]].tolist() != [True, *[False] * (len(inside) - cut - 1)]:
             raise InputError("a tokenizer whose tokens do not tell where words begin", remedy=_REMEDY)
         self._prefix = first
         self.marks_first = bool(self.begins_word[first[0]])
