@@ -60,7 +60,7 @@ def test_the_hooks_accept_what_is_committed(hook: dict) -> None:
 
 def test_the_lowest_releases_are_those_that_the_project_allows() -> None:
     extras = PROJECT["optional-dependencies"]
-    allowed = map(Requirement, chain(PROJECT["dependencies"], extras["nltk"], extras["tokenizers"]))
+    allowed = map(Requirement, chain(PROJECT["dependencies"], extras["hf"], extras["nltk"], extras["tokenizers"]))
     lowest = {
         f"{one.name}=={specifier.version}"
         for one in allowed

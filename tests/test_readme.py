@@ -70,6 +70,15 @@ def test_the_commands_and_the_code_about_surprisal_work(home: Path) -> None:
         run([sys.executable, "-c", code], home)
 
 
+def test_the_commands_and_the_code_about_other_models_work(home: Path) -> None:
+    pytest.importorskip("transformers", reason="the transformers library is not installed")
+    page = (ROOT / "docs" / "other-models.md").read_text(encoding="utf-8")
+    out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
+    assert "museum" in out
+    (code,) = blocks("python", page)
+    assert float(run([sys.executable, "-c", code], home).partition("(")[2].partition(",")[0]) > 0
+
+
 def test_the_python_code_works(home: Path) -> None:
     (code,) = blocks("python")
     out = run([sys.executable, "-c", code], home)

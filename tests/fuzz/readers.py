@@ -163,6 +163,12 @@ def read_table(path: Path) -> None:
         assert all(0 <= one.start <= one.end <= len(sentence) and not math.isnan(one.surprisal_bits) for one in cells)
 
 
+def read_arpa(path: Path) -> None:
+    lm = load(path)
+    for words in (["dog", "dog"], ["cat"], []):
+        lm.score([words])
+
+
 def read_stimulus_table(path: Path) -> None:
     stimuli = read_stimuli(str(path), Columns("form", "item"), "summed").stimuli
     rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
@@ -390,6 +396,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(name="prepared array", file="words.npy", company=_prepared, read=open_prepared, seeds=_npy_seeds),
     Reader(name="surprisals", file="table.tsv", seeds=_of(*seeds.SURPRISALS), read=read_table),
+    Reader(name="arpa", file="file.arpa", seeds=_of(seeds.ARPA), read=read_arpa),
     Reader(name="stimulus table", file="rt.csv", seeds=_of(*seeds.STIMULI), read=read_stimulus_table),
     Reader(name="stimulus words", file="words.txt", seeds=_of(*seeds.TEXT), read=read_stimulus_words),
     Reader(name="pairs table", file="pairs.tsv", seeds=_of(*seeds.PAIRS), read=read_pair_table),

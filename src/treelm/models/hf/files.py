@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from treelm.errors import InputError
 from treelm.models.persistence.hub import hub_name
 
@@ -29,7 +27,7 @@ def load_parts(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
         safe = {"local_files_only": True, "trust_remote_code": False}
         tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
         network, found = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **safe
+            folder, use_safetensors=True, output_loading_info=True, **safe
         )
     missing = sorted(found["missing_keys"])
     if missing or network.get_output_embeddings() is None:
@@ -39,7 +37,7 @@ def load_parts(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
     lengths = [getattr(sizes, name, None) for name in _LENGTHS]
     known = [length for length in lengths if isinstance(length, int) and length > 0]
     config = {"name": hub_name(folder), "architecture": type(network).__name__, "context": min(known, default=None)}
-    return network, tokenizer, config
+    return network.float(), tokenizer, config
 
 
 def save_parts(network: Any, tokenizer: Any, folder: Path) -> None:
