@@ -33,8 +33,8 @@ from treelm.trees.tree import Tree
 _LOGITS = 1 << 27  # numbers that a batch may compute, half a gigabyte
 _ROWS = 64  # distributions that are looked at together
 _ENTROPY = "next_entropy_bits"
-_CACHES = ("past_key_values", "cache_params")
-"""Names under which models give and take what they have read: attention, and state-space models."""
+_CACHE = "past_key_values"
+"""Name under which models give and take what they have read; state-space models have others, and read all again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class _Row:
     start: int  # the first of the text's own tokens that it still sees
     own: tuple[int, ...]  # the model's tokens read so far
     log_probs: Tensor  # (V,) float64, of the model's next token
-    cache: dict[str, Any]  # keys and values, or what else the model keeps; empty of a model that keeps nothing
+    cache: dict[str, Any]  # keys and values; empty of a model that gives none
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -337,9 +337,8 @@ class CausalLM(SyntacticLM):
         ids = torch.tensor([tokens], device=self.device)
         read = self.network(input_ids=ids, use_cache=True, **cache)
         log_probs = read.logits[0, -1].double().log_softmax(0)
-        return _Row(
-            start=start, own=own, log_probs=log_probs, cache={name: read[name] for name in _CACHES if name in read}
-        )
+        kept = {_CACHE: read[_CACHE]} if _CACHE in read else {}
+        return _Row(start=start, own=own, log_probs=log_probs, cache=kept)
 
     # Trees.
 
