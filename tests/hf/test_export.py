@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,18 @@ def test_what_has_no_logits_is_refused_and_nothing_is_written(treelm: Treelm, tm
 
     with pytest.raises(InputError, match="describes no model"):
         TreelmForCausalLM(TreelmConfig())
+
+
+def test_a_program_that_imports_nothing_else_opens_an_export(tmp_path: Path) -> None:
+    """Transformers builds networks without memory: what a system makes when it is imported must have some."""
+    from treelm.hf import export_model
+
+    export_model(load("lstm-gum-open"), tmp_path / "exported")
+    code = (
+        "import sys, torch, transformers, treelm.hf\n"
+        "model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1])\n"
+        "print(model(torch.tensor([[1, 2]])).logits.isfinite().all().item())\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "exported")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr

@@ -54,11 +54,12 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         super().__init__(config)
         if config.treelm is None or config.vocabulary is None:
             raise InputError("a config that describes no model", remedy="export one with `treelm export`")
-        system = system_class(config.treelm["system"])
-        build: Any = system
-        plain = from_plain(config_class(system), config.treelm["config"], where="config.json treelm.config")
         vocabulary = vocabulary_from_json(config.vocabulary, where="config.json vocabulary")
-        self.lm: StreamLM = build(config=plain, vocabulary=vocabulary, labels=config.treelm["labels"])
+        with torch.device("cpu"):  # here a system may be imported, and transformers builds without memory (on "meta")
+            system = system_class(config.treelm["system"])
+            plain = from_plain(config_class(system), config.treelm["config"], where="config.json treelm.config")
+            build: Any = system
+            self.lm: StreamLM = build(config=plain, vocabulary=vocabulary, labels=config.treelm["labels"])
         self.post_init()
         self.generation_config.use_cache = False
 
