@@ -14,18 +14,18 @@ import grimp
 import pytest
 
 import treelm
-from treelm.models import SYSTEMS
+from treelm.models import FOREIGN, SYSTEMS
 
 PACKAGE = Path(treelm.__file__).parent
 ROOT = Path(__file__).parents[1]
-FOLDERS = {path.partition(":")[0].split(".")[2] for path in SYSTEMS.values()}
+FOLDERS = {path.partition(":")[0].split(".")[2] for path in (SYSTEMS | FOREIGN).values()}
 REGISTRY = "models/__init__.py"
 PREPROCESSING = {("corpora/sentence.py", "prpn"), ("corpora/data_config.py", "prpn")}
 """The name of a way to prepare text, which any system may be trained on."""
 DRAWINGS = {("figures/report/charts.py", "chart")}
 """The class of a drawing in a page."""
 IGNORED = {"pretrained", "data", "__pycache__"}
-NAMES = set(SYSTEMS) | FOLDERS
+NAMES = set(SYSTEMS) | set(FOREIGN) | FOLDERS
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

@@ -167,6 +167,12 @@ def read_table(path: Path) -> None:
         assert all(0 <= one.start <= one.end <= len(sentence) and not math.isnan(one.surprisal_bits) for one in cells)
 
 
+def read_arpa(path: Path) -> None:
+    lm = load(path)
+    for words in (["dog", "dog"], ["cat"], []):
+        lm.score([words])
+
+
 def read_stimulus_table(path: Path) -> None:
     stimuli = read_stimuli(str(path), Columns("form", ("item",)), "summed").stimuli
     rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
@@ -407,6 +413,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(name="prepared array", file="words.npy", company=_prepared, read=open_prepared, seeds=_npy_seeds),
     Reader(name="surprisals", file="table.tsv", seeds=_of(*seeds.SURPRISALS), read=read_table),
+    Reader(name="arpa", file="file.arpa", seeds=_of(seeds.ARPA), read=read_arpa),
     Reader(name="stimulus table", file="rt.csv", seeds=_of(*seeds.STIMULI), read=read_stimulus_table),
     Reader(name="reading times", file="times.csv", seeds=_of(*seeds.READING_TIMES), read=read_reading_times),
     Reader(name="surprisals of words", file="bits.csv", seeds=_of(*seeds.WORD_BITS), read=read_word_bits),

@@ -24,6 +24,23 @@ BRACKETS = (
 """.encode(),
     b"( (S\n    (NP (DT A) (NN cat))\n    (VP (VBD slept)) ))\n\n( (X (FW etc.)))\n",
 )
+ARPA = b"""\\data\\
+ngram 1=4
+ngram 2=3
+
+\\1-grams:
+-1.5\t<unk>
+-99\t<s>\t-0.3
+-0.4\tdog\t-0.2
+-0.6\t</s>
+
+\\2-grams:
+-0.1\t<s> dog
+-0.5\tdog dog
+-0.7\tdog </s>
+
+\\end\\
+"""
 TAGLESS = (b"(S (NP The dog) (VP barks) .)\n(S (NP I) (VP think (SBAR that (S (NP she) (VP left)))))\n(X etc.)\n",)
 CONLLU = (
     """\

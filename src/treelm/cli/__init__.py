@@ -31,6 +31,7 @@ SUBCOMMANDS = {
     "reading": "prediction of reading times: what surprisals add, beside published models",
     "gardenpath": "garden paths and other difficulties in bits, beside what people took longer by",
     "generate": "draw sentences from a model",
+    "export": "write a model as other programs read it: transformers, KenLM",
     "audit": "check a model's contract: causality, normalisation, batch invariance, incremental = batched",
     "bench": "measure speed and memory on this machine",
     "completion": "make a shell complete the subcommands and options of treelm",

@@ -126,12 +126,12 @@ def _evaluate_run(options: Arguments) -> int:
     from treelm.evaluation.report import as_table
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.summary import check_suffix, summary_table, write_summary
-    from treelm.training.run import load_run_recipe
+    from treelm.training.run import recipe_of_model
 
     if options.summary:
         check_suffix(Path(options.summary))
     _check_choices(options)
-    recipe = _with_settings(load_run_recipe(options.run), options)
+    recipe = _with_settings(recipe_of_model(options.run), options)
     _check_stream_options(recipe, options)
     _check_outputs(recipe, options)
     skipped: list[InputError] = []

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
     from treelm.models.layers.devices import DeviceName
 
-RUN_HELP = "Folder of a trained model, or the name of one that comes with the package (treelm models)."
+RUN_HELP = (
+    "Folder of a trained model, the name of one that comes with the package (treelm models), or hf:NAME_OR_FOLDER."
+)
 RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
 InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]
 RunsAndFile = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN [RUN ...] FILE")]

@@ -19,7 +19,6 @@ from treelm.inference.surprisal import CONVERGED
 from treelm.models.base import IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM
 from treelm.models.layers.dropout import evaluating
 from treelm.models.scores import NoLogProbability
-from treelm.models.streams import StreamLM
 
 Arguments = ParamSpec("Arguments")
 
@@ -89,8 +88,8 @@ class Tolerances:
 
     @classmethod
     def of(cls, model: SyntacticLM) -> Tolerances:
-        """Tolerances for a model: exact, but for rounding where a stream model scores in less than float64."""
-        if not isinstance(model, StreamLM) or model.scoring_dtype == torch.float64:
+        """Tolerances for a model: exact, but for rounding where it scores in less than float64."""
+        if model.scoring_dtype == torch.float64:
             return cls()
         rounding = 1000 * torch.finfo(model.scoring_dtype).eps
         return cls(causality_nats=rounding, batch_nats=rounding, incremental_nats=rounding, probability=rounding)

@@ -28,7 +28,8 @@ THRESHOLD = 10.0
 def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     """The model of a run folder (or of any folder that ``save_pretrained`` wrote), in evaluation mode.
 
-    Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name.
+    Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name; or
+    any causal language model of the Hugging Face ecosystem, ``hf:NAME_OR_FOLDER`` (docs/other-models.md).
 
     It searches with ``ADAPTIVE`` and ``THRESHOLD``, as ``treelm surprisal`` does; subcommands that evaluate take the
     fixed beam of the run's recipe instead (``run_beam``, for ``set_beam``). With ``device`` "cuda" or "auto" it
@@ -55,12 +56,14 @@ def weights_hash(run: str | Path) -> str:
 
     Raises ``InputError`` for a run that is not there.
     """
-    from treelm.models.persistence.storage import WEIGHTS
+    from treelm.models.persistence.files import json_hash
+    from treelm.models.persistence.storage import weight_files
 
-    weights = find_run(run) / WEIGHTS
-    if not weights.exists():
-        raise InputError("no trained model here", where=str(weights.parent), remedy="finish its training")
-    return file_hash(weights, remedy="check the run folder")
+    folder = find_run(run)
+    hashes = [file_hash(path, remedy="check the run folder") for path in weight_files(folder)]
+    if not hashes:
+        raise InputError("no trained model here", where=str(folder), remedy="finish its training")
+    return hashes[0] if len(hashes) == 1 else json_hash(hashes)
 
 
 def run_beam(run: str | Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from treelm.errors import InputError
 from treelm.inference.loading import load, weights_hash
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.layers.devices import DeviceName, device_of
+from treelm.models.persistence.hub import PREFIX
 from treelm.models.scores import ParsedSentence, SentenceScore
 
 Result = TypeVar("Result")
@@ -138,8 +139,9 @@ def _without_errors(found: Sequence[Result | InputError]) -> list[Result]:
 
 
 def path_everywhere(run: str) -> str:
-    """Path of a run that holds in any working directory; a model of the package keeps its name."""
-    return str(Path(run).resolve()) if Path(run).is_dir() else run
+    """Path of a run that holds in any working directory; a model of the package, or of the hub, keeps its name."""
+    path = Path(run.removeprefix(PREFIX)).expanduser()
+    return str(path.resolve()) if path.exists() else run
 
 
 def require_same(run: str, identity: str, identify: Callable[[str], str]) -> None:

@@ -24,7 +24,6 @@ from treelm.inference.stimuli import Stimulus
 from treelm.inference.surprisal import ScoredSentence, word_offsets
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import Gathering, SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
-from treelm.models.streams import StreamLM, score_text
 
 Context = Literal["sentence", "document"]
 """Context that a model has before a sentence: nothing, or the sentences of the document before it."""
@@ -61,14 +60,14 @@ def score_stimuli(
 ) -> Iterator[ScoredStimulus]:
     """Score stimuli in their order; ``skipped`` collects those that cannot be (see ``in_batches``).
 
-    With ``context="document"`` a system that reads streams keeps its hidden state over the sentences of a document;
+    With ``context="document"`` a system that can (``keeps_context``) reads the sentences of a document in a row;
     any other begins every sentence from nothing, and each result says so. ``entropies`` adds the column ``ENTROPY``.
     ``compute`` (see ``computing``, with ``score`` or ``score_with_entropies``) scores sentences in other processes.
     """
-    if context == "document" and isinstance(lm, StreamLM):
+    if context == "document" and lm.keeps_context:
         for _, group in groupby(stimuli, key=lambda one: one.document):
             document = list(group)
-            scores = score_text(lm, [one.as_read.words for one in document], entropies=entropies)
+            scores = lm.score_text([one.as_read.words for one in document], entropies=entropies)
             for one, read in zip(document, scores, strict=True):
                 yield _gathered(lm, one, read, "document")
         return
@@ -88,8 +87,8 @@ def score_stimuli(
 
 def score_with_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
     """Scores with the column ``ENTROPY`` (a ``Job``)."""
-    if isinstance(lm, StreamLM):
-        return [one for sentence in sentences for one in score_text(lm, [sentence], entropies=True)]
+    if lm.keeps_context:
+        return [one for sentence in sentences for one in lm.score_text([sentence], entropies=True)]
     return [
         replace(one, columns={**one.columns, ENTROPY: values})
         for one, values in zip(lm.score(sentences), next_entropies(lm, sentences), strict=True)

@@ -27,20 +27,25 @@ SYSTEMS: dict[str, str] = {
     "transformer-grammar": "treelm.models.transformer_grammar.network:TransformerGrammar",
 }
 """Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
+FOREIGN: dict[str, str] = {"hf": "treelm.models.hf.network:CausalLM"}
+"""Systems of other programs, read from these programs' folders and never trained: name -> ``module:Class``."""
+FILES: dict[str, str] = {".arpa": "ngram"}
+"""Endings of other programs' files that hold a model -> the system that reads them."""
 BENCHMARKED = "rnng"
 """The system that ``treelm bench`` measures if none is named."""
 
 
 def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
-    """The network class of a system; raises ``InputError`` for a name that is not in ``SYSTEMS``.
+    """The network class of a system; raises ``InputError`` for a name that is in no table.
 
     >>> system_class("ngram").__name__
     'NGram'
     """
-    if not isinstance(name, str) or name not in SYSTEMS:
+    known = {**SYSTEMS, **FOREIGN}
+    if not isinstance(name, str) or name not in known:
         remedy = f"known systems are {', '.join(sorted(SYSTEMS))}; a newer treelm may know more"
         raise InputError(f"unknown system {name!r}", where=where, remedy=remedy)
-    module, _, class_name = SYSTEMS[name].partition(":")
+    module, _, class_name = known[name].partition(":")
     found: type[SyntacticLM] = getattr(import_module(module), class_name)
     return found
 

@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -97,6 +99,10 @@ class SyntacticLM(Pretrained, ABC):
     """Names of what ``own_metrics`` gives; a switch of its config may leave some out."""
     words_switch: ClassVar[str] = ""
     """Field of its config without which it is a bare parser; "": it always predicts words."""
+    trains: ClassVar[bool] = True
+    """False for a system of another program, whose models are only read."""
+    keeps_context: ClassVar[bool] = False
+    """True if it can read sentences in a row (``score_text``), each with those before it as its context."""
     sentences_at_once: ClassVar[int] = 0
     """Sentences that a parser likes to be given at once, to put those of one length together itself; 0: no wish."""
     has_confidence: ClassVar[bool] = False
@@ -124,6 +130,11 @@ class SyntacticLM(Pretrained, ABC):
         self.labels = tuple(labels)
         self.data_identity: dict[str, str] = {}
         """Hashes of the words and trees of each split that it was trained on. Empty if that was not noted."""
+
+    @property
+    def scoring_dtype(self) -> torch.dtype:
+        """The type that scores are computed in: in less than float64 their last bits depend on the batch."""
+        return torch.float64
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -228,6 +239,14 @@ class SyntacticLM(Pretrained, ABC):
         """
         return self.score([sentence.words for sentence in sentences])
 
+    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+        """Score sentences that follow one another; only the first has nothing before it.
+
+        With ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a token or
+        the end). Raises ``InputError`` of a system that does not keep its context.
+        """
+        raise InputError(f"{self.system} reads each sentence by itself", remedy="take score")
+
     @abstractmethod
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` if the system has no trees (``parses``)."""
@@ -284,6 +303,10 @@ class SyntacticLM(Pretrained, ABC):
     def probability_mass(self) -> ProbabilityMass | None:
         """The mass of everything, enumerated, which is 1 together; None where there is too much, or no enumeration."""
         return None
+
+    def write_arpa(self, path: Path) -> None:
+        """Write a file of n-grams with back-off weights. Raises ``InputError`` for a system that has none."""
+        raise InputError(f"{self.system} has no n-grams", remedy="take a run of ngram")
 
     @abstractmethod
     def start(self, num_sentences: int = 1) -> IncrementalState:

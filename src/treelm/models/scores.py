@@ -174,7 +174,7 @@ class SentenceSurprisal:
 
 def sentence_surprisal(words: Sequence[str], score: SentenceScore, vocabulary: Vocabulary) -> SentenceSurprisal:
     """Sum the surprisal of each word's tokens and name the class of each unknown word."""
-    bits = score.log_probs / -NATS_PER_BIT
+    bits = score.log_probs / -NATS_PER_BIT + 0.0  # a certain end has no bits, not minus none
     by_word = np.bincount(score.word_of_token, weights=bits[:-1], minlength=len(words))
     num_pieces = np.bincount(score.word_of_token, minlength=len(words))
     rows = []

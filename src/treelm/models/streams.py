@@ -50,6 +50,7 @@ class StreamLM(SyntacticLM):
     tree_builders: ClassVar[Mapping[str, str]] = {
         name: f"trees are built from distances by the {name} builder" for name in ("unbiased", "biased")
     }
+    keeps_context: ClassVar[bool] = True
     reads_constituents: bool = False
     """True if stream batches should name the constituents of gold trees, where there are trees."""
     tree_builder: Literal["unbiased", "biased"] | None = "unbiased"
@@ -57,8 +58,8 @@ class StreamLM(SyntacticLM):
     distances."""
 
     scoring_dtype: ClassVar[torch.dtype] = torch.float64
-    """Type that scores have inside. A large network may choose float32: the last bits of its scores then depend on the
-    batch, and the audit allows for it (``Tolerances.of``)."""
+    """Type that scores are computed in. A large network may choose float32: the last bits of its scores then depend on
+    the batch, and the audit allows for it (``Tolerances.of``)."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
         """Keep what maps text to numbers."""
@@ -196,6 +197,10 @@ class StreamLM(SyntacticLM):
             for number, score in zip(numbers, self.exact().scores_of(batch, reading, targets), strict=True):
                 scores[number] = score
         return [score for score in scores if score is not None]
+
+    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+        """Score sentences in a row, with their ends, as ``treelm.models.streams.score_text`` does."""
+        return score_text(self, sentences, entropies=entropies)
 
     def scores_of(self, batch: SentenceBatch, reading: Reading, targets: Tensor) -> list[SentenceScore]:
         """The score of every sentence of a batch, from its reading and its targets (T, B)."""

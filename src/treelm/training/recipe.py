@@ -19,7 +19,7 @@ from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.inputs import read_bytes
 from treelm.corpora.vocabularies import VocabularyConfig
 from treelm.errors import InputError, check_choice, nearest
-from treelm.models import config_class, system_class
+from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import from_plain, to_toml_values
@@ -223,7 +223,11 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
         raise InputError("field 'system' is missing", where=where, remedy='add a line `system = "rnng"`')
     system = values.pop("system")
     margin = values.pop("bounds_margin", None)
-    config = from_plain(config_class(system_class(system, where=where)), values, where=where)
+    network = system_class(system, where=where)
+    if not network.trains:
+        found = f"the system {system!r}, which is read from other programs' folders and not trained here"
+        raise InputError(found, where=where, remedy=f"choose one of {', '.join(sorted(SYSTEMS))}")
+    config = from_plain(config_class(network), values, where=where)
     bounds = ModelConfig(system=system, config=config).bounds
     if not bounds:
         return ModelConfig(system=system, config=config)

@@ -13,7 +13,7 @@ from typing import Any
 
 from treelm.corpora.batches import SentenceBatches
 from treelm.corpora.corpus import PreparedCorpus, merge_labels
-from treelm.corpora.data_config import prepared_split
+from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.grouping import BatchesConfig
 from treelm.corpora.stream_batches import BPTTBatches
@@ -25,7 +25,15 @@ from treelm.models.base import EstimatedLM, SyntacticLM
 from treelm.models.bounds import InventoryConfig
 from treelm.models.configs import to_plain
 from treelm.models.persistence.shipped import find_run
-from treelm.models.persistence.storage import VOCABULARY, WEIGHTS, load_model, load_weights, save_model
+from treelm.models.persistence.storage import (
+    VOCABULARY,
+    WEIGHTS,
+    load_model,
+    load_weights,
+    read_system,
+    save_model,
+    weight_files,
+)
 from treelm.models.streams import StreamLM
 from treelm.training.checkpoints import RESUME, check_new_run, lock_folder
 from treelm.training.config import LIMITS_OF_TIME
@@ -175,6 +183,17 @@ def load_run_recipe(
         return recipe
     _check_model(recipe.model, same_as.model, where=str(path))
     return replace(recipe, training=same_as.training)
+
+
+def recipe_of_model(run: Path | str) -> Recipe:
+    """The recipe of a run, for evaluating it; that of a model which was not trained here has nothing but defaults.
+
+    Such a one has no data of its own: files must be given.
+    """
+    folder = find_run(run)
+    if (folder / FILE_NAME).exists() or not weight_files(folder):
+        return load_run_recipe(run)
+    return Recipe(data=DataConfig(), model=ModelConfig(system=read_system(folder).system, config=None))
 
 
 def _check_model(kept: ModelConfig, given: ModelConfig, *, where: str) -> None:

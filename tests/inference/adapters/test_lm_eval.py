@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.models.test_bits import build
+from treelm import load
 from treelm.errors import InputError
-from treelm.inference.adapters.lm_eval import Answers, harness_model
+from treelm.inference.adapters.lm_eval import Answers, harness_model, register
 
 
 @dataclass
@@ -102,7 +103,26 @@ def test_the_harness_gets_a_model_of_its_own_kind(monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_the_harness_finds_models_by_a_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: dict[str, Any] = {}
+
+    def register_model(name: str) -> Any:
+        return lambda found: registered.setdefault(name, found)
+
+    for name in ("lm_eval", "lm_eval.api", "lm_eval.api.model", "lm_eval.api.registry"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules["lm_eval.api.model"], "LM", object, raising=False)
+    monkeypatch.setattr(sys.modules["lm_eval.api.registry"], "register_model", register_model, raising=False)
+    register()
+    model = registered["treelm"](run="ngram-gum-open", tokenisation="blanks", batch_size=1, device=None)
+    (found,) = model.loglikelihood_rolling([Asked(("The museum .",))])
+    assert found == pytest.approx(float(load("ngram-gum-open").score(["The museum ."])[0].log_probs.sum()))
+
+
 def test_without_the_harness_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lm_eval.api.model", None)
     with pytest.raises(InputError, match=r"treelm\[lm-eval\]"):
         harness_model("nowhere")
+    monkeypatch.setitem(sys.modules, "lm_eval.api.registry", None)
+    with pytest.raises(InputError, match=r"treelm\[lm-eval\]"):
+        register()

@@ -72,3 +72,37 @@ def test_contradictions_are_one_line() -> None:
     ):
         with pytest.raises(InputError, match=part):
             call()
+
+
+def test_words_as_a_function_cuts_them_have_the_sums_of_the_models_own_words() -> None:
+    lm = build("lstm", "word")
+    scorer = Scorer(lm, tokenisation="treebank", with_end=True)
+    text = "the dog's moon."
+    (row,) = scorer.word_score_tokenized(text, str.split, surprisal=True)
+    (score,) = lm.score([["the", "dog", "'s", "moon", "."]])
+    log_probs = score.log_probs
+    expected = [log_probs[0], log_probs[1:3].sum(), log_probs[3:5].sum(), log_probs[5]]
+    assert [word for word, _ in row] == ["the", "dog's", "moon.", "</s>"]
+    assert [value for _, value in row] == pytest.approx([-float(value) for value in expected])
+    with pytest.raises(InputError, match="part of a word"):
+        Scorer(lm).word_score_tokenized(text, lambda text: ["the", "dog", "'s", "moon."])
+    with pytest.raises(InputError, match="not in"):
+        scorer.word_score_tokenized(text, lambda text: text.upper().split())
+    with pytest.raises(InputError, match="bow_correction"):
+        scorer.word_score_tokenized(text, str.split, bow_correction=False)
+
+
+def test_distributions_and_their_likeliest_tokens() -> None:
+    lm = build("ngram", "word")
+    scorer = Scorer(lm)
+    log_probs = scorer.next_word_distribution(["the unbelievable", "", "the"])
+    assert log_probs.shape == (3, len(lm.vocabulary) + 1)
+    assert torch.equal(log_probs[1], lm.next_word_log_probs(lm.start())[0])
+    assert torch.equal(log_probs[2], lm.next_word_log_probs(lm.extend(lm.start(), ["the"]))[0])
+    assert torch.equal(scorer.next_word_distribution("the", surprisal=True)[0], -log_probs[2])
+    names, probs = scorer.topk(log_probs, k=3)
+    assert [len(row) for row in (*names, *probs)] == [3] * 6
+    best = int(log_probs[0].argmax())
+    assert names[0][0] == ("</s>" if best == len(lm.vocabulary) else lm.vocabulary.token(best))
+    assert probs[0][0] == pytest.approx(float(log_probs[0].max().exp()))
+    assert scorer.topk(log_probs) == ([row[0] for row in names], [row[0] for row in probs])

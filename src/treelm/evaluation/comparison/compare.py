@@ -13,8 +13,10 @@ from treelm.evaluation.comparison.human import load_corpus
 from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, ShowProgress, measure
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
+from treelm.models import FILES
 from treelm.models.persistence import shipped
-from treelm.models.persistence.storage import WEIGHTS
+from treelm.models.persistence.hub import name_parts
+from treelm.models.persistence.storage import is_foreign, weight_files
 from treelm.training.checkpoints import check_name
 
 FEW_STEPS, FEW_SECONDS = 1000, 15.0
@@ -28,8 +30,8 @@ def compare(
     """Measure a row for each run (a folder, or a model of the package by name), and take the rows of each kept
     comparison (a JSON file), in order. A kept one alone keeps how it was made.
 
-    What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package. Raises
-    ``InputError`` for what is neither, and for a source that is given twice.
+    What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package or in another
+    program's folder. Raises ``InputError`` for what is neither, and for a source that is given twice.
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
@@ -39,14 +41,15 @@ def compare(
     sources = [_found(source) for source in sources]
     rows: list[RunMetrics] = []
     made: Mapping[str, str] = {}
-    names = row_names([source for source in sources if not source.is_file()])
+    names = row_names([source for source in sources if not _is_comparison(source)])
     for source in sources:
-        if source.is_file():
+        if _is_comparison(source):
             kept_one = Comparison.load(source)
             rows += kept_one.runs
             made = kept_one.made if len(sources) == 1 else {}
         else:
-            folder = keep_in or (None if source.parent == shipped.FOLDER else source)
+            is_ours = source.parent != shipped.FOLDER and not is_foreign(source)
+            folder = keep_in or (source if is_ours else None)
             kept = KeptMetrics(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))
     rows = _named_apart(rows)
@@ -77,12 +80,17 @@ def _named_apart(rows: Sequence[RunMetrics]) -> list[RunMetrics]:
     return named
 
 
+def _is_comparison(source: Path) -> bool:
+    """Tell whether this is a file, and none that another program keeps a model in."""
+    return source.is_file() and source.suffix not in FILES
+
+
 def _found(source: Path) -> Path:
     """The file or folder that is meant; refuses what is no model and no comparison, before anything is measured."""
-    if source.is_file():
+    if _is_comparison(source):
         return source
     run = shipped.find_run(source)
-    if not (run / WEIGHTS).exists():
+    if not weight_files(run):
         remedy = "finish training with `treelm train --resume`, or leave this folder out"
         raise InputError("no trained model here", where=str(run), remedy=remedy)
     return run
@@ -90,7 +98,7 @@ def _found(source: Path) -> Path:
 
 def row_names(runs: Sequence[Path]) -> dict[Path, str]:
     """Each run's folder name, with as many folders above it as tell all of them apart."""
-    whole = {run: run.resolve().parts for run in runs}
+    whole = {run: name_parts(run) for run in runs}
     if len(set(whole.values())) < len(runs):
         raise InputError("the same run twice", remedy="give each run once")
     length = 1

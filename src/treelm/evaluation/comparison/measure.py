@@ -46,15 +46,15 @@ from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.batching import batched
-from treelm.inference.loading import load
+from treelm.inference.loading import load, weights_hash
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device
 from treelm.models.persistence.files import encode_json, json_hash, sealed, unsealed, write_atomically
-from treelm.models.persistence.storage import WEIGHTS, read_data_identity
+from treelm.models.persistence.storage import read_data_identity
 from treelm.models.search.settings import GivenSearch, given_search, search_in_words
 from treelm.training.recipe import EvaluationConfig, Recipe, encode_recipe
-from treelm.training.run import load_run_recipe
+from treelm.training.run import recipe_of_model
 
 ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[], None]]]
 """Called with what is done and of how many sentences; gives what to call after each."""
@@ -155,10 +155,10 @@ class _Measuring:
     def __init__(self, run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> None:
         """Read the run's recipe; the model is not loaded yet."""
         self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
-        self._recipe = _with_settings(load_run_recipe(run), settings)
+        self._recipe = _with_settings(recipe_of_model(run), settings)
         self._lm: SyntacticLM | None = None
         beam = self._recipe.evaluation.beam
-        self._weights = _hash_of(run / WEIGHTS)
+        self._weights = weights_hash(run)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights, **beam}
         if find_device(settings.device) != "cpu":
             self._origin["device"] = "cuda"  # times are others there
@@ -195,7 +195,7 @@ class _Measuring:
 
     def _check_weights(self) -> None:
         """Raise ``InputError`` if what was just loaded may be another model than metrics are kept for."""
-        if _hash_of(self._run / WEIGHTS) != self._weights:
+        if weights_hash(self._run) != self._weights:
             remedy = "wait until its training is over, then compare again"
             raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
 

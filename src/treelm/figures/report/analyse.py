@@ -19,7 +19,7 @@ from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.scores import sentence_surprisal
 from treelm.models.structures import Distances, SlotSpans, SpanWeights
-from treelm.training.run import load_run_recipe
+from treelm.training.run import recipe_of_model
 from treelm.trees.tree import Tree
 
 DECIMALS = 4  # of numbers that are only drawn
@@ -30,7 +30,7 @@ def examples_of(comparison: Comparison) -> list[Sentence]:
     """Sentences to show where none are chosen: examples of the first run whose data are still there; else none."""
     for row in comparison.runs:
         with suppress(InputError):
-            return example_sentences(load_run_recipe(row.run).data)
+            return example_sentences(recipe_of_model(row.run).data)
     return []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,9 @@ class ScoredLine(Line):
         return self.ends[self.score.word_of_token]
 
 
+AnyLine = TypeVar("AnyLine", bound=Line)
+
+
 def lines_of(text: str, how: Tokenisation) -> Iterator[Line]:
     """The lines of a text that have words: each is a sentence."""
     start = 0
@@ -65,7 +69,7 @@ def as_list(texts: str | Sequence[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else list(texts)
 
 
-def one_sentence(lines: Sequence[ScoredLine], text: str) -> ScoredLine:
+def one_sentence(lines: Sequence[AnyLine], text: str) -> AnyLine:
     """The only sentence of a text; raises ``InputError`` if there are none or several."""
     if len(lines) != 1:
         found = f"{len(lines)} sentences in {text!r}"

@@ -17,7 +17,9 @@ from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, lines_of, score_lines, token_ids
 from treelm.inference.loading import load
 from treelm.models.base import IncrementalState, SyntacticLM
+from treelm.models.layers.devices import DeviceName
 
+_NO_HARNESS, _INSTALL = "the evaluation harness is not installed", "pip install 'treelm[lm-eval]'"
 _MOST_TOKENS = 256  # of a generated continuation, where a task names no limit
 
 
@@ -123,17 +125,42 @@ class Answers:
         return f"{text}{self.model.vocabulary.spell(pieces)} ", [], state
 
 
+def register() -> None:
+    """Register the model name ``treelm`` with the harness: ``--model treelm --model_args run=runs/demo``.
+
+    Its arguments are ``run`` and those of ``Answers``. Raises ``InputError`` if the harness is not installed.
+    """
+    try:
+        from lm_eval.api.registry import register_model
+    except ImportError:
+        raise InputError(_NO_HARNESS, remedy=_INSTALL) from None
+    base = _harness_class()
+
+    class Registered(base):  # type: ignore[valid-type, misc]
+        """The model of a run, as the harness makes it from texts of the command line."""
+
+        def __init__(self, run: str, device: DeviceName | None = None, **options: Any) -> None:
+            """Load a run; other options of the harness, such as sizes of batches, mean nothing here."""
+            own = {name: value for name, value in options.items() if name in ("tokenisation", "group_size", "greedy")}
+            super().__init__(load(run, device=device or "cpu"), **own)
+
+    register_model("treelm")(Registered)
+
+
 def harness_model(run: str | Path | SyntacticLM, **options: Any) -> Any:
     """An ``lm_eval.api.model.LM`` of a run folder or a model: what ``lm_eval.simple_evaluate(model=...)`` takes.
 
     ``options`` are those of ``Answers``. Raises ``InputError`` if the harness is not installed.
     """
+    build = _harness_class()
+    return build(run if isinstance(run, SyntacticLM) else load(run), **options)
+
+
+def _harness_class() -> Any:
     try:
         from lm_eval.api.model import LM
     except ImportError:
-        remedy = "pip install 'treelm[lm-eval]'"
-        raise InputError("the evaluation harness is not installed", remedy=remedy) from None
-    lm = run if isinstance(run, SyntacticLM) else load(run)
+        raise InputError(_NO_HARNESS, remedy=_INSTALL) from None
 
     class TreelmLM(Answers, LM):  # type: ignore[misc]
         """Subclass of the harness's own model class, answering as ``Answers``."""
@@ -143,4 +170,4 @@ def harness_model(run: str | Path | SyntacticLM, **options: Any) -> Any:
             """Names what requests are cached under."""
             return f"treelm-{self.model.vocabulary.fingerprint()}"
 
-    return TreelmLM(lm, **options)
+    return TreelmLM

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from treelm.corpora.tokens import Tokenisation
 from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
-from treelm.inference.adapters import ScoredLine, as_list, one_sentence, score_lines, token_ids
+from treelm.inference.adapters import ScoredLine, as_list, lines_of, one_sentence, score_lines, token_ids
 from treelm.models.base import SyntacticLM
 
 Unit = Literal["token", "word", "symbol"]  # symbol: deprecated, the old name of token
@@ -114,6 +114,59 @@ class Scorer:
             reduced.append(reduction(_converted(log_probs, surprisal, prob, base_two=base_two)))
         return reduced
 
+    def word_score_tokenized(
+        self,
+        batch: str | Sequence[str],
+        tokenize_function: Callable[[str], Sequence[str]],
+        bow_correction: bool = True,
+        surprisal: bool = False,
+        prob: bool = False,
+        base_two: bool = False,
+    ) -> list[list[tuple[str, float]]]:
+        """Words of every sentence, as ``tokenize_function`` cuts it, each with the sum over the model words in it.
+
+        The end of a word always counts where it should (``bow_correction``). Raises ``InputError`` for words that are
+        not in the text, and for parts of one word of the model.
+        """
+        _check(surprisal=surprisal, prob=prob, base_two=base_two)
+        if not bow_correction:
+            remedy = "leave it out: scores are of whole words"
+            raise InputError("bow_correction = False", remedy=remedy)
+        texts = as_list(batch)
+        rows = []
+        for text, line in zip(texts, self._lines(texts), strict=True):
+            words = tokenize_function(text)
+            log_probs = _sums_between(text, words, line)
+            if self._with_end:
+                words, log_probs = [*words, END], np.append(log_probs, line.score.log_probs[-1])
+            values = _converted(log_probs, surprisal, prob, base_two=base_two).tolist()
+            rows.append(list(zip(words, values, strict=True)))
+        return rows
+
+    def next_word_distribution(self, queries: str | Sequence[str], surprisal: bool = False) -> Tensor:
+        """log p (or surprisal) in nats of what follows each text: (n, V + 1), tokens, and the end of the sentence.
+
+        A text without words asks for the first one.
+        """
+        found = []
+        for text in as_list(queries):
+            state = self.lm.start(1)
+            for line in [one_sentence(list(lines_of(text, self._tokenisation)), text)] if text.strip() else []:
+                for word in line.words:
+                    state = self.lm.extend(state, [word])
+            found.append(self.lm.next_word_log_probs(state)[0])
+        log_probs = torch.stack(found)
+        return -log_probs if surprisal else log_probs
+
+    def topk(self, distribution: Tensor, k: int = 1) -> tuple[list[Any], list[Any]]:
+        """The k likeliest tokens of every row of log probabilities, and their probabilities; of k = 1 the only ones."""
+        best = distribution.topk(k, dim=1)
+        end, vocabulary = len(self.lm.vocabulary), self.lm.vocabulary
+        names = [[END if index == end else vocabulary.token(index) for index in row] for row in best.indices.tolist()]
+        if k == 1:
+            return [row[0] for row in names], best.values[:, 0].exp().tolist()
+        return names, best.values.exp().tolist()
+
     def _lines(self, texts: Sequence[str]) -> list[ScoredLine]:
         scored = score_lines(self.lm, texts, self._tokenisation)
         return [one_sentence(lines, text) for lines, text in zip(scored, texts, strict=True)]
@@ -146,6 +199,26 @@ class Scorer:
             if token < len(self.lm.vocabulary):
                 state = self.lm.extend_tokens(state, [token])
         return found
+
+
+def _sums_between(text: str, words: Sequence[str], line: ScoredLine) -> NDArray[np.float64]:
+    """log p of each of the words of a text: the sum over the model's words that end in it."""
+    ends, position = list[int](), 0
+    for word in words:
+        start = text.find(word, position)
+        if start < 0:
+            raise InputError(f"a word {word!r} that is not in {text!r}", remedy="let tokenize_function only cut texts")
+        position = start + len(word)
+        ends.append(position)
+    owner = np.searchsorted(ends, line.ends)
+    missing = set(range(len(words))).symmetric_difference(owner.tolist())
+    if missing:
+        where = min(missing)
+        found = f"{words[where] if where < len(words) else line.words[-1]!r} is part of a word of the model"
+        raise InputError(found, remedy='let tokenize_function cut as the scorer does (tokenisation="blanks")')
+    per_word = np.bincount(line.score.word_of_token, line.score.log_probs[:-1], len(line.words))
+    found_sums: NDArray[np.float64] = np.bincount(owner, per_word, len(words)).astype(np.float64)
+    return found_sums
 
 
 def _check(*, surprisal: bool, prob: bool, base_two: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -17,6 +18,7 @@ from treelm.corpora.encoding import EncodedCorpus, encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import EstimatedLM, IncrementalState
+from treelm.models.ngram.arpa import read_levels, write_levels
 from treelm.models.ngram.kneser_ney import count_ngrams, smooth, with_boundaries
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.tree import Tree
@@ -117,6 +119,27 @@ class NGram(EstimatedLM):
         self._config = replace(self._config, num_ngrams=tuple(map(len, levels)))
         for length, level in enumerate(found, start=1):
             self._keep(length, *map(torch.from_numpy, (level.keys, level.log_probs, level.log_backoffs)))
+
+    @classmethod
+    def read_file(cls, path: Path) -> NGram:
+        """The model of an ARPA file; words that it does not have are its ``<unk>``."""
+        levels, vocabulary = read_levels(path)
+        sizes = tuple(len(keys) for keys, _, _ in levels)
+        model = cls(NGramConfig(order=len(levels), num_ngrams=sizes), vocabulary=vocabulary)
+        for length, level in enumerate(levels, start=1):
+            model._keep(length, *map(torch.from_numpy, level))
+        return model.eval()
+
+    def write_arpa(self, path: Path) -> None:
+        """Write an ARPA file, which KenLM and others read."""
+        levels = []
+        for length in range(1, self._config.order + 1):
+            keys = torch.arange(len(self.log_probs_1)) if length == 1 else self.get_buffer(f"keys_{length}")
+            weights = self.get_buffer(f"log_backoffs_{length}") if length < self._config.order else keys.new_zeros(0)
+            parts = (keys, self.get_buffer(f"log_probs_{length}"), weights.double())
+            numbers, log_probs, log_backoffs = (part.cpu().numpy() for part in parts)
+            levels.append((numbers, log_probs, log_backoffs))
+        write_levels(path, levels, self.vocabulary)
 
     def _keep(self, length: int, keys: Tensor, log_probs: Tensor, log_backoffs: Tensor) -> None:
         self.register_buffer(f"log_probs_{length}", log_probs)

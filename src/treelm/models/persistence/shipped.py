@@ -7,6 +7,8 @@ from pathlib import Path
 
 from treelm.corpora.companions import COMPANIONS, companion_of_model
 from treelm.errors import InputError, nearest
+from treelm.models import FILES
+from treelm.models.persistence.hub import PREFIX, hub_folder
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
 """One folder a model, with the files of a run folder, a model card and expected scores."""
@@ -46,17 +48,23 @@ def check_given(run: str | Path) -> None:
 
 
 def find_run(run: str | Path) -> Path:
-    """The folder that is meant by a path or by the name of a shipped model; a folder of that name comes first.
+    """The folder that is meant by a path, by the name of a shipped model, or by ``hf:NAME_OR_FOLDER`` (``hub_folder``).
 
-    Raises ``InputError`` that lists the shipped models when there is neither, and for the empty text.
+    Or a file that another program keeps a model in (``treelm.models.FILES``).
+
+    A folder of that name comes first. Raises ``InputError`` that lists the shipped models when there is none,
+    and for the empty text.
     """
     check_given(run)
     path = Path(run)
-    if path.is_dir():
+    if path.is_dir() or (path.suffix in FILES and path.is_file()):
         return path
     folders = _folders()
     if str(run) in folders:
         return folders[str(run)]
+    if str(run).startswith(PREFIX):
+        return hub_folder(str(run).removeprefix(PREFIX))
     offered = f", or one of the models in the package: {', '.join(sorted(folders))}" if folders else ""
-    remedy = f"{nearest(str(run), sorted(folders))}give the folder that training wrote{offered}"
+    near = nearest(str(run), sorted(folders))
+    remedy = f"{near}give the folder that training wrote{offered}, or {PREFIX}NAME of the Hugging Face hub"
     raise InputError("no such run folder", where=str(run), remedy=_to_install(str(run)) or remedy)

@@ -24,7 +24,7 @@ from treelm.corpora.inputs import read_json
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
-from treelm.models import config_class, system_class
+from treelm.models import FILES, FOREIGN, config_class, system_class
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.files import encode_json, hold_folder, json_hash, write_atomically
 from treelm.models.persistence.shipped import CONFIG, find_run, shipped_names
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 VOCABULARY, WEIGHTS = "vocabulary.json", "model.safetensors"  # beside ``CONFIG``
+_SHARDS = "*-of-*.safetensors"
 MARKS_OF_TRAINING = ("recipe.toml", "checkpoints")  # what a run folder has and a saved model lacks
 _DATA = "data_identity"
 _REMEDY = "copy the run folder again from where it was made, or train again"
@@ -155,6 +156,10 @@ def load_model(directory: Path | str) -> SyntacticLM:
     The name of a model that ships with the package will do as well (``persistence.shipped``).
     """
     directory = find_run(directory)
+    foreign = _foreign_class(directory)
+    if foreign is not None:
+        read: SyntacticLM = (foreign.read_file if directory.is_file() else foreign.read_folder)(directory)
+        return read
     if not (directory / WEIGHTS).exists() and (directory / "checkpoints").is_dir():
         remedy = "finish training with `treelm train --resume`"
         raise InputError("training has not saved a model yet", where=str(directory), remedy=remedy)
@@ -185,13 +190,46 @@ def describe_model(model: Pretrained) -> dict[str, Any]:
 
 def read_data_identity(directory: Path) -> dict[str, str]:
     """Hashes of the data that the model of a folder was trained on; none in folders of the first treelms."""
+    if _foreign_class(directory) is not None:
+        return {}
     identity: dict[str, str] = _read_header(directory).get(_DATA, {})
     return identity
 
 
 def read_system(directory: Path) -> type[SyntacticLM]:
     """The class of the model of a folder; raises ``InputError`` for a description that is none."""
-    return system_class(_read_header(directory)["system"], where=str(directory / CONFIG))
+    foreign = _foreign_class(directory)
+    return foreign or system_class(_read_header(directory)["system"], where=str(directory / CONFIG))
+
+
+def is_foreign(directory: Path) -> bool:
+    """Tell whether a folder or file is another program's: models are read from it, and nothing is written there."""
+    return _foreign_class(directory) is not None
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The files with the weights of a model; none where there is no model yet. Other programs may cut them up."""
+    whole = directory if directory.is_file() else directory / WEIGHTS
+    if whole.exists():
+        return [whole]
+    return sorted(directory.glob(_SHARDS)) if is_foreign(directory) else []
+
+
+def _foreign_class(directory: Path) -> Any:
+    """The class of ``FOREIGN`` or ``FILES`` whose folder or file this is, or None: one of ours, or none at all."""
+    if directory.is_file():
+        return system_class(FILES[directory.suffix])
+    path = directory / CONFIG
+    if not path.is_file():
+        return None
+    try:
+        header = read_json(path, remedy=_REMEDY)
+    except InputError:
+        return None  # told by who reads it as one of ours
+    if "format_version" in header:
+        return None
+    classes: list[Any] = [system_class(name) for name in FOREIGN]
+    return next((one for one in classes if one.owns(header)), None)
 
 
 def load_weights(model: Pretrained, path: Path, *, remedy: str) -> None:

@@ -1,0 +1,39 @@
+"""Models of treelm in transformers: ``import treelm.hf`` registers the classes that open what ``treelm export`` writes.
+
+Needs ``pip install 'treelm[hf]'``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treelm.errors import InputError
+
+if TYPE_CHECKING:
+    from treelm.models.base import SyntacticLM
+
+try:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    from treelm.hf.classes import TreelmConfig, TreelmForCausalLM, TreelmTokenizer
+except ImportError as error:
+    if (error.name or "").partition(".")[0] != "transformers":
+        raise
+    raise InputError("treelm.hf without the transformers library", remedy="pip install 'treelm[hf]'") from None
+
+__all__ = ["TreelmConfig", "TreelmForCausalLM", "TreelmTokenizer", "export_model"]
+
+AutoConfig.register(TreelmConfig.model_type, TreelmConfig, exist_ok=True)
+AutoModelForCausalLM.register(TreelmConfig, TreelmForCausalLM, exist_ok=True)
+AutoTokenizer.register(TreelmConfig, slow_tokenizer_class=TreelmTokenizer, exist_ok=True)
+
+
+def export_model(lm: SyntacticLM, folder: Path) -> None:
+    """Write a model as a folder of transformers, with its tokenizer.
+
+    Raises ``InputError`` for a system that does not read step by step, or whose words need trees or a search.
+    """
+    model = TreelmForCausalLM.of(lm)
+    model.save_pretrained(folder)
+    TreelmTokenizer.of(lm.vocabulary).save_pretrained(folder)

@@ -1,0 +1,190 @@
+"""Config, network and tokenizer that transformers knows a model of treelm by.
+
+Its tokens are those of the model's vocabulary, 0 to V - 1; the end of a sentence, V, stands before each sentence too:
+it is the beginning of sequence and the end of sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel, PreTrainedTokenizer
+from transformers.modeling_outputs import CausalLMOutput
+
+from treelm.corpora.tokens import words_of
+from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary, vocabulary_from_json
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.errors import InputError
+from treelm.models import config_class, system_class
+from treelm.models.base import SyntacticLM
+from treelm.models.configs import from_plain
+from treelm.models.persistence.storage import describe_model
+from treelm.models.streams import StreamLM
+
+END = "</s>"
+_IGNORED = -100  # the label of what has no loss, in transformers
+
+
+class TreelmConfig(PretrainedConfig):  # type: ignore[misc]
+    """What ``config.json`` of a run says, and the vocabulary."""
+
+    model_type = "treelm"
+
+    def __init__(
+        self, treelm: dict[str, Any] | None = None, vocabulary: dict[str, Any] | None = None, **options: Any
+    ) -> None:
+        """Keep the description of a model (``describe_model``) and the content of its vocabulary."""
+        self.treelm, self.vocabulary = treelm, vocabulary
+        super().__init__(**options)
+
+
+class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
+    """A system that reads step by step: logits of the token, or end, that follows each token."""
+
+    config_class = TreelmConfig
+    base_model_prefix = "lm"
+
+    def __init__(self, config: TreelmConfig) -> None:
+        """Build the network that the config describes."""
+        super().__init__(config)
+        if config.treelm is None or config.vocabulary is None:
+            raise InputError("a config that describes no model", remedy="export one with `treelm export`")
+        vocabulary = vocabulary_from_json(config.vocabulary, where="config.json vocabulary")
+        with torch.device("cpu"):  # here a system may be imported, and transformers builds without memory (on "meta")
+            system = system_class(config.treelm["system"])
+            plain = from_plain(config_class(system), config.treelm["config"], where="config.json treelm.config")
+            build: Any = system
+            self.lm: StreamLM = build(config=plain, vocabulary=vocabulary, labels=config.treelm["labels"])
+        self.post_init()
+        self.generation_config.use_cache = False
+
+    @classmethod
+    def of(cls, lm: SyntacticLM) -> Self:
+        """The same model. Raises ``InputError`` for a system that has no logits of the next token."""
+        if not isinstance(lm, StreamLM):
+            found = f"{lm.system} does not read step by step"
+            raise InputError(found, remedy="export a run of lstm, on-lstm, palm, prpn or transformer")
+        end = len(lm.vocabulary)
+        special = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), end)
+        config = TreelmConfig(
+            treelm=describe_model(lm),
+            vocabulary=lm.vocabulary.to_json(),
+            vocab_size=end + 1,
+            tie_word_embeddings=False,
+            use_cache=False,
+            **special,
+        )
+        model = cls(config)
+        model.lm.load_state_dict(lm.state_dict())
+        model.eval()
+        return model
+
+    def _init_weights(self, module: Any) -> None:
+        """Leave weights as the system has drawn them."""
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
+    ) -> CausalLMOutput:
+        """Logits (B, T, V + 1) of what follows each token (B, T); a text begins with the end of sentence.
+
+        Padding may stand on either side. With ``labels`` the loss is the mean over those that are not -100, in nats.
+        """
+        shift = None
+        if attention_mask is not None and not bool(attention_mask[:, 0].all()):
+            missing = (attention_mask.cumsum(1) == 0).sum(1, keepdim=True)  # before each text
+            places = torch.arange(input_ids.shape[1], device=input_ids.device)
+            input_ids = input_ids.gather(1, (places + missing) % len(places))
+            shift = (places - missing) % len(places)
+        reading = self.lm.read(input_ids.T, self.lm.begin(len(input_ids)))
+        logits = functional.linear(reading.outputs, self.lm.decoder_weight, self.lm.decoder_bias).transpose(0, 1)
+        if shift is not None:
+            logits = logits.gather(1, shift[..., None].expand_as(logits))
+        loss = None
+        if labels is not None:
+            loss = functional.cross_entropy(
+                logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=_IGNORED
+            )
+        return CausalLMOutput(loss=loss, logits=logits)
+
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
+    ) -> dict[str, Any]:
+        """The whole text, at every step: nothing is kept from one to the next."""
+        return {"input_ids": input_ids, "attention_mask": attention_mask}
+
+
+class TreelmTokenizer(PreTrainedTokenizer):  # type: ignore[misc]
+    """Words between blanks, each in the tokens of a vocabulary; the end of sentence stands before them."""
+
+    vocab_files_names = {"vocabulary_file": "treelm-vocabulary.json"}  # noqa: RUF012
+    model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012
+
+    def __init__(self, vocabulary_file: str, **options: Any) -> None:
+        """Read the vocabulary of a file."""
+        self.vocabulary = load_vocabulary(Path(vocabulary_file))
+        self._names = [self.vocabulary.token(index) for index in range(len(self.vocabulary))]
+        self._ids = {name: index for index, name in enumerate(self._names)}
+        if len(self._ids) < len(self._names) or END in self._ids:
+            raise InputError("tokens that are written alike", remedy="export a model with another vocabulary")
+        for name in ("bos_token", "eos_token", "pad_token"):
+            options.setdefault(name, END)
+        super().__init__(**options)
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> Self:
+        """The tokenizer of a vocabulary."""
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            save_vocabulary(vocabulary, Path(folder) / "vocabulary.json")
+            return cls(str(Path(folder) / "vocabulary.json"))
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens V, without the end of sentence."""
+        return len(self._names)
+
+    def get_vocab(self) -> dict[str, int]:
+        """Token -> id, the end of sentence among them."""
+        return {**self._ids, **self.added_tokens_encoder}
+
+    def _tokenize(self, text: str, **_: Any) -> list[str]:
+        words = words_of(text)
+        first, rest = self.vocabulary.encode(words[:1], sentence_initial=True), self.vocabulary.encode(words[1:])
+        return [self._names[index] for index in (*first.ids.tolist(), *rest.ids.tolist())]
+
+    def _convert_token_to_id(self, token: str) -> int | None:
+        return self._ids.get(token)
+
+    def _convert_id_to_token(self, index: int) -> str:
+        return self._names[index]
+
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """The end of sentence, then the tokens of a text (and of a second one)."""
+        return [self.bos_token_id, *token_ids_0, *(token_ids_1 or [])]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        """The words that tokens write, with blanks between them."""
+        words, word = list[str](), list[int]()
+        for token in tokens:
+            if token not in self._ids:
+                continue
+            word.append(self._ids[token])
+            if self.vocabulary.ends_word[word[-1]]:
+                words.append(self.vocabulary.spell(word))
+                word = []
+        return " ".join([*words, *([self.vocabulary.spell(word)] if word else [])])
+
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
+        """Write the vocabulary, and name its file."""
+        prefix = f"{filename_prefix}-" if filename_prefix else ""
+        path = Path(save_directory) / f"{prefix}{self.vocab_files_names['vocabulary_file']}"
+        save_vocabulary(self.vocabulary, path)
+        return (str(path),)

@@ -1,0 +1,84 @@
+"""Folders of transformers, read and written by that library: no code of theirs runs, and nothing is pickled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from treelm.errors import InputError
+from treelm.models.persistence.hub import hub_name
+
+_LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+"""Fields of configs that bound the places of tokens."""
+_REMEDY = "give a folder that transformers saved: config.json, weights in safetensors, and its tokenizer"
+
+
+def load_parts(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
+    """Network in float32, tokenizer, and the fields of ``CausalConfig``.
+
+    Raises ``InputError`` for what transformers does not read, and for weights that are missing.
+    """
+    with _told(folder), _quiet():
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        safe = {"local_files_only": True, "trust_remote_code": False}
+        tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
+        network, found = AutoModelForCausalLM.from_pretrained(
+            folder, use_safetensors=True, output_loading_info=True, **safe
+        )
+    missing = sorted(found["missing_keys"])
+    if missing or network.get_output_embeddings() is None:
+        what = f"weights without {missing[0]} and {len(missing) - 1} more" if missing else "a network without a softmax"
+        raise InputError(what, where=str(folder), remedy="take a model with a head for language modelling")
+    sizes = network.config.get_text_config()
+    lengths = [getattr(sizes, name, None) for name in _LENGTHS]
+    known = [length for length in lengths if isinstance(length, int) and length > 0]
+    config = {"name": hub_name(folder), "architecture": type(network).__name__, "context": min(known, default=None)}
+    return network.float(), tokenizer, config
+
+
+def save_parts(network: Any, tokenizer: Any, folder: Path) -> None:
+    """Write both as transformers does."""
+    with _quiet():
+        network.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Raise what transformers raises as an ``InputError``: it has no class of its own for what it cannot read."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "transformers":
+            found = "a model of the Hugging Face ecosystem without the transformers library"
+            raise InputError(found, where=str(folder), remedy="pip install 'treelm[hf]'") from None
+        reason = " ".join(str(error).split())
+        raise InputError(f"a library is missing ({reason})", where=str(folder), remedy="install it") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # OSError, ValueError, KeyError, RuntimeError, safetensors' own
+        reason = " ".join(str(error).split()) or type(error).__name__
+        found = f"transformers does not read this as a causal language model ({reason})"
+        raise InputError(found, where=str(folder), remedy=_REMEDY) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' notes and bars off standard error."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    from transformers.utils import logging as bars
+
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+        logger.setLevel(level)

@@ -1,0 +1,352 @@
+"""A causal language model of transformers behind the interface of all systems.
+
+p(word | words before it), of a tokenizer that marks where words begin, is the product over the word's tokens, times
+the probability that the word then ends, by the one that the word before has ended there (Pimentel & Meister 2024; Oh &
+Schuler 2024): log p(s_1) - log B + log p(s_2) + ... + log B', where B sums over all tokens that begin a word or end the
+text. ``CausalVocabulary`` makes the end of a word a token of its own, so that each factor is a token's probability.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import encode_words, word_of_token
+from treelm.errors import InputError
+from treelm.models.base import IncrementalState, SyntacticLM
+from treelm.models.hf.files import load_parts, save_parts
+from treelm.models.hf.vocabulary import CausalVocabulary
+from treelm.models.scores import Loss, Losses, SentenceScore
+from treelm.models.states import TextState
+from treelm.trees.tree import Tree
+
+_LOGITS = 1 << 27  # numbers that a batch may compute, half a gigabyte
+_ROWS = 64  # distributions that are looked at together
+_ENTROPY = "next_entropy_bits"
+_CACHE = "past_key_values"
+"""Name under which models give and take what they have read; state-space models have others, and read all again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalConfig:
+    """What is known of a model before it reads; its sizes stand in its own ``config.json``."""
+
+    name: str
+    """Its name, as the folder or the hub has it."""
+    architecture: str
+    """The class that reads it, such as ``GPT2LMHeadModel``."""
+    context: int | None
+    """Tokens that it reads at once, the beginning of sequence included; None: as many as there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """What the model knows of one text."""
+
+    start: int  # the first of the text's own tokens that it still sees
+    own: tuple[int, ...]  # the model's tokens read so far
+    log_probs: Tensor  # (V,) float64, of the model's next token
+    cache: dict[str, Any]  # keys and values; empty of a model that gives none
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CausalState(TextState):
+    """The texts, and what the model knows of each."""
+
+    rows: tuple[_Row, ...]
+
+
+class CausalLM(SyntacticLM):
+    """Any causal language model of transformers; a text begins with its beginning of sequence.
+
+    A sentence is scored by itself, as the text that its words make with blanks between them; ``score_text`` lets
+    sentences follow one another. Of a text longer than ``context`` the latest half is kept whenever it is full.
+    """
+
+    system: ClassVar[str] = "hf"
+    predicts_labels: ClassVar[bool] = False
+    trains: ClassVar[bool] = False
+    changeable: ClassVar[tuple[str, ...]] = ("context",)
+    keeps_context: ClassVar[bool] = True
+    parses = False
+
+    def __init__(self, config: CausalConfig, *, network: nn.Module, vocabulary: CausalVocabulary) -> None:
+        """Wrap a network that ``load_parts`` has loaded."""
+        super().__init__(vocabulary=vocabulary)
+        self._config = config
+        self.network: Any = network
+        self.tokens = vocabulary
+        self.context = config.context
+        """Tokens that it reads at once; may be set to fewer."""
+        begins = torch.from_numpy(vocabulary.begins_word)
+        self._begins: Tensor
+        self._begins_text: Tensor
+        self.register_buffer("_begins", begins, persistent=False)
+        self.register_buffer("_begins_text", begins if vocabulary.marks_first else ~begins, persistent=False)
+        self._begins_text[vocabulary.end_of_text] = True
+
+    @classmethod
+    def owns(cls, header: dict[str, Any]) -> bool:
+        """Tell by a folder's ``config.json`` whether its model is one of transformers."""
+        return isinstance(header.get("model_type"), str) and "format_version" not in header
+
+    @classmethod
+    def read_folder(cls, folder: Path) -> CausalLM:
+        """The model of a folder that transformers wrote. Raises ``InputError`` for what is no causal language model."""
+        network, tokenizer, config = load_parts(folder)
+        try:
+            size = network.get_output_embeddings().weight.shape[0]
+            model = cls(CausalConfig(**config), network=network, vocabulary=CausalVocabulary(tokenizer, size=size))
+        except InputError as error:
+            raise InputError(error.found, where=str(folder), remedy=error.remedy) from error
+        model.eval()._check_causality(str(folder))
+        return model
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        save_parts(self.network, self.tokens.tokenizer, save_directory)
+
+    @torch.no_grad()
+    def _check_causality(self, where: str) -> None:
+        """Raise ``InputError`` if what is predicted for a token depends on it: such a model fills gaps."""
+        begin, (other, another) = self.tokens.begin, np.flatnonzero(~self.tokens.begins_word)[:2].tolist()
+        logits = self.network(torch.tensor([[begin, other], [begin, another]], device=self.device)).logits[:, 0]
+        if not torch.allclose(logits[0], logits[1], rtol=1e-5, atol=1e-6):
+            found = f"{self._config.architecture} sees the tokens that it is to predict"
+            raise InputError(found, where=where, remedy="take a causal language model")
+
+    @property
+    def config(self) -> CausalConfig:
+        """Name, class and length of context."""
+        return self._config
+
+    @property
+    def scoring_dtype(self) -> torch.dtype:
+        """The type that the network computes in."""
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self._begins.device
+
+    # Whole texts.
+
+    def losses(self, batch: SentenceBatch) -> Losses:
+        """Sum of -log p of every token and end, in nats, without gradient."""
+        found = self._log_probs([batch.tokens_of(row) for row in range(len(batch))])
+        word = Loss(
+            sum=-torch.tensor(sum(float(one.sum()) for one in found), dtype=torch.float64),
+            count=sum(map(len, found)),
+        )
+        return Losses(
+            terms={"word": word}, total=word.sum, num_words=int(batch.num_words.sum()), num_sentences=len(batch)
+        )
+
+    def score(self, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+        """Log probability of every token and end; each sentence by itself."""
+        batch = encode_words(sentences, self.vocabulary)
+        tokens = [batch.tokens_of(row) for row in range(len(batch))]
+        self._check_segmentation(sentences, tokens)
+        return [self._score(own, log_probs) for own, log_probs in zip(tokens, self._log_probs(tokens), strict=True)]
+
+    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+        """Log probability of every token, given all before it, back to the first sentence: they are one text.
+
+        Only the last sentence has an end (of the text); that of any other is no event to the model, and has the log
+        probability 0. With ``entropies`` there is a column ``next_entropy_bits``, of what follows each word.
+        """
+        words = [word for sentence in sentences for word in sentence]
+        if not sentences:
+            return []
+        batch = encode_words([words], self.vocabulary)
+        self._check_segmentation([words], [batch.tokens])
+        bits = [np.zeros(0)] if entropies else None
+        (log_probs,) = self._log_probs([batch.tokens], entropies=bits)
+        word_of = word_of_token(batch.tokens, self.vocabulary.ends_word)
+        scores, first = list[SentenceScore](), 0
+        for number, sentence in enumerate(sentences, start=1):
+            start, stop = np.searchsorted(word_of, [first, first + len(sentence)]).tolist()
+            end = log_probs[-1:] if number == len(sentences) else np.zeros(1)
+            columns = {} if bits is None else {_ENTROPY: bits[0][first : first + len(sentence)]}
+            own = np.concatenate([log_probs[start:stop], end])
+            scores.append(self._score(batch.tokens[start:stop], own, columns))
+            first += len(sentence)
+        return scores
+
+    def _score(
+        self, tokens: NDArray[np.int64], log_probs: NDArray[np.float64], columns: dict[str, Any] | None = None
+    ) -> SentenceScore:
+        words = word_of_token(tokens, self.vocabulary.ends_word)
+        return SentenceScore(log_probs=log_probs, word_of_token=words, is_lower_bound=False, columns=columns or {})
+
+    def _check_segmentation(self, sentences: Sequence[Sequence[str]], tokens: Sequence[NDArray[np.int64]]) -> None:
+        """Raise ``InputError`` where a text has other tokens than its words have by themselves."""
+        for words, own in zip(sentences, tokens, strict=True):
+            if words and self.tokens.segment_text(words) != self._own(own.tolist()):
+                found = f"the tokenizer writes {' '.join(words)!r} in tokens that are not those of its words"
+                raise InputError(found, remedy="take a model whose tokens do not reach over blanks")
+
+    def _own(self, tokens: Sequence[int]) -> list[int]:
+        """The model's own tokens, without the ends of words."""
+        return [token for token in tokens if token != self.tokens.end_of_word]
+
+    def _log_probs(
+        self, sentences: Sequence[NDArray[np.int64]], *, entropies: list[NDArray[np.float64]] | None = None
+    ) -> list[NDArray[np.float64]]:
+        """log p of every token and of the end of each text; ``entropies`` gets those of what follows each word."""
+        own = [self._own(tokens.tolist()) for tokens in sentences]
+        tables = [np.zeros((len(text) + 1, 4)) for text in own]  # of each place: token, B, end, entropy
+        for number, place, logits in self._predictions(own):
+            targets = [*own[number], self.tokens.end_of_text][place : place + len(logits)]
+            for start in range(0, len(logits), _ROWS):
+                rows = logits[start : start + _ROWS].double().log_softmax(1)
+                first, chosen = place + start, torch.tensor(targets[start : start + _ROWS], device=rows.device)
+                total = self._boundary(rows, first)
+                values = [rows.gather(1, chosen[:, None])[:, 0], total, rows[:, self.tokens.end_of_text]]
+                values.append(torch.zeros_like(total) if entropies is None else self._entropies(rows, total, first))
+                tables[number][first : first + len(rows)] = torch.stack(values, 1).cpu().numpy()
+        found = []
+        for number, tokens in enumerate(sentences):
+            table, log_probs, place, begins = tables[number], list[float](), 0, True
+            for token in tokens.tolist():
+                if token == self.tokens.end_of_word:
+                    log_probs.append(table[place, 1])
+                else:
+                    log_probs.append(table[place, 0] - (table[place, 1] if begins else 0.0))
+                    place += 1
+                begins = token == self.tokens.end_of_word
+            log_probs.append(table[place, 2] - table[place, 1])
+            found.append(np.array(log_probs))
+            if entropies is not None:
+                last = np.cumsum(tokens != self.tokens.end_of_word)[tokens == self.tokens.end_of_word]
+                entropies[number] = table[last, 3]
+        return found
+
+    def _boundary(self, log_probs: Tensor, place: int) -> Tensor:
+        """log B of rows (m, V), the first of them at a place of its text: that a word begins here, or the text ends."""
+        total = log_probs.masked_fill(~self._begins, -torch.inf).logsumexp(1)
+        if place == 0:
+            total[0] = log_probs[0].masked_fill(~self._begins_text, -torch.inf).logsumexp(0)
+        return total
+
+    def _entropies(self, log_probs: Tensor, total: Tensor, place: int) -> Tensor:
+        """Bits of what begins a word, or ends the text, at each of these places (m, V)."""
+        allowed = self._begins.expand_as(log_probs).clone()
+        if place == 0:
+            allowed[0] = self._begins_text
+        given = (log_probs - total[:, None]).masked_fill(~allowed, -torch.inf)
+        return -(given.exp() * given).nan_to_num(0.0).sum(1) / math.log(2)
+
+    def _start(self, num_read: int) -> int:
+        """The first token of a text that is still seen when so many have been read: half of a full context is kept."""
+        if self.context is None or num_read < self.context:
+            return 0
+        if self.context < 2:
+            raise InputError(f"context = {self.context}", remedy="give 2 or more")
+        room = self.context - 1  # beside the beginning of sequence
+        step = room - room // 2
+        return -(-(num_read - room) // step) * step
+
+    @torch.no_grad()
+    def _predictions(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Tensor]]:
+        """Number of a text, a place in it, and the logits (m, V) of its tokens, or end, from there on; each once."""
+        segments = []
+        for number, text in enumerate(texts):
+            place = 0
+            while place <= len(text):
+                start, stop = self._start(place), place
+                while stop < len(text) and self._start(stop + 1) == start:
+                    stop += 1
+                segments.append((number, start, place, stop))
+                place = stop + 1
+        segments.sort(key=lambda one: one[1] - one[3])  # of about one length
+        while segments:
+            longest = segments[0][3] - segments[0][1] + 1
+            most = max(1, _LOGITS // (longest * self.tokens.num_tokens))
+            batch, segments = segments[:most], segments[most:]
+            ids = torch.full((len(batch), longest), self.tokens.begin, device=self.device)
+            seen = torch.zeros_like(ids)
+            for row, (number, start, _, stop) in enumerate(batch):
+                ids[row, 1 : stop - start + 1] = torch.tensor(texts[number][start:stop], device=self.device)
+                seen[row, : stop - start + 1] = 1
+            mask = {} if bool(seen.all()) else {"attention_mask": seen}
+            logits = self.network(input_ids=ids, use_cache=False, **mask).logits
+            for row, (number, start, place, stop) in enumerate(batch):
+                yield number, place, logits[row, place - start : stop - start + 1]
+
+    # Word by word.
+
+    def start(self, num_sentences: int = 1) -> CausalState:
+        """The state before the first word, after the beginning of sequence."""
+        empty: tuple[tuple[()], ...] = ((),) * num_sentences
+        return CausalState(words=empty, tokens=empty, rows=(self._reread(()),) * num_sentences)
+
+    def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> CausalState:
+        """The state after one more token in each sentence; None for a sentence that waits."""
+        before = CausalState.own(state)
+        before.check_tokens(tokens)
+        rows = [
+            row if token is None or token == self.tokens.end_of_word else self._further(row, token)
+            for row, token in zip(before.rows, tokens, strict=True)
+        ]
+        return before.after(tokens, self.vocabulary, rows=tuple(rows))
+
+    @torch.no_grad()
+    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
+        """log p(next token), float64 (num_sentences, V + 2): tokens, the end of a word, the end of the text."""
+        own = CausalState.own(state)
+        found = []
+        for tokens, row in zip(own.tokens, own.rows, strict=True):
+            is_within = bool(tokens) and tokens[-1] != self.tokens.end_of_word
+            total = self._boundary(row.log_probs[None], len(row.own))
+            if is_within:
+                log_probs = row.log_probs.masked_fill(self._begins, -torch.inf)
+                ends = torch.stack([total[0], torch.full_like(total[0], -torch.inf)])
+            else:
+                allowed = self._begins if row.own else self._begins_text
+                log_probs = (row.log_probs - total).masked_fill(~allowed, -torch.inf)
+                ends = torch.stack([torch.full_like(total[0], -torch.inf), log_probs[self.tokens.end_of_text]])
+                log_probs[self.tokens.end_of_text] = -torch.inf
+            found.append(torch.cat([log_probs, ends]))
+        return torch.stack(found)
+
+    def _further(self, row: _Row, token: int) -> _Row:
+        own = (*row.own, token)
+        start = self._start(len(own))
+        if start != row.start or not row.cache:
+            return self._reread(own)
+        return self._read(own, start, [token], copy.deepcopy(row.cache))
+
+    def _reread(self, own: tuple[int, ...]) -> _Row:
+        start = self._start(len(own))
+        return self._read(own, start, [self.tokens.begin, *own[start:]], {})
+
+    @torch.no_grad()
+    def _read(self, own: tuple[int, ...], start: int, tokens: Sequence[int], cache: dict[str, Any]) -> _Row:
+        """Read tokens behind a cache, which changes: it is a copy, so that no state ever does."""
+        ids = torch.tensor([tokens], device=self.device)
+        read = self.network(input_ids=ids, use_cache=True, **cache)
+        log_probs = read.logits[0, -1].double().log_softmax(0)
+        kept = {_CACHE: read[_CACHE]} if _CACHE in read else {}
+        return _Row(start=start, own=own, log_probs=log_probs, cache=kept)
+
+    # Trees.
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
+        """Raise ``InputError``: it has no trees."""
+        self.require_trees()
+        return []
+
+    def partial_trees(self, state: IncrementalState) -> list[Tree]:
+        """Raise ``InputError``: it has no trees."""
+        return self.parse([])

@@ -1,0 +1,74 @@
+"""Models of the Hugging Face hub and of folders that transformers wrote: ``hf:NAME_OR_FOLDER`` stands for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from treelm.errors import InputError
+
+PREFIX = "hf:"
+_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken"]
+"""Files that a model may need; whatever else its repository has, code above all, is left there."""
+
+
+def hub_folder(name: str) -> Path:
+    """The folder of a model by its path, or by its name on the hub (``gpt2``, ``gpt2@REVISION``).
+
+    What the cache of the hub has is taken as it is; else it is downloaded there. Raises ``InputError`` for a name that
+    is none, or that cannot be downloaded.
+    """
+    folder = Path(name).expanduser()
+    if name and folder.is_dir():
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    where, remedy = (
+        f"{PREFIX}{name}",
+        "give the folder of a model, or its name on the Hugging Face hub, such as hf:gpt2",
+    )
+    repository, _, revision = name.partition("@")
+    for is_local in (True, False):
+        try:
+            found = snapshot_download(
+                repository,
+                revision=revision or None,
+                local_files_only=is_local,
+                allow_patterns=_FILES,
+                ignore_patterns=["*/*"],
+            )
+        except HFValidationError:
+            raise InputError("no such folder, and no name of the hub", where=where, remedy=remedy) from None
+        except (HfHubHTTPError, OSError) as error:
+            if is_local:
+                continue
+            reason = str(error).partition("\n")[0]
+            problem = f"no such folder, not in the cache of the hub, and not to be had from it ({reason})"
+            remedy = f"{remedy}, and download it where there is a network: hf download NAME"
+            raise InputError(problem, where=where, remedy=remedy) from None
+        if _is_whole(Path(found)):
+            return Path(found)
+    problem = "no weights in safetensors among the files of the hub, or of its cache"
+    raise InputError(problem, where=where, remedy=f"{remedy}; where there is a network, an old copy is made whole")
+
+
+def _is_whole(folder: Path) -> bool:
+    """Tell whether a copy in the cache has what a model needs: other programs may have asked for less."""
+    return (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+
+
+def name_parts(folder: Path) -> tuple[str, ...]:
+    """The parts of a folder's path, from which it is named; a copy in the cache of the hub has its name there.
+
+    >>> name_parts(Path("/cache/models--openai-community--gpt2/snapshots/607a30d"))
+    ('/', 'cache', 'openai-community', 'gpt2')
+    """
+    parts = folder.resolve().parts
+    if len(parts) > 3 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
+        return (*parts[:-3], *parts[-3].removeprefix("models--").split("--"))
+    return parts
+
+
+def hub_name(folder: Path) -> str:
+    """The last part of the name of a folder."""
+    return name_parts(folder)[-1]

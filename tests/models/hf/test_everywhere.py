@@ -1,0 +1,144 @@
+"""``hf:FOLDER`` stands wherever a run can stand, and what cannot be had is told in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Treelm
+from tests.models.hf.worlds import SENTENCES
+from treelm import load
+from treelm.errors import InputError
+from treelm.models.persistence.hub import hub_folder
+
+TREES = "(S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (NNS cats))))\n(S (NP (NNS dogs)) (VP (VBD saw)))\n"
+
+
+@pytest.fixture
+def run(folder_of: Callable[[str], Path]) -> str:
+    return f"hf:{folder_of('llama')}"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "text.txt"
+    file.write_text("".join(" ".join(words) + "\n" for words in SENTENCES))
+    return file
+
+
+def test_surprisal_with_context_ends_and_entropies(run: str, text: Path, treelm: Treelm) -> None:
+    alone, in_a_row = (
+        treelm("surprisal", run, text, "--end", "--columns", "next_entropy_bits", *more)
+        for more in ((), ("--context", "document"))
+    )
+    assert alone.code == in_a_row.code == 0, alone.err + in_a_row.err
+    tables = [[line.split("\t") for line in one.out.splitlines()] for one in (alone, in_a_row)]
+    assert len(tables[0]) == len(tables[1]) == 1 + sum(len(words) + 1 for words in SENTENCES)
+    first = [[float(row[3]) for row in table[1:8]] for table in tables]
+    assert first[0] == pytest.approx(first[1], abs=1e-4)
+    assert tables[1][8][2:4] == ["</s>", "0.000000"]
+    assert tables[0][9][3] != tables[1][9][3]
+
+
+def test_evaluation_and_audit_and_generation(run: str, text: Path, treelm: Treelm) -> None:
+    found = treelm("evaluate", run, "--data", text, "--json")
+    assert found.code == 0, found.err
+    assert '"hf"' in found.out
+    text.write_text("the dogs\n")
+    assert treelm("audit", run, text).code == 0
+    assert treelm("generate", run, "--num-sentences", "1", "--max-words", "3").code == 0
+
+
+def test_comparison_beside_a_model_of_the_package_and_its_report(run: str, treelm: Treelm, tmp_path: Path) -> None:
+    data, pairs = tmp_path / "test.ptb", tmp_path / "pairs.tsv"
+    data.write_text(TREES)
+    pairs.write_text("grammatical\tungrammatical\nthe dog saw cats\tdog the saw cats\n")
+    before = sorted(Path(run.removeprefix("hf:")).rglob("*"))
+    out = tmp_path / "out"
+    found = treelm("compare", run, "ngram-gum-open", "--data", data, "--pairs", pairs, "--out", out)
+    assert found.code == 0, found.err
+    rows = json.loads((out / "comparison.json").read_text())["runs"]
+    assert [(row["name"], row["system"]) for row in rows] == [("llama", "hf"), ("ngram-gum-open", "ngram")]
+    assert sorted(Path(run.removeprefix("hf:")).rglob("*")) == before, "nothing is written into another's folder"
+    page = treelm("pairs", run, pairs)
+    assert page.code == 0, page.err
+
+
+def test_without_data_of_its_own_it_asks_for_a_file(run: str, treelm: Treelm) -> None:
+    for arguments in (("evaluate", run), ("compare", run)):
+        found = treelm(*arguments)
+        assert (found.code, found.err.count("\n")) == (2, 1), found.err
+        assert "no test data" in found.err or "no dev data" in found.err
+
+
+def test_what_it_cannot_do_is_told(run: str, text: Path, treelm: Treelm, tmp_path: Path) -> None:
+    found = treelm("parse", run, text)
+    assert (found.code, "without trees" in found.err) == (2, True)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[data]\ncorpus = "gum-open"\n[model]\nsystem = "hf"\n')
+    found = treelm("train", recipe, "--out", tmp_path / "run")
+    assert (found.code, "not trained here" in found.err, found.err.count("\n")) == (2, True, 1)
+    recipe.write_text(f'[data]\ncorpus = "gum-open"\n[model]\nsystem = "lstm"\n[training]\nstart_from = "{run}"\n')
+    assert treelm("train", recipe, "--out", tmp_path / "run").code == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_name_that_cannot_be_had_is_told_in_one_line(
+    treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    found = treelm("surprisal", "hf:nobody/nothing", text)
+    assert (found.code, found.err.count("\n")) == (2, 1)
+    assert "hf:nobody/nothing: no such folder, not in the cache of the hub" in found.err
+    assert "hf download" in found.err
+    assert "no name of the hub" in treelm("surprisal", "hf:no such name", text).err
+
+
+def test_a_copy_in_the_cache_of_the_hub_is_taken_by_its_name(
+    folder_of: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    cached = tmp_path / "models--people--small" / "snapshots" / "abc"
+    shutil.copytree(folder_of("gpt2"), cached)
+    (cached.parents[1] / "refs").mkdir()
+    (cached.parents[1] / "refs" / "main").write_text("abc")
+    assert hub_folder("people/small") == cached
+    assert load("hf:people/small").config.name == "small"
+    (cached / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="no weights in safetensors"):
+        hub_folder("people/small")
+
+
+def test_folders_that_are_damaged_or_less_than_a_model_are_told(
+    folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(folder_of("gpt2"), folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(InputError, match="transformers does not read this"):
+        load(folder)
+    weights.unlink()
+    with pytest.raises(InputError, match="transformers does not read this"):
+        load(folder)
+
+
+def test_without_the_library_the_extra_is_named(run: str) -> None:
+    """And nothing else of the package needs it, or imports it."""
+    code = (
+        "import sys; sys.modules['transformers'] = None\n"
+        "import treelm\n"
+        "treelm.load('ngram-gum-open').score(['the dog'])\n"
+        f"try: treelm.load({run!r})\n"
+        "except treelm.InputError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("without the transformers library; pip install 'treelm[hf]'\n")
+    assert done.stdout.count("\n") == 1

@@ -1,0 +1,123 @@
+"""ARPA files: what is written is read again, by us and by KenLM; what is damaged is told with its line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Treelm, treelm  # noqa: F401
+from treelm import load
+from treelm.errors import InputError
+
+SENTENCES = [["The", "museum", "was", "built", "in", "the", "city", "."], ["of", "of", "the", "of"], ["Zymurgy"]]
+SMALL = """\\data\\
+ngram 1=4
+ngram 2=3
+
+\\1-grams:
+-1.5\t<unk>
+-99\t<s>\t-0.3
+-0.4\tdog\t-0.2
+-0.6\t</s>
+
+\\2-grams:
+-0.1\t<s> dog
+-0.5\tdog dog
+-0.7\tdog </s>
+
+\\end\\
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("arpa") / "ngram.arpa"
+    load("ngram-gum-open").write_arpa(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def read(exported: Path) -> Any:
+    return load(exported)
+
+
+def as_tokens(lm: Any, words: list[str]) -> list[str]:
+    """Words as the model has them: unknown ones by their class."""
+    initial, rest = lm.vocabulary.encode(words[:1], sentence_initial=True), lm.vocabulary.encode(words[1:])
+    return [lm.vocabulary.token(int(index)) for index in (*initial.ids, *rest.ids)]
+
+
+def test_what_is_exported_says_the_same_when_it_is_read(read: Any) -> None:
+    ours = load("ngram-gum-open")
+    for words in SENTENCES:
+        (score,), (again,) = ours.score([words]), read.score([as_tokens(ours, words)])
+        np.testing.assert_allclose(again.log_probs, score.log_probs, atol=1e-5)
+    state = read.extend(read.start(), ["The"])
+    assert float(read.next_word_log_probs(state).exp().sum()) == pytest.approx(1, abs=1e-4)
+
+
+def test_scores_beside_those_of_kenlm(exported: Path, read: Any) -> None:
+    kenlm = pytest.importorskip("kenlm", reason="the kenlm package is not installed (a C++ compiler builds it)")
+    ours, theirs = load("ngram-gum-open"), kenlm.Model(str(exported))
+    for words in SENTENCES:
+        tokens = as_tokens(ours, words)
+        expected = [log_prob * math.log(10) for log_prob, _, _ in theirs.full_scores(" ".join(tokens))]
+        np.testing.assert_allclose(read.score([tokens])[0].log_probs, expected, atol=1e-4)
+        np.testing.assert_allclose(ours.score([words])[0].log_probs, expected, atol=1e-4)
+
+
+def test_a_small_file_has_the_probabilities_that_stand_there(tmp_path: Path) -> None:
+    (tmp_path / "small.arpa").write_text(SMALL)
+    lm = load(tmp_path / "small.arpa")
+    score, other = lm.score([["dog", "dog"], ["cat", "dog"]])
+    assert (score.log_probs / math.log(10)).tolist() == pytest.approx([-0.1, -0.5, -0.7])
+    assert (other.log_probs / math.log(10)).tolist() == pytest.approx([-0.3 - 1.5, -0.4, -0.7])
+    assert [word.is_unk for word in lm.surprisal([["cat", "dog"]])[0].words] == [True, False]
+
+
+def test_a_file_stands_wherever_a_run_can(treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811
+    arpa, text, trees = tmp_path / "small.arpa", tmp_path / "text.txt", tmp_path / "trees.ptb"
+    arpa.write_text(SMALL)
+    text.write_text("dog dog\n")
+    trees.write_text("(S (NP (NN dog)) (VP (VB dog)))\n")
+    found = treelm("surprisal", arpa, text)
+    assert (found.code, len(found.out.splitlines())) == (0, 3), found.err
+    compared = treelm("compare", arpa, "--data", trees)
+    assert compared.code == 0, compared.err
+    again = treelm("export", arpa, "--to", "arpa", "--out", tmp_path / "again.arpa")
+    assert again.code == 0, again.err
+    assert load(tmp_path / "again.arpa").score(["dog cat"])[0].log_probs.tolist() == pytest.approx(
+        load(arpa).score(["dog cat"])[0].log_probs.tolist()
+    )
+    refused = treelm("export", "lstm-gum-open", "--to", "arpa", "--out", tmp_path / "no.arpa")
+    assert (refused.code, "has no n-grams" in refused.err, (tmp_path / "no.arpa").exists()) == (2, True, False)
+    assert treelm("export", arpa, "--to", "arpa", "--out", text).code == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found", "line"),
+    [
+        ("\\data\\", "data", "no ARPA file", ""),
+        ("ngram 2=3", "ngram 3=3", "n-grams of length 3", ":3"),
+        ("-0.5\tdog dog", "-0.5\tdog", "is no n-gram of length 2", ":13"),
+        ("-0.5\tdog dog", "x\tdog dog", "is no n-gram of length 2", ":13"),
+        ("-0.5\tdog dog", "0.5\tdog dog", "is no n-gram of length 2", ":13"),
+        ("-0.5\tdog dog", "-0.5\tcat dog", "without 'cat'", ":13"),
+        ("-0.5\tdog dog", "-0.5\tdog </s>", "twice", ""),
+        ("-0.6\t</s>", "-0.6\tend", "no <s> or </s>", ""),
+        ("-0.7\tdog </s>\n", "", "is no n-gram", ":14"),
+        ("\n\\end\\\n", "", "no .end. behind", ""),
+    ],
+)
+def test_a_damaged_file_is_told_with_its_line(before: str, after: str, found: str, line: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.arpa"
+    assert before in SMALL
+    path.write_text(SMALL.replace(before, after))
+    with pytest.raises(InputError, match=found) as error:
+        load(path)
+    assert error.value.where is not None
+    assert error.value.where.startswith(f"{path}{line}")
