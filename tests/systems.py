@@ -49,7 +49,7 @@ _URNNG: dict[str, Any] = {
     "embedding_size": 16,
     "hidden_size": 16,
     **{f"inference_{name}_size": 8 for name in ("embedding", "hidden", "span")},
-    "max_open": 13,
+    "max_open": 40,
     "max_consecutive": 13,
     "num_samples": 4,
     "kl_warmup_steps": 3,

@@ -250,8 +250,8 @@ def test_the_importance_sampled_bound_is_below_and_near_with_many_draws() -> Non
     assert found[1:3] == pytest.approx([exact[1].item(), exact[2].item()], abs=1e-9)  # one tree each
     assert found == pytest.approx(torch.stack(exact).numpy(), abs=0.1)
     few = build(bound_samples=1).eval()
-    mean = np.mean([few.log_prob_bounds(sentences[:1], seed=seed)[0] for seed in range(20)])
-    assert mean < exact[0]
+    single = few.log_prob_bounds(sentences[:1] * 400)
+    assert single.mean() + 2 * single.std() / 20 < exact[0]
 
 
 def test_its_own_metrics_are_of_the_inference_network_and_of_the_bound() -> None:
