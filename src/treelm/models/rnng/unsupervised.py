@@ -129,7 +129,7 @@ class UnsupervisedRNNG(RNNG):
         terms["entropy"] = _summed([_entropy(one) for one in scored], len(batch))
         total = terms["word"].sum + weight * (terms["action"].sum - terms["entropy"].sum)
         if self._infers:
-            rewards = joint_log_probs(
+            log_joint = joint_log_probs(
                 drawn,
                 plan,
                 outputs,
@@ -137,7 +137,8 @@ class UnsupervisedRNNG(RNNG):
                 self.word_embedding,
                 self.word_bias,
                 action_weight=weight,
-            ).split([len(rows) * config.num_samples for rows, _ in scored])
+            )
+            rewards = torch.split(log_joint, [len(rows) * config.num_samples for rows, _ in scored])
             for (rows, scores), trees, earned in zip(scored, draws, rewards, strict=True):
                 gradient_only = score_function_loss(scores, trees, earned.view(-1, len(rows))).double()
                 total = total + gradient_only - gradient_only.detach()
@@ -185,7 +186,7 @@ class UnsupervisedRNNG(RNNG):
                 lengths = lengths_of(scores)
                 trees = chart.best_trees(chart.marginals(scores, lengths), lengths)
                 for row, tree in zip(rows.tolist(), trees, strict=True):
-                    spans = [(i, j, [LABEL]) for i, j in tree.nonzero().tolist() if j - i > 1 or len(lengths) == 0]
+                    spans = [(i, j, [LABEL]) for i, j in tree.nonzero().tolist() if j - i > 1]
                     found[row] = from_spans(sentences[row], spans or [(0, 1, [LABEL])])
         return [found[row] for row in range(len(sentences))]
 
