@@ -44,6 +44,18 @@ _AWD = {
 }
 _PALM = {**_LSTM, "attention_layer": 1, "rational_size": 4, "scorer_size": 4, "residual_size": 8, "max_span": 4}
 _RNNG: dict[str, Any] = {**_LSTM, "dropout": 0.3, "max_open": 8, "max_consecutive": 4}
+_URNNG: dict[str, Any] = {
+    **_RNNG,
+    "embedding_size": 16,
+    "hidden_size": 16,
+    **{f"inference_{name}_size": 8 for name in ("embedding", "hidden", "span")},
+    "max_open": 40,
+    "max_consecutive": 13,
+    "num_samples": 4,
+    "kl_warmup_steps": 3,
+    "inference_steps": 4,
+    "bound_samples": 4,
+}
 _TRANSFORMER = {"size": 8, "num_layers": 2, "num_heads": 2, "max_distance": 5, "dropout": 0.2}
 _TG: dict[str, Any] = {**_TRANSFORMER, "max_open": 8, "max_consecutive": 4}
 _PLM = {**_TG, "composition": "none", "positions": "place"}
@@ -103,6 +115,7 @@ SMALL: dict[str, Small] = {
     "transformer planting": Small(system="transformer", model={**_TRANSFORMER, "auxiliary": "tree-planting"}),
     "transformer stream": Small(system="transformer", model={**_TRANSFORMER, "memory_length": 7}, training=_STREAM),
     "som": Small(system="som", model={"size": 8, "num_slots": 5, "oracle": "dynamic"}, learns_from_trees=True),
+    "urnng": Small(system="urnng", model=_URNNG),
     "transformer-grammar": Small(system="transformer-grammar", model=_TG, learns_from_trees=True),
     "tg without masking": Small(
         system="transformer-grammar", model={**_TG, "masking": False, "positions": "height"}, learns_from_trees=True

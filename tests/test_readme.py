@@ -129,6 +129,8 @@ def test_the_steps_within_r_work(home: Path) -> None:
     out = run(["env", f"RETICULATE_PYTHON={sys.executable}", "Rscript", "-e", code], home)
     assert "surprisal_bits_lag1" in out
     assert "barks" in out
+
+
 def test_the_commands_and_the_code_about_other_models_work(home: Path) -> None:
     pytest.importorskip("transformers", reason="the transformers library is not installed")
     page = (ROOT / "docs" / "other-models.md").read_text(encoding="utf-8")

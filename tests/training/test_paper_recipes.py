@@ -79,6 +79,26 @@ PAPERS: dict[str, dict[str, dict[str, Any]]] = {
         "vocabulary": {"kind": "tokenizer", "unknown": "single"},
         "training": SHEN,
     },
+    "urnng-ptb": {
+        "model": {
+            "embedding_size": 650,
+            "hidden_size": 650,
+            "num_layers": 2,
+            "dropout": 0.5,
+            "num_samples": 8,
+            "inference_hidden_size": 256,
+            "inference_span_size": 512,
+            "kl_warmup_steps": 2 * 39_832 // 16 + 1,
+        },
+        "vocabulary": ENGLISH,
+        "training": {
+            "batch_size": 16,
+            "epochs": 18,
+            "gradient_clip": 5.0,
+            "schedule": "plateau",
+            "plateau_factor": 0.5,
+        },
+    },
     "shift-reduce-ptb": {
         "model": {"size": 400, "oracle": "static", "language_model": False, **SMALL_DATA},
         "vocabulary": ENGLISH,
@@ -121,6 +141,7 @@ def num_parameters(recipe: Recipe, num_tokens: int) -> int:
         ("som-bllip-md", [], 50_257 - 1, 36_024_259, 34.8, 1.25),  # 1.2M more than printed: docs/models/som.md
         ("shift-reduce-ptb", [], 23_815 - 1, 12_731_201, None, None),
         ("shift-reduce-lm-ptb", [], 23_815 - 1, 12_755_016, None, None),
+        ("urnng-ptb", [], 23_815, 47_910_332, None, None),
     ],
 )
 def test_numbers_of_parameters_are_exact_and_those_that_papers_print(

@@ -25,6 +25,7 @@ SYSTEMS: dict[str, str] = {
     "som": "treelm.models.som.network:SOM",
     "transformer": "treelm.models.transformer.network:Transformer",
     "transformer-grammar": "treelm.models.transformer_grammar.network:TransformerGrammar",
+    "urnng": "treelm.models.rnng.unsupervised:UnsupervisedRNNG",
 }
 """Name in recipes and run folders -> ``module:Class``, imported when it is first needed."""
 FOREIGN: dict[str, str] = {"hf": "treelm.models.hf.network:CausalLM"}

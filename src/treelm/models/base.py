@@ -263,6 +263,12 @@ class SyntacticLM(Pretrained, ABC):
         """
         return ""
 
+    def begin_update(self, number: int) -> None:
+        """Hear which update of the weights comes next, from 1: for what changes in the course of training.
+
+        It must follow from the number alone, as after a resumption no other is told. Here: nothing changes.
+        """
+
     def structure(self, words: Sequence[str]) -> Structure | None:
         """A record of the values that determine its tree of a sentence, for figures; None if there are none to draw.
 

@@ -70,7 +70,11 @@ class BoundedConfig(ABC):
         if not corpus.has_trees:
             remedy = "train this system on brackets or CoNLL-U"
             raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
-        blank = np.flatnonzero(np.diff(corpus.action_offsets) == 0)
+        self.check_bounds(corpus)
+
+    def check_bounds(self, corpus: PreparedCorpus) -> None:
+        """Raise ``InputError`` at the first sentence, with trees or without, that is beyond the bounds or blank."""
+        blank = np.flatnonzero(np.diff(corpus.word_offsets) == 0)
         if len(blank):
             found = "a blank line, and this system reads trees of one word or more"
             raise InputError(found, where=corpus.where(int(blank[0])), remedy="set data.empty_lines = false")

@@ -20,7 +20,7 @@ from treelm.training.data import Batch, shard_rows
 from treelm.training.metrics import LossSum, sum_of
 from treelm.training.parts import ShardStates, compute_in_parts
 from treelm.training.ranks import Ranks
-from treelm.trees.span_counts import SpanCounts
+from treelm.trees.span_counts import inner_f1
 from treelm.trees.tree import Tree
 
 _SENTENCES = 64  # parsed together
@@ -78,11 +78,9 @@ class DevTrees:
 
     @torch.no_grad()
     def unlabeled_f1(self, model: SyntacticLM, ranks: Ranks | None = None) -> float:
-        """Mean of the sentences' F1, 0..100, over spans of at least two words and less than the sentence, as a set.
+        """Mean of the sentences' F1, 0..100 (``inner_f1``). Of several processes (``ranks``) each parses some.
 
-        A sentence without such gold spans counts as 100, or as 0 if some are predicted, as in the protocols ``wsj10``
-        and ``wsj40`` of the evaluation. Of several processes (``ranks``) each parses some. The model is in
-        training mode afterwards.
+        The model is in training mode afterwards.
         """
         model.eval()
         starts = range(0, len(self.trees), _SENTENCES)
@@ -100,13 +98,7 @@ class DevTrees:
         """F1 of each sentence of a group, 0..100."""
         gold = self.trees[start : start + _SENTENCES]
         parsed = model.parse([tree.words() for tree in gold])
-        pairs = [(_inner_spans(one), _inner_spans(found)) for one, found in zip(gold, parsed, strict=True)]
-        return [SpanCounts(matched=len(a & b), gold=len(a), predicted=len(b)).f1 for a, b in pairs]
-
-
-def _inner_spans(tree: Tree) -> set[tuple[int, int]]:
-    spans = tree.spans()
-    return {(start, end) for _, start, end in spans if 1 < end - start < spans[0].end}
+        return [inner_f1(one, found) for one, found in zip(gold, parsed, strict=True)]
 
 
 def _tree(tree: Tree | None, where: str) -> Tree:

@@ -154,6 +154,7 @@ class Session:
             self._warn_of_structure()
         self._stepping.before(reading.batch)
         optimizer, number = self._stepping.optimizer, state.step + 1
+        self.model.begin_update(number)
         loss, norm, self._carried = make_update(
             self._fabric, self.model, optimizer, reading.batch, config, number, carried=self._carried, ranks=self._ranks
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from treelm.trees.tree import Tree
 
 
 def harmonic_mean(precision: float, recall: float) -> float:
@@ -43,3 +45,25 @@ def add_up(counts: Iterable[SpanCounts]) -> SpanCounts:
         gold=sum(one.gold for one in kept),
         predicted=sum(one.predicted for one in kept),
     )
+
+
+def inner_f1(gold: Tree, found: Tree) -> float:
+    """Unlabelled F1, 0..100, over spans of at least two words and less than the sentence, as a set.
+
+    A sentence without such gold spans counts as 100, or as 0 if some are predicted, as in the protocols ``wsj10``
+    and ``wsj40`` of the evaluation.
+    """
+    own, other = inner_spans(gold), inner_spans(found)
+    return SpanCounts(matched=len(own & other), gold=len(own), predicted=len(other)).f1
+
+
+def mean_inner_f1(gold: Sequence[Tree], found: Sequence[Tree]) -> float:
+    """Mean of the sentences' ``inner_f1``."""
+    scores = [inner_f1(one, other) for one, other in zip(gold, found, strict=True)]
+    return sum(scores) / len(scores)
+
+
+def inner_spans(tree: Tree) -> set[tuple[int, int]]:
+    """Spans of at least two words and less than the sentence."""
+    spans = tree.spans()
+    return {(start, end) for _, start, end in spans if 1 < end - start < spans[0].end}

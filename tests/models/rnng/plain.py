@@ -66,12 +66,29 @@ class PlainRNNG:
         if self.config.order == "top-down":
             if state.num_open == 0:
                 return labels
+            if self.config.is_binary:
+                return self._valid_binary(state, labels)
             return [SHIFT] + ([REDUCE] if top != "open" else []) + labels
         if top == "initial":
             return [SHIFT]
         if state.num_open == 0:
             return labels + ([self.finish] if top == "constituent" else [])
         return [SHIFT, REDUCE] + (labels if top != "open" else [])
+
+    def _valid_binary(self, state: State, labels: list[int]) -> list[int]:
+        """Two children each, but a sentence of one word has one constituent over it."""
+        children = []  # so far, of each open nonterminal
+        for item in state.stack:
+            if item.kind == "open":
+                children.append(0)
+            if item.kind == "constituent" and self.config.composition == "none":
+                children.pop()  # nothing was popped when it was closed
+            if item.kind in ("word", "constituent") and not item.is_unfinished:
+                children[-1] += 1
+        if children[-1] == 2:
+            return [REDUCE]
+        is_one_word = children == [1] and state.stack[-1].kind == "word"
+        return [SHIFT] + ([REDUCE] if is_one_word else []) + labels
 
     def action_log_probs(self, state: State) -> dict[int, Tensor]:
         """log p of every valid action."""

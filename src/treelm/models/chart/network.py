@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.corpora.arrays import gather_indices, offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
@@ -20,10 +19,12 @@ from treelm.errors import InputError
 from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.decoding import decode, log_potentials, span_probabilities
-from treelm.models.chart.gold import Constituents, chain_numbers, constituents_of, crossing
+from treelm.models.chart.gold import chain_numbers, crossing
 from treelm.models.layers import chart
+from treelm.models.layers.both_ways import SameLength, by_length, fenceposts, read_both_ways, same_length
+from treelm.models.layers.constituents import Constituents, constituents_of
 from treelm.models.layers.devices import plan_to_device
-from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
+from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.precision import one_thread
 from treelm.models.layers.span_scores import SpanScorer, flat, spans_of, square
 from treelm.models.scores import Confidence, ParsedSentence
@@ -32,15 +33,6 @@ from treelm.trees.tree import Tree, from_spans
 IntArray = NDArray[np.int64]
 UNLABELLED = "X"  # the label of one that was trained on none
 _MOST_SPANS = 40_000  # of the sentences that are parsed together
-
-
-class SameLength(NamedTuple):
-    """The words of sentences of one length, each with its tokens: W = B n words, P the most tokens of one."""
-
-    pieces: Tensor  # (W, P)
-    has_piece: Tensor  # (W, P) bool: a word may have fewer
-    tags: Tensor | None  # (W,) -1 for none
-    num_words: int  # of each sentence
 
 
 class GoldSpans(NamedTuple):
@@ -108,22 +100,20 @@ class ChartParser(SyntacticLM):
 
     def encode(self, words: SameLength) -> Tensor:
         """Sentences of one length -> states (B, n + 2, 2H) of their words and of both edges."""
-        weights = words.has_piece.to(self.embedding.dtype)[..., None]
-        if self.training and self.config.embedding_dropout:
-            num_words, num_pieces = words.pieces.shape
-            kept = dropout_mask(num_words, num_pieces, self.config.embedding_dropout, self.embedding)
-            weights = weights * kept[..., None]
-        vectors = (functional.embedding(words.pieces, self.embedding) * weights).sum(1)
-        vectors = vectors.view(-1, words.num_words, vectors.shape[1])
-        first, last = (edge.expand(len(vectors), 1, -1) for edge in self.edges[:, None])
-        inputs = torch.cat([first, vectors, last], 1)
-        states: Tensor = self.lstm(dropout(inputs, self.config.dropout, training=self.training))[0]
-        return dropout(states, self.config.dropout, training=self.training)
+        config = self.config
+        return read_both_ways(
+            words,
+            self.embedding,
+            self.edges,
+            self.lstm,
+            embedding_dropout=config.embedding_dropout,
+            dropout=config.dropout,
+            training=self.training,
+        )
 
     def scores(self, states: Tensor) -> Tensor:
         """States (B, n + 2, 2H) -> scores of all labelled spans (B, spans, chains); that of "no constituent" is 0."""
-        half = states.shape[2] // 2
-        found: Tensor = self.spans(torch.cat([states[:, :-1, :half], states[:, 1:, half:]], 2))
+        found: Tensor = self.spans(fenceposts(states))
         return found
 
     def losses(self, batch: SentenceBatch) -> Losses:
@@ -147,8 +137,8 @@ class ChartParser(SyntacticLM):
         found = constituents_of(batch.actions, batch.action_offsets, ends_word)
         labels = np.arange(max(1, len(self.labels)))
         numbers = chain_numbers(found, batch.actions, self._chain_numbers, labels)
-        lengths = list(_lengths(batch))
-        groups = [self._same_length(batch, rows, num_words) for rows, num_words in lengths]
+        lengths = list(by_length(batch))
+        groups = [same_length(batch, rows, num_words, self.vocabulary.ends_word) for rows, num_words in lengths]
         gold = [gold_spans(_table(found, numbers, rows, num_words)) for rows, num_words in lengths]
         num_tags = 0 if batch.tags is None else int((batch.tags >= 0).sum())
         trees, tags = self.embedding.new_zeros((2,), dtype=torch.float64)
@@ -160,21 +150,6 @@ class ChartParser(SyntacticLM):
                 own = functional.cross_entropy(logits, words.tags, ignore_index=-1, reduction="sum")
                 tags = tags + own.double()
         return trees, None if self.tagger is None else Loss(sum=tags, count=num_tags)
-
-    def _same_length(self, batch: SentenceBatch, rows: IntArray, num_words: int) -> SameLength:
-        """The words of some sentences of a batch, which have one length."""
-        counts = batch.token_offsets[rows + 1] - batch.token_offsets[rows]
-        tokens = batch.tokens[gather_indices(batch.token_offsets[rows], counts)]
-        ends = np.flatnonzero(self.vocabulary.ends_word[tokens]) + 1
-        num_pieces = np.diff(ends, prepend=0)
-        has_piece = np.arange(num_pieces.max()) < num_pieces[:, None]
-        pieces = np.zeros(has_piece.shape, dtype=np.int64)
-        pieces[has_piece] = tokens
-        tags = None
-        if batch.tags is not None:
-            places = gather_indices(offsets_of(batch.num_words)[rows], np.full(len(rows), num_words))
-            tags = torch.from_numpy(batch.tags[places])
-        return SameLength(torch.from_numpy(pieces), torch.from_numpy(has_piece), tags, num_words)
 
     # Parsing.
 
@@ -189,7 +164,7 @@ class ChartParser(SyntacticLM):
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         parsed: list[ParsedSentence | None] = [None] * len(sentences)
         with evaluating(self), one_thread():
-            for rows, num_words in _lengths(batch):
+            for rows, num_words in by_length(batch):
                 most = max(1, _MOST_SPANS // (num_words * (num_words + 1) // 2))
                 for start in range(0, len(rows), most):
                     some = rows[start : start + most]
@@ -202,7 +177,8 @@ class ChartParser(SyntacticLM):
         self, batch: SentenceBatch, rows: IntArray, num_words: int, sentences: Sequence[Sequence[str]]
     ) -> Iterator[ParsedSentence]:
         """Parse sentences of one length."""
-        states = self.encode(plan_to_device(self._same_length(batch, rows, num_words), self.embedding.device))
+        read = same_length(batch, rows, num_words, self.vocabulary.ends_word)
+        states = self.encode(plan_to_device(read, self.embedding.device))
         found = span_probabilities(self.scores(states) / self.temperature, num_words)
         chosen = decode(found, num_words, self.config.threshold)
         spans = spans_of(num_words, chosen.device)
@@ -297,15 +273,6 @@ def tree_losses(scores: Tensor, gold: GoldSpans, num_words: int) -> Tensor:
 
 
 _STEPS, _GOLDEN = 14, (math.sqrt(5) - 1) / 2
-
-
-def _lengths(batch: SentenceBatch) -> Iterator[tuple[IntArray, int]]:
-    """The sentences of a batch, by their numbers, for each length that there is. Raises ``InputError`` for length 0."""
-    for num_words in np.unique(batch.num_words).tolist():
-        rows = np.flatnonzero(batch.num_words == num_words)
-        if not num_words:
-            raise InputError("a sentence without words", where=batch.names[int(rows[0])], remedy="leave it out")
-        yield rows, num_words
 
 
 def _table(found: Constituents, numbers: IntArray, rows: IntArray, num_words: int) -> IntArray:

@@ -16,12 +16,12 @@ class SpanScorer(nn.Module):
     W1 is applied to fenceposts, so there are n + 1 products and not one for each span. Its bias would cancel.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, num_scores: int) -> None:
-        """Draw the parameters as torch's layers do."""
+    def __init__(self, input_size: int, hidden_size: int, num_scores: int, *, bias: bool = True) -> None:
+        """Draw the parameters as torch's layers do. A ``bias`` of one score alone would cancel in binary trees."""
         super().__init__()
         self.fencepost = nn.Linear(input_size, hidden_size, bias=False)
         self.norm = nn.LayerNorm(hidden_size)
-        self.score = nn.Linear(hidden_size, num_scores)
+        self.score = nn.Linear(hidden_size, num_scores, bias=bias)
 
     def forward(self, fenceposts: Tensor) -> Tensor:
         """Fenceposts (B, n + 1, H) -> scores (B, spans, S), spans in the order of ``spans_of``."""

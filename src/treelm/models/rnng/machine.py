@@ -51,6 +51,7 @@ class ModelRule:
             num_consecutive=items[:, at.NUM_CONSECUTIVE],
             top=items[:, at.TOP],
             in_word=items[:, at.IN_WORD] == 1,
+            only_child=items[:, at.UNDER] == items[:, at.OPENED],
         )
         return spread(valid_actions(self._config, configuration), self._config, self._num_labels)
 

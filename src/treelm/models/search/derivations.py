@@ -94,7 +94,7 @@ def derive(bounds: Bounds, batch: SentenceBatch, ends_word: BoolArray, num_label
         local_trees=LocalTrees(
             entries=position[local_trees.entries], offsets=local_trees.offsets, reduce=position[local_trees.reduce]
         ),
-        state=_configurations(bounds, actions, is_start, ends_word[batch.tokens], num_labels),
+        state=_configurations(bounds, actions, is_start, ends_word[batch.tokens], num_labels, local_trees),
     )
 
 
@@ -116,7 +116,12 @@ def _in_order_rank(local_trees: LocalTrees, actions: IntArray, ends_word: BoolAr
 
 
 def _configurations(
-    bounds: Bounds, actions: IntArray, is_start: BoolArray, ends_word: BoolArray, num_labels: int
+    bounds: Bounds,
+    actions: IntArray,
+    is_start: BoolArray,
+    ends_word: BoolArray,
+    num_labels: int,
+    local_trees: LocalTrees,
 ) -> Configuration:
     is_label = (actions >= FIRST_NT) & (actions < FIRST_NT + num_labels)
     is_shift = actions == SHIFT
@@ -135,7 +140,21 @@ def _configurations(
         num_consecutive=before(consecutive_after, is_start, 0),
         top=before(top_after, is_start, EMPTY),
         in_word=before(in_word_after, is_start, False),
+        only_child=before(_only_children(local_trees, actions, ends_word), is_start, False)
+        if bounds.is_binary
+        else None,
     )
+
+
+def _only_children(local_trees: LocalTrees, actions: IntArray, ends_word: BoolArray) -> BoolArray:
+    """Tell of top-down actions whether they complete a first child, which is one that begins right behind an NT."""
+    behind_label = np.append(False, actions[:-1] >= FIRST_NT)
+    shifts = np.flatnonzero(actions == SHIFT)
+    starts_word = np.append(True, ends_word[:-1])
+    found = np.zeros(len(actions), np.bool_)
+    found[shifts] = ends_word & behind_label[shifts[starts_word]][np.cumsum(starts_word) - 1]
+    found[local_trees.reduce] = behind_label[local_trees.entries[local_trees.offsets[:-1]]]
+    return found
 
 
 def before(after: NDArray[Any], is_start: BoolArray, at_start: int | bool) -> NDArray[Any]:

@@ -65,11 +65,22 @@ def joint_losses(
     )
 
 
+@torch.no_grad()
 def joint_log_probs(
-    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
+    batch: SentenceBatch,
+    contexts: Contexts,
+    outputs: Tensor,
+    head: nn.Linear,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    action_weight: float = 1.0,
 ) -> Tensor:
-    """log p(tree, sentence) of every sentence, without gradient: float64 (B,), nats."""
+    """log p(tree, sentence) of every sentence, without gradient: float64 (B,), nats.
+
+    Log probabilities of actions count ``action_weight`` times.
+    """
     words = target_log_probs(outputs[contexts.shifts], weight, bias, contexts.words)
     total = words.new_zeros(len(batch))
-    total.index_add_(0, contexts.sentence, _action_log_probs(contexts, outputs, head).double())
+    total.index_add_(0, contexts.sentence, action_weight * _action_log_probs(contexts, outputs, head).double())
     return total.index_add_(0, contexts.sentence[contexts.shifts], words)

@@ -33,6 +33,10 @@ class Bounds(Protocol):
     def max_consecutive(self) -> int:
         """Most NT actions since the last SHIFT (in-order) or since the last other action (top-down)."""
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether a constituent has just two children, but for the only word of a sentence (top-down)."""
+
 
 # What lies on top of the stack.
 EMPTY, WORD, CONSTITUENT, OPEN = 0, 1, 2, 3
@@ -53,6 +57,10 @@ class Configuration(NamedTuple):
     in_word: NDArray[np.bool_] | Tensor
     """True where the last token does not end its word."""
 
+    only_child: NDArray[np.bool_] | Tensor | None = None
+    """True where the top is a completed item and the only child so far of the innermost open nonterminal. Only the rule
+    of binary trees looks at it."""
+
 
 class Valid(NamedTuple):
     """Validity of each kind of action, for n derivations: boolean arrays (n,) of the configuration's type."""
@@ -65,7 +73,7 @@ class Valid(NamedTuple):
 
 def valid_actions(bounds: Bounds, state: Configuration) -> Valid:
     """Apply the rule. After a token that does not end its word, only SHIFT is valid."""
-    rule = _valid_top_down if bounds.order == "top-down" else _valid_in_order
+    rule = _valid_in_order if bounds.order == "in-order" else _valid_binary if bounds.is_binary else _valid_top_down
     valid = rule(bounds, state)
     free = ~state.in_word
     return Valid(
@@ -86,6 +94,20 @@ def _valid_top_down(bounds: Bounds, state: Configuration) -> Valid:
         shift=is_inside,
         reduce=is_inside & (state.top != OPEN),
         nonterminal=_within_bounds(bounds, state),
+        finish=is_inside & ~is_inside,
+    )
+
+
+def _valid_binary(bounds: Bounds, state: Configuration) -> Valid:
+    """Two children each, so that REDUCE comes after the second one, alone; the only word of a sentence may be one."""
+    assert state.only_child is not None
+    is_inside = state.num_open >= 1
+    has_room = (state.top == OPEN) | state.only_child
+    is_one_word = (state.num_open == 1) & (state.top == WORD) & state.only_child
+    return Valid(
+        shift=is_inside & has_room,
+        reduce=is_inside & (~has_room | is_one_word),
+        nonterminal=(~is_inside | has_room) & _within_bounds(bounds, state),
         finish=is_inside & ~is_inside,
     )
 

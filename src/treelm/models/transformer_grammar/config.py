@@ -26,6 +26,7 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     """
 
     bounds: ClassVar[tuple[str, ...]] = ("max_open", "max_consecutive")
+    is_binary: ClassVar[bool] = False
 
     size: int = 256
     """Units of embeddings and of every layer (D); the feed-forward nets are four times as wide."""
