@@ -65,6 +65,7 @@ def test_comparison_beside_a_model_of_the_package_and_its_report(run: str, treel
     assert found.code == 0, found.err
     rows = json.loads((out / "comparison.json").read_text())["runs"]
     assert [(row["name"], row["system"]) for row in rows] == [("llama", "hf"), ("ngram-gum-open", "ngram")]
+    assert not rows[0].get("recipe"), "two of them are not two seeds of one"
     assert sorted(Path(run.removeprefix("hf:")).rglob("*")) == before, "nothing is written into another's folder"
     page = treelm("pairs", run, pairs)
     assert page.code == 0, page.err

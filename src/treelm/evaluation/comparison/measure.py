@@ -358,7 +358,12 @@ def _with_result(metrics: RunMetrics, result: EvaluationResult, gold: GoldTrees)
 
 
 def _recipe_hash(recipe: Recipe) -> str:
-    """A hash of what a model was trained by: all of its recipe but the seed, and how it is evaluated."""
+    """A hash of what a model was trained by: all of its recipe but the seed, and how it is evaluated.
+
+    It is empty for one that was not trained here, of which nothing is known.
+    """
+    if recipe.model.config is None:
+        return ""
     trained = replace(recipe, training=replace(recipe.training, seed=0), evaluation=EvaluationConfig())
     return hashlib.sha256(encode_recipe(trained)).hexdigest()
 
