@@ -18,8 +18,9 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from treelm.corpora import mapping
-from treelm.inference import processes, surprisal
+from treelm.inference import processes
 from treelm.inference.processes import Words
+from treelm.inference.surprisal_table import SurprisalTable
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import SentenceScore
 
@@ -182,14 +183,14 @@ def test_a_scheduler_that_is_gone_in_the_middle_is_one_line(
     project: Path, treelm: Treelm, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def finish_and_lose(*arguments: Any, **options: Any) -> Any:
-        rows = list(table_rows(*arguments, **options))
+        found = list(rows(*arguments, **options))
         if started[0].poll() is None:
             started[0].kill()
             started[0].wait()
-        return rows
+        return iter(found)
 
-    table_rows = surprisal.table_rows
-    monkeypatch.setattr(surprisal, "table_rows", finish_and_lose)
+    rows = SurprisalTable.rows
+    monkeypatch.setattr(SurprisalTable, "rows", finish_and_lose)
     monkeypatch.setattr(processes, "score", score_slowly)
     with started_cluster(tmp_path, num_workers=1) as (file, started):
         outcome = treelm("surprisal", project / "run", text, "--cluster", file)

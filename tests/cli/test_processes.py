@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Treelm
 from treelm.inference.processes import Words
 from treelm.models.base import SyntacticLM
-from treelm.trees.tree import Tree
+from treelm.models.scores import ParsedSentence
 
 WORDS = ["the", "dog", "cat", "sees", "barks", "a", "."]
 
@@ -71,7 +71,7 @@ def test_a_bad_sentence_is_named_as_in_one_process(
     assert one.code == {"raise": 2, "skip": 3}[on_error]
 
 
-def die(lm: SyntacticLM, sentences: Words) -> list[Tree | None]:
+def die(lm: SyntacticLM, sentences: Words) -> list[ParsedSentence | None]:
     os.kill(os.getpid(), signal.SIGKILL)
     return []
 
@@ -79,7 +79,7 @@ def die(lm: SyntacticLM, sentences: Words) -> list[Tree | None]:
 def test_a_process_that_dies_each_time_is_one_line(
     project: Path, treelm: Treelm, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treelm.inference.processes.parse", die)
+    monkeypatch.setattr("treelm.inference.processes.annotate", die)
     outcome = treelm("parse", project / "run", text, "--processes", "2")
     assert outcome.code == 2
     assert outcome.err == (

@@ -24,6 +24,8 @@ OF_OTHERS = {
     "cli/options.py": {"--out"},  # the old name of --output
     "corpora/mapping.py": {"--scheduler-file"},  # of dask
     "papers/data.py": {"--data"},  # of treelm reproduce
+    "evaluation/human/natural_stories.py": {"--data"},  # of treelm reading, as that of the next one
+    "evaluation/human/ucl.py": {"--data"},
     "explorer/server.py": {"--max-seconds"},  # of treelm explore, as those of the next two
     "explorer/serving.py": {"--port"},
     "explorer/text.py": {"--max-seconds", "--max-words"},

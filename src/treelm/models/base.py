@@ -239,6 +239,7 @@ class SyntacticLM(Pretrained, ABC):
         """
         return self.score([sentence.words for sentence in sentences])
 
+    @takes_texts
     def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
         """Score sentences that follow one another; only the first has nothing before it.
 
@@ -276,6 +277,7 @@ class SyntacticLM(Pretrained, ABC):
         """
         return None
 
+    @takes_texts
     def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
         """The rules of its grammar, and how often they stand in the most probable trees of sentences, by that.
 

@@ -198,6 +198,7 @@ class StreamLM(SyntacticLM):
                 scores[number] = score
         return [score for score in scores if score is not None]
 
+    @takes_texts
     def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
         """Score sentences in a row, with their ends, as ``treelm.models.streams.score_text`` does."""
         return score_text(self, sentences, entropies=entropies)

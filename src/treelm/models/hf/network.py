@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, SyntacticLM
+from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
 from treelm.models.hf.files import load_parts, save_parts
 from treelm.models.hf.vocabulary import CausalVocabulary
 from treelm.models.scores import Loss, Losses, SentenceScore
@@ -159,6 +159,7 @@ class CausalLM(SyntacticLM):
         self._check_segmentation(sentences, tokens)
         return [self._score(own, log_probs) for own, log_probs in zip(tokens, self._log_probs(tokens), strict=True)]
 
+    @takes_texts
     def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
         """Log probability of every token, given all before it, back to the first sentence: they are one text.
 

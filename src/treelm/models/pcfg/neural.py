@@ -14,6 +14,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
+from treelm.models.base import takes_texts
 from treelm.models.layers import chart
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.precision import DECIMALS, one_thread
@@ -176,6 +177,7 @@ class NeuralPCFG(GrammarLM):
         found: Grammar = self.network(latent, torch.float64)
         return found
 
+    @takes_texts
     def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
         """The rules of the most probable trees, the most used first; a compound PCFG has one grammar for each."""
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
