@@ -17,6 +17,7 @@ from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
+from treelm.models.base import takes_texts
 from treelm.models.layers import chart
 from treelm.models.layers.both_ways import by_length, same_length
 from treelm.models.layers.devices import plan_to_device
@@ -177,6 +178,7 @@ class UnsupervisedRNNG(RNNG):
             return ""
         return f"the inference network finds {sides.pop()}-branching trees alone, whatever the words"
 
+    @takes_texts
     def inferred_trees(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The inference network's trees, which have the most spans expected to be right; it sees whole sentences."""
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
@@ -190,6 +192,7 @@ class UnsupervisedRNNG(RNNG):
                     found[row] = from_spans(sentences[row], spans or [(0, 1, [LABEL])])
         return [found[row] for row in range(len(sentences))]
 
+    @takes_texts
     def log_prob_bounds(self, sentences: Sequence[Sequence[str]], *, seed: int = 0) -> NDArray[np.float64]:
         """A lower bound on log p(words) of each sentence in nats, its end included, by importance sampling: (B,).
 
