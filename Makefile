@@ -55,7 +55,7 @@ unit: install
 
 # The site of docs/ in build/site, strictly: a dead link, a page without a place or a public name without a docstring stops it
 docs: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open build/site/index.html, or, to search too: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 # The tests that compute on CUDA; without a GPU they are skipped, and the reason is shown.

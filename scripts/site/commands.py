@@ -7,10 +7,12 @@ import os
 import re
 from contextlib import redirect_stdout
 from io import BytesIO, TextIOWrapper
+from pathlib import Path
 from unittest.mock import patch
 
 from treelm.cli import NESTED, SUBCOMMANDS, run
 
+DOCS = Path(__file__).parent.parent.parent / "docs"
 _WIDE = "4000"
 """Columns of a terminal in which nothing has to be broken."""
 
@@ -79,4 +81,9 @@ def _cell(text: str) -> str:
 
 def _text(text: str) -> str:
     """The same, with links to the pages that it names."""
-    return re.sub(r"\bdocs/([\w/-]+\.md)", r"[\1](../../\1)", _cell(text).replace("&#95;", "_"))
+    return re.sub(r"\bdocs/([\w/-]+\.md)", _link, _cell(text).replace("&#95;", "_"))
+
+
+def _link(page: re.Match[str]) -> str:
+    title = (DOCS / page[1]).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    return f"[{title}](../../{page[1]})"

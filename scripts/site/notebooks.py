@@ -6,6 +6,7 @@ import base64
 import html
 import os
 import re
+from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
@@ -13,6 +14,7 @@ from unittest.mock import patch
 import jupytext
 import nbformat
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 FOLDER = "tutorials/"
 SECONDS_PER_CELL = 240
@@ -37,13 +39,34 @@ def execute(text: str, *, name: str) -> str:
     """
     notebook = jupytext.reads(text, fmt="md")
     variables = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::FutureWarning"}
-    with TemporaryDirectory() as folder, patch.dict(os.environ, variables):
+    with TemporaryDirectory() as sockets, TemporaryDirectory() as folder, patch.dict(os.environ, variables):
+        # Over sockets in a folder that others cannot read, so that no port is opened
+        transport = {} if os.name == "nt" else {"transport": "ipc", "ip": f"{sockets}/kernel"}
         NotebookClient(
-            notebook, timeout=SECONDS_PER_CELL, kernel_name="python3", resources={"metadata": {"path": folder}}
+            notebook,
+            timeout=SECONDS_PER_CELL,
+            kernel_name="python3",
+            resources={"metadata": {"path": folder}},
+            config=Config({"KernelManager": transport}),
         ).execute()
     for cell in notebook.cells:
-        cell.metadata.pop("execution", None)
+        cell.metadata.pop("execution", None)  # when
+        if cell.cell_type == "code":
+            cell.outputs = _joined(cell.outputs)
     return nbformat.writes(notebook)
+
+
+def _joined(outputs: Sequence[Any]) -> list[Any]:
+    """Outputs without what programs say of their progress; text that came in pieces is one."""
+    joined: list[Any] = []
+    for output in outputs:
+        if output.get("name") == "stderr":
+            continue
+        if joined and output.get("name") == joined[-1].get("name") == "stdout":
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def with_outputs(markdown: str, executed: str, download: str) -> str:
@@ -60,9 +83,9 @@ def with_outputs(markdown: str, executed: str, download: str) -> str:
 
 
 def _shown(output: Any) -> str:
-    """An output as Markdown: a picture, a table, or text; what a program says of its progress is left out."""
+    """An output as Markdown: a picture, a table, or text."""
     if output.output_type == "stream":
-        return "" if output.name == "stderr" else _as_text(output.text)
+        return _as_text(output.text)
     data = output.get("data", {})
     if "image/svg+xml" in data:
         svg = data["image/svg+xml"]
@@ -71,7 +94,8 @@ def _shown(output: Any) -> str:
         alt = html.escape(html.unescape(title[1])) if title else "figure"
         return f'<p><img class="figure" alt="{alt}" src="data:image/svg+xml;base64,{source}"></p>'
     if "text/html" in data:
-        return '<div class="output">' + re.sub(r"<style.*?</style>\n?|\n\s*\n", "", data["text/html"], flags=re.S) + "</div>"
+        table = re.sub(r"<style.*?</style>|^\s+|\n", "", data["text/html"], flags=re.DOTALL | re.MULTILINE)
+        return re.sub(r' border="1" class="dataframe"| style="[^"]*"', "", table).replace("<th></th>", "<td></td>")
     return _as_text(data.get("text/plain", ""))
 
 
