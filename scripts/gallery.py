@@ -17,7 +17,7 @@ from treelm.figures.panels import Dot, dot_panels
 from treelm.figures.pictures import picture as structure
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures" / "gallery"
-GARDEN_PATH = tuple("While the man hunted the deer ran into the woods .".split())
+GARDEN_PATH = ("While", "the", "man", "hunted", "the", "deer", "ran", "into", "the", "woods", ".")
 SENTENCE = "The people who live in the old city want a new museum ."
 
 

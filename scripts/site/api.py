@@ -32,7 +32,8 @@ def pages() -> dict[str, tuple[str, str]]:
 
 def _page(name: str) -> str:
     if name != _PACKAGE:
-        return f"# `{name}`\n\n::: {name}\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
+        hidden = "      show_root_heading: false\n      show_root_toc_entry: false\n"  # the title says it
+        return f"# `{name}`\n\n::: {name}\n    options:\n{hidden}"
     import treelm
 
     parts = [f"::: {_PACKAGE}.{one}\n    options:\n      heading_level: 2\n" for one in treelm.__all__]
@@ -71,6 +72,7 @@ def undocumented(module: griffe.Module | griffe.Class) -> list[griffe.Object]:
     Fields stand in the docstring of their class.
     """
     own = [one for name, one in module.members.items() if not name.startswith("_") and not one.is_alias]
-    found = [one for one in own if not one.has_docstring and (one.is_class or one.is_function or "property" in one.labels)]
+    bare = (one for one in own if not one.has_docstring)
+    found = [one for one in bare if one.is_class or one.is_function or "property" in one.labels]
     inner = [deeper for one in own if one.is_class for deeper in undocumented(one)]
     return [*found, *inner]

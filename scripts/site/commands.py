@@ -21,7 +21,7 @@ def pages() -> dict[str, tuple[str, str]]:
     """Title and Markdown of the page of each subcommand, by file name, and of the list of all."""
     names = [name for one in SUBCOMMANDS for name in (one, *(nested for nested in NESTED if nested.split()[0] == one))]
     rows = "".join(f"| [`treelm {one}`]({one}.md) | {_cell(what)} |\n" for one, what in SUBCOMMANDS.items())
-    head = "# Command line\n\nThe same as `treelm SUBCOMMAND --help` says.\n\n| subcommand | what it does |\n| --- | --- |\n"
+    head = "# Command line\n\nWhat `treelm SUBCOMMAND --help` says.\n\n| subcommand | what it does |\n| --- | --- |\n"
     made = {"README.md": ("All subcommands", head + rows)}
     return made | {f"{name.replace(' ', '-')}.md": (f"treelm {name}", page(name, help_of(name))) for name in names}
 
@@ -54,7 +54,8 @@ def page(name: str, text: str) -> str:
         title, *lines = box.splitlines()
         rows = [f"| <code>{_cell(flag)}</code> | {_text(what)} |" for flag, what in _entries(lines)]
         heading = title.partition(" ─")[0]
-        shown.append("\n".join([f"## {heading[0].upper()}{heading[1:]}", "", "| argument | what it is |", "| --- | --- |", *rows]))
+        head = [f"## {heading[0].upper()}{heading[1:]}", "", "| argument | what it is |", "| --- | --- |"]
+        shown.append("\n".join([*head, *rows]))
     return "\n\n".join([f"# `treelm {name}`", *shown]) + "\n"
 
 

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """Build a site strictly."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config), "--site-dir", str(site)]
+    options = ["--strict", "--config-file", str(config), "--site-dir", str(site)]
+    command = [sys.executable, "-m", "mkdocs", "build", *options]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 

@@ -1,4 +1,4 @@
-"""``make docs``: the site is built strictly, from the pages, the help of the subcommands, the docstrings and the notebooks."""
+"""``make docs``: the site is built strictly, from pages, the help of subcommands, docstrings and notebooks."""
 
 import json
 import re
@@ -69,8 +69,8 @@ def test_a_page_without_a_place_and_a_dead_link_fail_in_one_line(tmp_path: Path)
     config = tmp_path / "mkdocs.yml"
     hooks = (ROOT / "scripts" / "site" / "hooks.py").as_posix()
     config.write_text(
-        f"INHERIT: {(ROOT / 'mkdocs.yml').as_posix()}\nhooks: ['{hooks}']\nplugins: []\nwatch: []\nextra_css: []\nextra_javascript: []\n"
-        "docs_dir: docs\nnav: [README.md]\n"
+        f"INHERIT: {(ROOT / 'mkdocs.yml').as_posix()}\nhooks: ['{hooks}']\ndocs_dir: docs\nnav: [README.md]\n"
+        "plugins: []\nwatch: []\nextra_css: []\nextra_javascript: []\n"
     )
     done = build(config, tmp_path / "site")
     warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
@@ -85,7 +85,8 @@ def test_a_page_without_a_place_and_a_dead_link_fail_in_one_line(tmp_path: Path)
 def test_public_names_without_docstrings_are_found(tmp_path: Path) -> None:
     (tmp_path / "some.py").write_text(
         '"""A module."""\n\nclass Known:\n    """A class."""\n\n    size: int\n\n    @property\n    def height(self):\n'
-        '        return 1\n\n    def of(self):\n        """A method."""\n\ndef bare():\n    return 1\n\ndef _own():\n    return 1\n'
+        '        return 1\n\n    def of(self):\n        """A method."""\n\ndef bare():\n    return 1\n\n'
+        "def _own():\n    return 1\n"
     )
     code = (
         "import griffe, sys; sys.path.insert(0, sys.argv[1]); import api\n"

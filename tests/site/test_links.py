@@ -10,7 +10,6 @@ sys.path.insert(0, str(ROOT / "scripts" / "site"))
 from links import relink  # noqa: E402
 
 
-
 @pytest.mark.parametrize(
     ("uri", "link", "expected"),
     [
