@@ -60,7 +60,7 @@ def test_the_hooks_accept_what_is_committed(hook: dict) -> None:
 
 def test_the_lowest_releases_are_those_that_the_project_allows() -> None:
     extras = PROJECT["optional-dependencies"]
-    named = ("nltk", "reading", "sentences", "tokenizers", "explore")
+    named = ("nltk", "reading", "sentences", "tables", "tokenizers", "wordfreq", "explore")
     allowed = map(Requirement, chain(PROJECT["dependencies"], *(extras[name] for name in named)))
     lowest = {
         f"{one.name}=={specifier.version}"

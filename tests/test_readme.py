@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.corpora.helpers import SHARED
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -60,11 +62,14 @@ def test_every_shell_command_works_in_order(home: Path) -> None:
     assert (home / "runs" / "mine" / "model.safetensors").exists()
 
 
+@pytest.mark.timeout(1200)
 def test_the_commands_and_the_code_about_surprisal_work(home: Path) -> None:
     page = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf-8")
     out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
-    assert "own_word_id" in out
+    assert "item\tform\tsurprisal_bits" in out
+    assert "sentence_number" in out
     assert "next_entropy_bits" in out
+    assert "surprisal_bits_demo_lag2" in (home / "wide.csv").read_text().partition("\n")[0]
     assert "document_id" in out
     for code in blocks("python", page):
         run([sys.executable, "-c", code], home)
@@ -79,6 +84,51 @@ def test_the_commands_about_reading_work(home: Path) -> None:
     assert "agreement-bits" in out
     assert "delta log likelihood" in out
     assert (home / "times-export" / "lme4.R").is_file()
+
+
+def test_one_call_makes_the_table_of_natural_stories(home: Path) -> None:
+    source = SHARED / "human" / "natural-stories" / "reading-times.csv"
+    if not source.exists():
+        pytest.skip("needs the shared data")
+    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)[:41]
+    (home / "reading-times.csv").write_text("".join(lines), encoding="utf-8")
+    page = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf-8")
+    (command,) = blocks("bash", page)
+    run(["bash", "-euo", "pipefail", "-c", command], home)
+    header, *rows = (home / "natural-stories.tsv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 40
+    models = ("rnng_gum_open", "som_gum_open", "lstm_gum_open", "ngram_gum_open")
+    wanted = {f"surprisal_bits_{model}{lag}" for model in models for lag in ("", "_lag1", "_lag2")}
+    wanted |= {"story", "position", "mean_rt", "word_length", "zipf_frequency", "zipf_frequency_lag2"}
+    assert wanted <= set(header.split("\t"))
+
+
+def r_has(*packages: str) -> bool:
+    """Tell whether R is there with these packages."""
+    if shutil.which("Rscript") is None:
+        return False
+    asked = "; ".join(f"library({package})" for package in packages)
+    return subprocess.run(["Rscript", "-e", asked], capture_output=True, check=False).returncode == 0
+
+
+def test_the_steps_in_r_work_on_a_file(home: Path) -> None:
+    if not r_has("lme4"):
+        pytest.skip("needs R with lme4")
+    page = (ROOT / "docs" / "r.md").read_text(encoding="utf-8")
+    run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
+    (code,) = blocks("r", page)
+    out = run(["Rscript", "-e", code], home)
+    assert "surprisal_bits_lstm_gum_open_lag1" in out
+    assert "Pr(>Chisq)" in out
+
+
+def test_the_steps_within_r_work(home: Path) -> None:
+    if not r_has("reticulate"):
+        pytest.skip("needs R with reticulate")
+    (code,) = blocks("reticulate", (ROOT / "docs" / "r.md").read_text(encoding="utf-8"))
+    out = run(["env", f"RETICULATE_PYTHON={sys.executable}", "Rscript", "-e", code], home)
+    assert "surprisal_bits_lag1" in out
+    assert "barks" in out
 
 
 def test_the_python_code_works(home: Path) -> None:

@@ -27,7 +27,8 @@ OF_OTHERS = {
     "explorer/server.py": {"--max-seconds"},  # of treelm explore, as those of the next two
     "explorer/serving.py": {"--port"},
     "explorer/text.py": {"--max-seconds", "--max-words"},
-    "figures/report/sentences.py": {"--narrowest"},  # a property of a style sheet
+    "figures/report/sentences.py": {"--narrowest"},  # properties of a style sheet, also the next ones
+    "figures/report/surprisals.py": {"--words", "--most", "--bits"},
 }
 
 
@@ -70,7 +71,7 @@ def test_every_option_that_a_text_names_is_one_of_the_subcommand_that_it_is_abou
             for match in OPTION.finditer(text):
                 named = [found[1] for found in SUBCOMMAND.finditer(text, 0, match.start())]
                 if text == match[0]:  # an argument that is passed on
-                    known = anywhere
+                    known = anywhere | OF_OTHERS.get(name, set())
                 elif named:
                     known = options[named[-1]]
                 elif name in subcommand_of_module:

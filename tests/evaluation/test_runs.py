@@ -118,7 +118,7 @@ def test_a_builder_for_a_system_without_distances_is_refused(files: list[str], m
     monkeypatch.setattr(evaluate, "load", lambda run, device: worlds.som().eval())
     evaluation = EvaluationConfig(tree_builder="biased")
     recipe = cast(Any, SimpleNamespace(evaluation=evaluation, data=DataConfig(corpus="toy")))
-    with pytest.raises(InputError, match="tree_builder = 'biased' with som, which has no distances"):
+    with pytest.raises(InputError, match="tree_builder = 'biased' with som, which has no choice"):
         evaluate_run(Path(), recipe, files=files[1:])
 
 

@@ -151,3 +151,27 @@ def test_what_cannot_be_analysed_is_refused_in_one_line() -> None:
     long = sentence("(S " + " ".join("abcdefghijklm") + ")")
     with pytest.raises(InputError, match="no sentence that protocol wsj10 keeps"):
         analyse_structure([long], [], WSJ10)
+
+
+def test_labels_of_trees_stand_for_their_most_frequent_gold_label() -> None:
+    found = [
+        "(TOP (A the dog) (B saw (A a cat)))",  # A: NP, NP; B: VP
+        "(TOP (B the dog) (B saw (A a cat)))",  # B: NP, VP
+        "(TOP (C (TOP the dog) saw) (A a cat))",  # TOP: NP; C: none; A: NP
+    ]
+    row = analysed([GOLD] * 3, LearnedTrees(name="x", seeds=[trees(*found)]))
+    assert row.symbols == {"A": {"NP": 4}, "B": {"VP": 2, "NP": 1}, "C": {"": 1}, "TOP": {"NP": 1}}
+    assert row.many_to_one is not None
+    assert row.many_to_one.mean == pytest.approx(100 * (4 + 2 + 1) / 8)
+
+
+def test_a_span_of_a_unary_chain_has_the_label_that_the_corpus_has_most() -> None:
+    gold = "(S (NP a b) (VP (S (NP c d)) (NP e f)))"
+    row = analysed([gold], LearnedTrees(name="x", seeds=[trees("(T (A a b) (B (C c d) (A e f)))")]))
+    assert row.symbols == {"A": {"NP": 2}, "B": {"VP": 1}, "C": {"NP": 1}}
+
+
+def test_trees_with_one_label_for_all_have_no_labels_to_speak_of() -> None:
+    row = analysed([GOLD], LearnedTrees(name="right", seeds=[trees(RIGHT)]))
+    assert row.many_to_one is None
+    assert row.symbols == {}

@@ -9,11 +9,32 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
+
+import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 RUNS = ("lstm-gum-open", "rnng-gum-open", "prpn-gum-open", "palm-gum-open", "som-gum-open")
-GARDEN_PATH = "While the man hunted the deer ran into the woods ."
+GARDEN_PATH = "When the people left the city was still small ."
+
+
+def skips(*libraries: str) -> list[pytest.MarkDecorator]:
+    """Marks of tests that need a browser, playwright, axe, and these libraries."""
+    needed = (*libraries, "playwright", "axe_playwright_python")
+    missing = ", ".join(name for name in needed if find_spec(name) is None)
+    return [
+        pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome on this machine"),
+        pytest.mark.skipif(bool(missing), reason=f"not installed: {missing}"),
+    ]
+
+
+def violations(page: Any) -> list[str]:
+    """What axe finds wrong, by its rules for everybody and its best practices."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {node['html']}" for one in found for node in one["nodes"]]
 
 
 @contextmanager

@@ -5,20 +5,25 @@ from __future__ import annotations
 import csv
 import struct
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.explorer.browser import CHROMIUM, GARDEN_PATH, RUNS, chromium, explorer, opened, read, wait_until_read
+from tests.explorer.browser import (
+    GARDEN_PATH,
+    RUNS,
+    chromium,
+    explorer,
+    opened,
+    read,
+    skips,
+    violations,
+    wait_until_read,
+)
 
-MISSING = [name for name in ("starlette", "uvicorn", "playwright", "axe_playwright_python") if find_spec(name) is None]
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome on this machine"),
-    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
-]
+pytestmark = skips("starlette", "uvicorn")
 NUM_WORDS = len(GARDEN_PATH.split())
 LIMITS = {"lstm": 0.5, "rnng": 1.0}
 """Seconds from a key to the first word's surprisal that were asked for on two cores; printed, not asserted."""
@@ -57,14 +62,6 @@ def after(page: Any) -> set[str]:
     return {text.strip() for text in page.locator("section:not([hidden]) h2 .after").all_inner_texts()}
 
 
-def violations(page: Any) -> list[str]:
-    """What axe finds wrong, by its rules for everybody and its best practices."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page).response["violations"]
-    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found]
-
-
 def width_of(page: Any) -> int:
     found: int = page.evaluate("() => document.documentElement.scrollWidth")
     return found
@@ -84,22 +81,22 @@ def test_answers_come_while_one_types(page: Any, capsys: pytest.CaptureFixture[s
         }
       }).observe(document.getElementById("bars"), { childList: true, subtree: true });
     }""")
-    page.locator("#text").press_sequentially("While ")
+    page.locator("#text").press_sequentially("When ")
     wait_until_read(page, 1)
     taken = page.evaluate("() => window.taken")
     assert len(taken) == len(RUNS)
     with capsys.disabled():
         shown = (f"{name} {1000 * limit:.0f}: {taken[name]:.0f}" for name, limit in LIMITS.items())
         print(f"\nmilliseconds from the first key to the first word's surprisal, at most {'; '.join(shown)}")
-    page.locator("#text").press_sequentially("the man")
+    page.locator("#text").press_sequentially("the dog")
     words = page.locator("#words button")
-    expect(words).to_have_text(["While", "the", "man"])
+    expect(words).to_have_text(["When", "the", "dog"])
     wait_until_read(page, 3)
     assert [len(bits(page, name)) for name in ("lstm", "rnng")] == [3, 3]
     assert all(bits(page, "rnng"))
     page.locator("#text").press("Backspace")
     page.locator("#text").press("Backspace")
-    expect(words).to_have_text(["While", "the", "m"])
+    expect(words).to_have_text(["When", "the", "d"])
 
 
 def test_a_click_goes_back_to_the_moment_after_a_word(page: Any) -> None:
@@ -108,12 +105,12 @@ def test_a_click_goes_back_to_the_moment_after_a_word(page: Any) -> None:
     assert page.locator("#panel-beam .card").count() == 1
     whole = page.locator("#panel-beam").inner_text()
     surprisals = bits(page, "rnng")
-    page.get_by_role("button", name="deer", exact=True).click()
+    page.get_by_role("button", name="city", exact=True).click()
     wait_until_read(page, NUM_WORDS)
-    assert after(page) == {"after “While the man hunted the deer”"}
+    assert after(page) == {"after “When the people left the city”"}
     assert page.locator("#panel-beam").inner_text() != whole
     assert page.locator("#panel-beam .coming").count() > 5
-    assert page.locator("#panel-distances svg.distances").first.text_content().rstrip().endswith("deer")
+    assert page.locator("#panel-distances svg.distances").first.text_content().rstrip().endswith("city")
     assert bits(page, "rnng") == surprisals
     assert page.locator("#panel-trees .card").count() == len(RUNS) - 1
 
@@ -150,12 +147,12 @@ def test_by_keys_alone(page: Any) -> None:
         if page.evaluate("() => document.activeElement.closest('#words') !== null"):
             break
         page.keyboard.press("Tab")
-    for key, expected in {"ArrowLeft": "woods", "Home": "While", "ArrowRight": "the", "End": "."}.items():
+    for key, expected in {"ArrowLeft": "small", "Home": "When", "ArrowRight": "the", "End": "."}.items():
         page.keyboard.press(key)
         assert page.evaluate("() => document.activeElement.textContent") == expected
     page.keyboard.press("Home")
     wait_until_read(page, NUM_WORDS)
-    assert after(page) == {"after “While”"}
+    assert after(page) == {"after “When”"}
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])

@@ -105,8 +105,10 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
         assert math.log2(figure.value) * count == pytest.approx(total, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["word", "subword", "tokenizer"])
-@pytest.mark.parametrize("system", [system for system in SYSTEMS if not SMALL[system].learns_from_trees])
+@pytest.mark.parametrize(
+    ("system", "kind"),
+    [case for case in cases(["word", "subword", "tokenizer"]) if not SMALL[case[0]].learns_from_trees],
+)
 def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, kind: str) -> None:
     lm = build(system, kind)
     made = [corpus().sentence(number) for number in range(len(corpus()))]

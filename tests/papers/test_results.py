@@ -8,13 +8,14 @@ import pytest
 from rich.console import Console
 
 from treelm.evaluation.comparison.measure import KeptMetrics
+from treelm.evaluation.intervals import interval
 from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot
 from treelm.papers.declaration import Table
 from treelm.papers.measures import Evaluate, Measured, Training
 from treelm.papers.output import as_latex, as_text, as_tsv, write_files
 from treelm.papers.plan import Plan, make_plan
-from treelm.papers.results import Result, gather, interval
+from treelm.papers.results import Result, gather
 from treelm.papers.work import FOLDER, KEPT, is_done, kept, origin_of
 
 LABEL = "stand-in: tiny, 6 units"

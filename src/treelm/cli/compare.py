@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -99,7 +101,7 @@ def main(arguments: list[str]) -> int:
         check_given(run)
     comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
     if options.report:
-        comparison = write_page(comparison, Path(options.report), options.sentences)
+        comparison = write_page(comparison, Path(options.report), ["compare", *arguments], options.sentences)
     if out is not None:
         write_files(comparison, out)
     _print(comparison, options.format, wide=options.wide)
@@ -115,8 +117,12 @@ def _outputs(options: Arguments) -> list[Path]:
     return [*pages, *(Path(options.out) / name for name in names)]
 
 
-def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Comparison:
-    """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back."""
+def write_page(comparison: Comparison, path: Path, command: Sequence[str], sentences: str = "") -> Comparison:
+    """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back.
+
+    ``command`` are the arguments of the program, which the page tells beside date, releases and machine, unless this is
+    a kept comparison that knows its own.
+    """
     from treelm.corpora.readers import read_sentences
     from treelm.figures.report.analyse import examples_of, kept_sentences, with_sentences
     from treelm.figures.report.page import write_report
@@ -124,11 +130,25 @@ def write_page(comparison: Comparison, path: Path, sentences: str = "") -> Compa
     chosen = list(read_sentences(sentences)) if sentences else kept_sentences(comparison) or examples_of(comparison)
     if not chosen:
         note("no sentences to show: the data of these runs are not here; treelm compare --sentences FILE takes others")
-    comparison = with_sentences(comparison, chosen, show_progress)
+    comparison = replace(with_sentences(comparison, chosen, show_progress), made=comparison.made or _made(command))
     write_report(comparison, path)
     comparison.save(path.with_suffix(".json"))
     note(f"wrote {path} and {path.with_suffix('.json').name}")
     return comparison
+
+
+def _made(command: Sequence[str]) -> dict[str, str]:
+    """How the comparison comes about, for its readers."""
+    from treelm.models.environment import examine
+
+    found, now = examine(), datetime.now().astimezone()
+    cores = found.threads["cores"]
+    return {
+        "date": f"{now.day} {now:%B %Y, %H:%M %Z}",
+        "command": shlex.join(["treelm", *command]),
+        "releases": ", ".join(f"{name} {found.versions[name]}" for name in ("treelm", "python", "torch")),
+        "machine": f"{found.processor['name'] or found.processor['machine']}, {cores} cores",
+    }
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
         return EXIT_STOPPED
     finished = [run for name, run in runs.items() if codes[name] == 0]
     if finished and not options.measure_only:
-        _show(options, finished)
+        _show(options, finished, ["demo", *arguments])
     failed = {name: code for name, code in codes.items() if code}
     for name, code in failed.items():
         note(f"{name} is not in the comparison: exit code {code}, see what it said above")
@@ -191,7 +191,7 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
     return compare(runs, Settings(suites=() if suites == ("none",) else suites), show_progress)
 
 
-def _show(options: Arguments, runs: list[Path]) -> None:
+def _show(options: Arguments, runs: list[Path], command: list[str]) -> None:
     from rich.console import Console
 
     from treelm.cli.compare import write_files, write_page
@@ -200,7 +200,7 @@ def _show(options: Arguments, runs: list[Path]) -> None:
     from treelm.figures.tables import comparison_tables, print_table
 
     report = _folder(options) / "report.html"
-    comparison = write_page(_compare(options, runs), report)
+    comparison = write_page(_compare(options, runs), report, command)
     write_files(comparison, _folder(options) / "comparison")
     console = Console()
     print_table(*comparison_tables(comparison))

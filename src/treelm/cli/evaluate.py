@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, open_output, report_skipped
+from treelm.cli.files import check_not_input, open_output, progress_bar, report_skipped
 from treelm.cli.options import (
     FileFormat,
     ModelOptions,
@@ -135,19 +135,21 @@ def _evaluate_run(options: Arguments) -> int:
     _check_stream_options(recipe, options)
     _check_outputs(recipe, options)
     skipped: list[InputError] = []
-    evaluations = evaluate_run(
-        Path(options.run),
-        recipe,
-        files=options.data,
-        format=options.format,
-        skipped=skipped if options.on_error == "skip" else None,
-        protocols=[find_protocol(name) for name in options.protocol] or None,
-        trees_for=next(iter(_asks_for_trees(options)), ""),
-        fixed_rows=options.stream_rows is not None,
-        processes=options.processes,
-        cluster=options.cluster,
-        device=options.device,
-    )
+    with progress_bar("evaluating", None) as advance:
+        evaluations = evaluate_run(
+            Path(options.run),
+            recipe,
+            files=options.data,
+            format=options.format,
+            skipped=skipped if options.on_error == "skip" else None,
+            protocols=[find_protocol(name) for name in options.protocol] or None,
+            trees_for=next(iter(_asks_for_trees(options)), ""),
+            fixed_rows=options.stream_rows is not None,
+            processes=options.processes,
+            cluster=options.cluster,
+            device=options.device,
+            on_sentence=advance,
+        )
     if options.trees:
         _write_trees(Path(options.trees), evaluations)
     results = [one.result for one in evaluations]

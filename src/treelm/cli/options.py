@@ -145,7 +145,7 @@ def model_names(given: Sequence[str], runs: Sequence[str]) -> list[str]:
     """Return the names of the models of runs: those given, else those of the folders, as R and pandas take them."""
     if given and len(given) != len(runs):
         raise InputError(f"{len(given)} names for {len(runs)} runs", remedy="give one name a run")
-    folders = [(Path(run).resolve() if Path(run).is_dir() else Path(run)).name for run in runs]
+    folders = [Path(run).name or Path(run).resolve().name for run in runs]
     names = list(given or (re.sub(r"\W+", "_", folder) for folder in folders))
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:

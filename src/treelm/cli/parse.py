@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, open_output, report_skipped
+from treelm.cli.files import check_not_input, open_output, progress_bar, report_skipped
 from treelm.cli.options import (
     InputFile,
     InputOptions,
@@ -71,13 +71,15 @@ def main(arguments: list[str]) -> int:
     collect = skipped if options.on_error == "skip" else None
     draw = _writer(options.show)
     computer = computing(annotate, lm, **workers(options, options.run))
-    with open_output(options.output) as out, computer as compute:
+    bar = progress_bar("parsing", None, shares_terminal=options.output == "-")
+    with bar as advance, open_output(options.output) as out, computer as compute:
         figure = options.figure
         for sentence, parsed in in_batches(sentences, compute, batch_size=options.batch_size, skipped=collect):
             print("" if parsed is None else draw(parsed), file=out)
             if figure and parsed is not None:
                 _draw(figure, lm, parsed.tree, sentence.tree)
                 figure = ""
+            advance()
     return report_skipped(skipped)
 
 

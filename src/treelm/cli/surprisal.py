@@ -82,7 +82,8 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
     columns: tuple[str, ...] = ()
     """Further columns. Of every model: next_entropy_bits, next_entropy_reduction_bits, word_length, zipf_frequency,
     unigram_surprisal_bits, word_position, document_position; of an RNNG, entropy_bits, entropy_reduction_bits,
-    open_nodes, beam_loss_bits and beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
+    open_nodes, num_actions, num_reduces, search_actions, lexical_bits, syntactic_bits, beam_loss_bits and
+    beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
     of PaLM, attended_length and attention_entropy_bits."""
     frequencies: str = ""
     """Of zipf_frequency: wordfreq:en (or another language; pip install 'treelm[wordfreq]'), or a table with the columns

@@ -21,6 +21,7 @@ from treelm.errors import InputError, OnError, check_choice
 UnknownLabels = Literal["raise", "drop"]
 _EXAMPLES: dict[str, Sequence[str]] = {
     "gum-open": (
+        "When the people left the city was still small .",
         "The museum was built in the city in 1986 .",
         "I think that the people of this country want to know .",
         "She said that it is one of the most important cities in the world .",

@@ -214,7 +214,7 @@ class _BracketCutter:
 
     def _take(self) -> Stretch:
         self.document += self.is_begun and self.is_after_blank and not self.blank_lines
-        self.is_begun, self.is_after_blank = True, False
+        self.is_begun, self.is_after_blank = True, not self.held[-1][1].strip()
         stretch = Stretch(self.held[0][0], b"\n".join(line for _, line in self.held), self.document)
         self.held, self.depth = [], 0
         return stretch

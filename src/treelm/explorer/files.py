@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from treelm.corpora.tables import MISSING, tsv_row
-from treelm.explorer.panels import share_text
 from treelm.explorer.reading import Look, Step, Words
 from treelm.figures.markup import Markup, element, join, svg_file
+from treelm.figures.report.beams import share_text
 from treelm.figures.report.parts import NUM_COLOURS, colour_class, text_width
 from treelm.figures.report.structures import PICTURES
 from treelm.figures.report.trees import TreeColumns, draw_tree

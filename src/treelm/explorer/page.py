@@ -14,8 +14,8 @@ from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.parts import colour_class, run_name
 
 EXAMPLES = (
-    "The old man the boats .",
-    "While the man hunted the deer ran into the woods .",
+    "When the people left the city was still small .",
+    "When the war ended the city was still small .",
     "The dog that the cats chase barks .",
 )
 _SHORTCUTS = "Arrow keys move from word to word; Home and End go to the first and the last."
@@ -96,6 +96,7 @@ def _reading(readers: Sequence[Reader]) -> Markup:
         element("thead", element("tr", element("td"), id="words")),
         element("tbody", *rows),
         id="bars",
+        class_="words",
         hidden="",
     )
     saves = (
@@ -116,7 +117,7 @@ def _reading(readers: Sequence[Reader]) -> Markup:
         ),
         element("p", "Nothing has been typed yet.", id="status", role="status"),
         element("nav", element("ol", id="sentences"), aria_label="Sentences", hidden="", id="choice"),
-        element("div", table, class_="scrolled", tabindex="0", role="region", aria_label="surprisal over words"),
+        element("div", table, class_="scrolled", tabindex="0", role="group", aria_label="surprisal over words"),
         element("p", caption, class_="caption"),
         id="surprisal",
         aria_busy="false",

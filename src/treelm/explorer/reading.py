@@ -21,7 +21,7 @@ from treelm.trees.tree import Tree
 Words = tuple[str, ...]
 Result = TypeVar("Result")
 
-KEPT = 256
+KEPT = 160
 """States that a model keeps, those asked for last: going back in time, or one word on, computes nothing twice."""
 MOST_ANALYSES, MOST_CANDIDATES = 6, 8
 END = "(end)"

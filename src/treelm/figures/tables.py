@@ -178,7 +178,7 @@ def structure_tables(result: StructureResult) -> list[Printed]:
         "left": lambda row: row.left_branching,
         "right": lambda row: row.right_branching,
         "Spearman": lambda row: row.height_correlation and f"{row.height_correlation.mean:.2f}",
-        "many-to-one": lambda row: row.many_to_one,
+        "labels": lambda row: row.many_to_one,
     }
     labels = list(result.labels)[:_MOST_LABELS]
     by_sentence = _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS))
@@ -199,7 +199,7 @@ STRUCTURE_LEGEND = (
     "Means over seeds; the first table has deviations, too. F1 is unlabelled; by length it is of all spans together. "
     "seeds agree: corpus F1 of each pair. left, right: against left- and right-branching trees. Spearman: of distances "
     "and heights of the gold tree, mean of sentences. distance by height: in standard deviations above its sentence's "
-    "mean, where the gold tree is so high. many-to-one: constituents found whose gold label is the one that their own "
+    "mean, where the gold tree is so high. labels: constituents found whose gold label is the one that their own "
     "label has most often."
 )
 _MOST_SYMBOLS, _MOST_MEANINGS, _WIDEST_BAR = 12, 3, 20

@@ -12,11 +12,12 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from treelm.evaluation.comparison.tables import latex_text
+from treelm.evaluation.intervals import CONFIDENCE
 from treelm.figures.panels import Dot, Line, dot_panels, line_panel
 from treelm.models.persistence.files import write_atomically
 from treelm.papers.measures import PICTURE
 from treelm.papers.plan import Job
-from treelm.papers.results import CONFIDENCE, Result, Value
+from treelm.papers.results import Result, Value
 from treelm.papers.work import FOLDER
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import read_metrics

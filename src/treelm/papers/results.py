@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 
+from treelm.evaluation.intervals import interval
 from treelm.papers.measures import PICTURE, Training
 from treelm.papers.plan import Cell, PlannedRow, PlannedTable
 from treelm.papers.work import FOLDER, kept
-
-CONFIDENCE = 0.95
-_SMALL = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Quantiles of Student's t for that confidence, two-sided, by degrees of freedom from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,21 +57,6 @@ class Result:
     seconds: dict[str, tuple[float, float]]
     """Mean seconds of training a run, of the processor and of the clock, by row."""
     notes: tuple[str, ...]
-
-
-def interval(values: Sequence[float]) -> float | None:
-    """Half the width of the confidence interval of a mean, by Student's t; None of fewer than two values."""
-    if len(values) < 2:
-        return None
-    return _quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-
-
-def _quantile(freedom: int) -> float:
-    """The quantile of Student's t; beyond the table by Cornish and Fisher's expansion, right to three decimals."""
-    if freedom <= len(_SMALL):
-        return _SMALL[freedom - 1]
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def gather(planned: PlannedTable, out: Path, codes: dict[str, int], *, not_yet: str = "not run yet") -> Result:

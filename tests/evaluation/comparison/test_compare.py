@@ -10,11 +10,13 @@ import pytest
 
 from tests.evaluation.comparison.test_metrics import FULL
 from treelm.errors import InputError
+from treelm.evaluation.comparison import measure
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
 from treelm.evaluation.comparison.measure import KeptMetrics, Settings
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
+from treelm.training.recipe import load_recipe
 
 ONE = replace(FULL, name="one", vocabulary="v", text="t", notes=())
 
@@ -117,3 +119,18 @@ def test_models_after_a_few_steps_are_named_before_all_else() -> None:
     page = report_page(Comparison(runs=(quick,)))
     assert "Take care: hardly trained" in page
     assert "Take care" not in report_page(Comparison(runs=(long,)))
+
+
+def test_rows_share_a_recipe_if_they_differ_by_their_seed_alone() -> None:
+    recipe = load_recipe("demo")
+    hashes = [
+        measure._recipe_hash(one)
+        for one in (
+            recipe,
+            load_recipe("demo", ["training.seed=7", "evaluation.max_sentences=3"]),
+            load_recipe("demo", ["training.seed=7", "model.hidden_size=8"]),
+            load_recipe("lstm-small"),
+        )
+    ]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 3

@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.models.palm.worlds import palm
 from tests.models.prpn.worlds import prpn
+from tests.models.rnng.search.test_interface import VARIANTS, subword_model
 from tests.models.som.worlds import som
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.figures.memory_grid import grid_of_sentence
 from treelm.figures.report import analyse
-from treelm.figures.report.analyse import analyses_of, examples_of, kept_sentences, with_sentences
+from treelm.figures.report.analyse import MOST_ANALYSES, analyses_of, examples_of, kept_sentences, with_sentences
 from treelm.figures.span_attention import span_attention_of
 from treelm.models.base import SyntacticLM
 from treelm.trees.tree import Tree
@@ -71,6 +73,19 @@ def test_distances_weights_and_slots_are_the_system_s() -> None:
     memory, grid = analyses_of(third, [sentence()])[0].memory, grid_of_sentence(third, WORDS)
     assert memory is not None
     assert (memory.tokens, memory.decisions, memory.spans) == (grid.words, grid.decisions, grid.spans)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_the_beam_after_each_word_is_that_of_a_search(variant: dict[str, Any]) -> None:
+    lm, words = subword_model(**variant), ("5", "0+7", "8")
+    (found,) = analyses_of(lm, [sentence(words, None)])
+    state = lm.start()
+    for place, word in enumerate(words):
+        state = lm.extend(state, [word])
+        kept = [one for one in lm.partial_analyses(state, MOST_ANALYSES)[0] if one.tree.label]
+        assert [Tree.parse(one.tree) for one in found.beam[place]] == [one.tree for one in kept]
+        assert [one.share for one in found.beam[place]] == pytest.approx([one.share for one in kept], abs=1e-4)
+    assert analyses_of(prpn().eval(), [sentence()])[0].beam == ()
 
 
 def row(name: str) -> RunMetrics:

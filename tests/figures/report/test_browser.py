@@ -91,8 +91,8 @@ def test_nothing_is_wider_than_the_window_and_all_figures_are_seen(
     assert found["page"] == width
     assert found["scrolled"] is True
     count = len(SYSTEMS)
-    assert found["figures"] == 2 + 3 + 1 + (count + 1) + 3 * count, (
-        "curves, scatters, surprisals, trees, and what is special"
+    assert found["figures"] == 4 + 3 + (count + 1) + 3 * count, (
+        "curves, those of joint models, scatters, trees, and what is special"
     )
     smallest, charts = found["smallest"], found["charts"]
     assert isinstance(smallest, (int, float))

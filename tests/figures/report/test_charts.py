@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -10,7 +11,7 @@ import pytest
 
 from treelm.figures.report.charts import Axes, Dot, Series, line_chart, scatter_chart, spread
 from treelm.figures.report.parts import colour_class, mark
-from treelm.figures.report.sentences import surprisal_chart
+from treelm.figures.report.surprisals import Row, surprisal_table
 from treelm.figures.report.trees import TreeColumns, draw_tree, shows_labels
 from treelm.trees.tree import Tree
 
@@ -42,11 +43,11 @@ def test_points_stand_where_their_values_are() -> None:
     assert found["first"][0] == found["one"][0] < found["two"][0]
 
 
-def test_lines_are_named_at_their_ends_where_there_is_room() -> None:
-    wide, narrow = (svg(line_chart([FALLING, LEVEL], AXES, width)) for width in (560, 364))
-    names = [[text.text for text in one.iter("text") if text.get("class") == "name"] for one in (wide, narrow)]
-    assert sorted(names[0], key=str) == ["falls", "stays <put>"]
-    assert names[1] == []
+def test_there_is_no_line_that_is_not_data() -> None:
+    for width in (560, 364):
+        picture = svg(line_chart([FALLING, LEVEL], AXES, width))
+        lines = [path for path in picture.iter("path") if "mark" not in path.get("class", "")]
+        assert [path.get("class", "").split()[0] for path in lines] == ["curve", "curve"]
 
 
 def test_a_chart_of_one_point_is_drawn() -> None:
@@ -122,10 +123,16 @@ def test_labels_that_are_all_the_same_are_not_shown() -> None:
     assert "X" not in [text.text for text in svg(draw_tree(tree, TreeColumns("abc", [tree]), "")).iter("text")]
 
 
-def test_surprisals_stand_over_their_words() -> None:
-    series = [Series(name="a", look=0, points=((0.0, 2.0), (1.0, 9.0)), tips=("low", "high"))]
-    picture = svg(surprisal_chart(("one", "<two>"), series, "bits"))
-    words = {text.text: float(text.get("x", "")) for text in picture.iter("text") if text.get("class") == "word"}
-    found = places(picture)
-    assert words == {"one": found["low"][0], "<two>": found["high"][0]}
-    assert found["high"][1] < found["low"][1]
+def test_surprisals_stand_in_the_columns_of_their_words_on_one_scale() -> None:
+    rows = [
+        Row(head="a", name="a", look=0, bits=(2.0, 9.0), is_unknown=(False, True), more=("11.0",)),
+        Row(head="<b>", name="<b>", look=8, bits=(math.inf, 0.0), is_unknown=(False, False), more=("inf",)),
+    ]
+    table = svg(surprisal_table(("one", "<two>"), ("sum",), rows))
+    assert [head.text for head in table.findall("./thead/tr/th")] == ["one", "<two>", "sum"]
+    assert table.get("style") == "--words:3;--most:9.0000"
+    first, second = table.findall("./tbody/tr")
+    assert [cell.findtext("span") for cell in first.findall("td")] == ["2.0", "9.0*", None]
+    assert [bar.get("style") for bar in first.iter("i")] == ["--bits:2.0000", "--bits:9.0000"]
+    assert [cell.get("title") for cell in second.findall("td")] == ["<b>, one: inf", "<b>, <two>: 0.0", None]
+    assert second.get("class") == colour_class(8)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, bare, full
+from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, bare, full, run
 from treelm.errors import InputError
-from treelm.evaluation.comparison.metrics import Comparison
+from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics
 from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.evaluation.syntaxgym.results import references
-from treelm.figures.report.page import report_page, write_report
+from treelm.figures.report.findings import findings
+from treelm.figures.report.page import report_page, with_shown_names, write_report
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SECTIONS = ["figures", "training", "syntaxgym", "pairs", "reading", "garden-paths", "sentence-1"]
@@ -102,7 +103,7 @@ def test_words_that_look_like_markup_are_words(page: Page, text: str) -> None:
 
 
 def test_the_table_has_the_figures_of_every_run(page: Page) -> None:
-    cells = page.text_of("td")
+    cells = [*page.text_of("td"), *page.text_of("strong")]
     for row in full().runs:
         assert row.perplexity is not None
         assert row.syntaxgym is not None
@@ -120,8 +121,8 @@ def test_the_note_on_gum_s_trees_stands_beside_every_f1(page: Page) -> None:
 
 def test_curves_have_the_perplexity_of_words_at_every_judgement(page: Page) -> None:
     tips = page.text_of("title")
-    assert "rnng-demo: 665.0 after 1 epochs (step 10)" in tips
-    assert "rnng-demo: 134.3 after 1.04 minutes of training (step 50)" in tips
+    assert "rnng: 665.0 after 1 epochs (step 10)" in tips
+    assert "rnng: 134.3 after 1.04 minutes of training (step 50)" in tips
 
 
 def test_the_curve_of_an_rnng_is_explained_where_there_is_one(text: str) -> None:
@@ -132,7 +133,7 @@ def test_the_curve_of_an_rnng_is_explained_where_there_is_one(text: str) -> None
 
 def test_the_scatter_has_all_runs_and_all_published_models(page: Page) -> None:
     tips = set(page.text_of("title"))
-    assert "rnng-demo: SG score 44.4, perplexity ≤ 90.0" in tips
+    assert "rnng: SG score 44.4, perplexity ≤ 90.0" in tips
     assert "rnng/bllip-lg: SG score 58.3, perplexity 69.6" in tips
     assert "grnn/pretrained: SG score 55.1, no published perplexity" in tips
     assert len(references()) == 33
@@ -141,11 +142,11 @@ def test_the_scatter_has_all_runs_and_all_published_models(page: Page) -> None:
 
 def test_what_people_do_is_drawn_for_all_runs_and_published_models(page: Page) -> None:
     tips = set(page.text_of("title"))
-    assert "rnng-demo: +8.89, perplexity 90" in tips
+    assert "rnng: +8.89, perplexity 90" in tips
     assert "gpt2: +18.00, perplexity 47" in tips
-    assert "gpt2: NP/Z garden path, word 0: +6.91 bits, 121 ms" in tips
-    assert "lstm: MVRR garden path, word 0: +3.74 bits, 59 ms" in tips
-    assert "rnng-demo: NP/S garden path, word 1: +0.78 bits, 64 ms" in tips
+    assert "published gpt2: NP/Z garden path, word 0: +6.91 bits, 121 ms" in tips
+    assert "published lstm: MVRR garden path, word 0: +3.74 bits, 59 ms" in tips
+    assert "rnng: NP/S garden path, word 1: +0.78 bits, 64 ms" in tips
     cells = set(page.text_of("td"))
     assert {"+7.22 (0.25)", "57.4 (44.9 to 69.7)", "+1.78 (0.25)", "+0.25, +0.50, +0.12"} <= cells
 
@@ -180,9 +181,8 @@ def test_a_sentence_has_every_picture_that_its_systems_have(page: Page, text: st
         count,
         count,
     ]
-    assert classes.count("chart over-words") == 1
-    assert "rnng-demo, think: 8.2" in page.text_of("title")
-    assert "som-demo, <unk>: 6.8*" in page.text_of("title")
+    tips = {attributes.get("title") for tag, attributes in page.elements if tag == "td"}
+    assert {"rnng, think: 8.2", "som, <unk>: 6.8*"} <= tips
 
 
 def test_systems_without_trees_or_words_are_left_out_of_those_pictures() -> None:
@@ -193,8 +193,9 @@ def test_systems_without_trees_or_words_are_left_out_of_those_pictures() -> None
     page = Page(report_page(Comparison(runs=rows)))
     classes = [attributes.get("class") for tag, attributes in page.elements if tag == "svg"]
     assert classes.count("tree") == 2, "the file's, and one system's"
-    assert not [tip for tip in page.text_of("title") if tip.startswith("rnng-demo, ")]
-    assert "other, think: 8.2" in page.text_of("title")
+    tips = [attributes.get("title") or "" for tag, attributes in page.elements if tag == "td"]
+    assert not [tip for tip in tips if tip.startswith("rnng (rnng-demo), ")]
+    assert "rnng (other), think: 8.2" in tips
 
 
 def test_surprisals_under_given_trees_are_not_called_those_given_the_words_before() -> None:
@@ -203,7 +204,10 @@ def test_surprisals_under_given_trees_are_not_called_those_given_the_words_befor
     for rows, caption in (
         ((row, other), by_words),
         ((replace(row, needs_trees=True),), "Surprisal of every word given the words before it and the constituents"),
-        ((row, replace(other, needs_trees=True)), f"(of {other.name}: given the words before it and the constituents"),
+        (
+            (row, replace(other, needs_trees=True)),
+            f"(of {other.system}: given the words before it and the constituents",
+        ),
     ):
         (found,) = (one for one in Page(report_page(Comparison(runs=rows))).text_of("figcaption") if "Surprisal" in one)
         assert caption in found
@@ -241,3 +245,109 @@ def test_a_place_where_no_page_can_be_is_a_user_error(tmp_path: Path, name: str)
 def test_nothing_to_show_is_a_user_error() -> None:
     with pytest.raises(InputError, match="without runs"):
         report_page(Comparison(runs=()))
+
+
+def test_models_are_called_by_their_systems_and_the_runs_stand_at_the_foot(page: Page, text: str) -> None:
+    assert "rnng-demo" not in text.replace("runs/rnng-demo", "")
+    assert "runs/rnng-demo" in page.text_of("code")
+    two = replace(full().runs[1], name="large", search="beam 1/1/1")
+    shown = report_page(Comparison(runs=(*full().runs[:2], two), notes=("beam 1/1/1: large", "a note")))
+    notes = Page(shown).text_of("li")
+    assert "beam 1/1/1: som (large)" in notes
+    assert "beam 1/1/1: large" not in notes
+    assert "a note" in notes
+    heads = {text.strip() for text in Page(shown).text_of("th")}
+    assert {"rnng", "som (som-demo)", "som (large)"} <= heads
+
+
+def test_the_best_of_a_column_is_bold_among_rows_that_compare(page: Page) -> None:
+    assert page.text_of("strong").count("≤ 90.0") == 1
+    first, second, third = (replace(row, sentences=()) for row in full().runs[:3])
+    third = replace(third, vocabulary="another", gold_trees="dependencies")
+    bold = Page(report_page(Comparison(runs=(first, second, third)))).text_of("strong")
+    assert "≤ 90.0" in bold
+    assert f"{third.perplexity.value:.1f}" not in bold, "alone in its group"  # type: ignore[union-attr]
+    assert not [one for one in Page(report_page(Comparison(runs=(first,)))).text_of("strong") if one != "Take care"]
+
+
+def test_two_sentences_say_what_was_found() -> None:
+    first, second, third = full().runs[:3]
+    found = findings(with_shown_names(Comparison(runs=(second, first, third))))
+    assert found == [
+        "Of 3 models, rnng has the lowest perplexity: ≤ 90.0, before som with 127.0.",
+        "In tests of syntax, rnng leads 3 models (SG score): 44.4, before som with 31.5; to the constituency trees, "
+        "rnng comes closest of 3 (UF1 plain): 44.4, before som with 31.5.",
+    ]
+    assert findings(Comparison(runs=(first,))) == []
+    assert findings(bare()) == []
+
+
+def seeds_of(name: str, perplexities: list[float]) -> list[RunMetrics]:
+    return [
+        replace(run(f"{name}-{seed}", name, value), recipe=f"recipe of {name}", sentences=())
+        for seed, value in enumerate(perplexities)
+    ]
+
+
+def test_seeds_have_a_mean_with_its_interval_which_is_what_compares() -> None:
+    rows = (*seeds_of("som", [100.0, 110.0, 120.0]), *seeds_of("lstm", [99.0, 131.0, 130.0]), run("x", "ngram", 115.0))
+    comparison = with_shown_names(Comparison(runs=rows))
+    half = 4.303 * 10 / 3**0.5
+    sentence = findings(comparison)[0]
+    assert sentence.startswith("Of 3 models, som has the lowest perplexity: 110.0 ±")
+    assert f"110.0 ± {half:.1f}, the 95% interval over 3 seeds, before ngram with 115.0" in sentence
+    page = Page(report_page(Comparison(runs=rows)))
+    assert f"110.0 ± {half:.1f}" in page.text_of("strong")
+    assert "99.0" not in page.text_of("strong"), "one seed of a worse model"
+    assert "som, mean of 3 seeds" in page.text_of("th")
+    both = findings(with_shown_names(Comparison(runs=rows[:-1])))[0]
+    assert both.endswith("over 3 seeds, and these intervals overlap.")
+    others = [replace(row, recipe="") for row in rows]
+    assert "seeds" not in "".join(findings(with_shown_names(Comparison(runs=tuple(others))))), "not known to be seeds"
+
+
+def test_joint_losses_have_an_axis_of_their_own(page: Page) -> None:
+    captions = page.text_of("figcaption")
+    assert len([one for one in captions if "perplexity by what was logged" in one]) == 1
+    charts = [title for title in page.text_of("title") if title.startswith("perplexity on dev by")]
+    assert len(charts) == 2 * 2 * 2, "epochs and minutes, of words and of joint models, for both widths"
+    row = full().runs[1]
+    unlogged = replace(row, loss_curve=tuple(replace(point, word_nats=None) for point in row.loss_curve))
+    captions = Page(report_page(Comparison(runs=(unlogged,)))).text_of("figcaption")
+    assert [one for one in captions if "perplexity by what was logged" in one]
+    assert not [one for one in captions if "as it was logged" in one]
+
+
+def test_sentences_after_the_first_are_folded() -> None:
+    row = full().runs[0]
+    words = ("Dogs", "bark")
+    sentences = (row.sentences[0], replace(analysis(words), gold=None))
+    page = Page(report_page(Comparison(runs=(replace(row, sentences=sentences),))))
+    quoted = [place for place, (tag, _) in enumerate(page.elements) if tag == "blockquote"]
+    assert [page.elements[place - 1][0] for place in quoted] == ["h2", "summary"]
+
+
+def test_the_beam_is_drawn_word_by_word() -> None:
+    row = full().runs[0]
+    steps = (
+        (PartialTree(tree="(S (NP Dogs))", share=0.75), PartialTree(tree="(S (VP Dogs))", share=0.125)),
+        (PartialTree(tree="(S (NP Dogs) (VP bark))", share=1.0),),
+    )
+    sentence = replace(analysis(("Dogs", "bark")), gold=None, beam=steps)
+    page = Page(report_page(Comparison(runs=(replace(row, sentences=(sentence,)),))))
+    titles = [title for title in page.text_of("title") if title.startswith("analysis ")]
+    assert titles == [
+        "analysis 1 of rnng after Dogs (word 1), 75.0\xa0%",
+        "analysis 2 of rnng after Dogs (word 1), 12.5\xa0%",
+        "analysis 1 of rnng after bark (word 2), 100.0\xa0%",
+    ]
+    coming = [attributes for _, attributes in page.elements if attributes.get("class") == "branch coming"]
+    assert len(coming) == 2 + 2 + 2, "S and the constituent of the last word"
+    assert "all others: 12.5\xa0%" in page.text_of("p")
+
+
+def test_how_it_was_made_stands_at_the_foot() -> None:
+    made = {"date": "1 May 2026", "command": "treelm compare <runs>"}
+    page = Page(report_page(replace(full(), made=made)))
+    assert page.text_of("dt") == list(made)
+    assert page.text_of("dd") == list(made.values())

@@ -153,6 +153,21 @@ def test_the_bound_is_reconstruction_and_divergence_and_below_the_evidence() -> 
         assert of_own.mean() - divergence < evidence
 
 
+def test_a_top_that_float32_has_no_number_for_is_learned_all_the_same() -> None:
+    """Where one-word sentences are rare, preterminals at the top soon are less probable than 1e-38."""
+    model, tops = drawn("dense", 9).train(), 3
+    with torch.no_grad():
+        model.network.root[3].bias[tops:] -= 200
+    losses = model.losses(encode_words(SENTENCES, WORDS))
+    losses.total.backward()
+    gradient = model.network.root[3].bias.grad
+    assert losses.total.isfinite()
+    assert losses.total.item() > 190
+    assert gradient is not None
+    assert gradient[tops:].sum().item() == pytest.approx(-1, abs=1e-4)  # one of the sentences has one word
+    assert all(one.grad is not None and one.grad.isfinite().all() for one in model.parameters())
+
+
 def test_padding_says_nothing_to_the_encoder() -> None:
     model = drawn("compound", 3)
     assert model.encoder is not None

@@ -11,6 +11,22 @@ from tests.models.rnng.worlds import Tokens
 from treelm.models.search.settings import Search
 
 
+def test_taller_stacks_beside_it_change_no_bit() -> None:
+    """A softmax over few constituents adds them up as it does among as many as there may be."""
+    model = build_pushdown(Tokens(9), size=8)
+    found = []
+    for heights in ([5], [5, 40]):
+        machine, ones = model.searchable().machine(), np.ones(len(heights), np.int64)
+        analyses, log_probs = machine.start(len(heights)), []
+        for place in range(40):
+            analyses = machine.shift(analyses, place % 9 * ones)
+            log_probs.append(analyses.log_probs[0].tobytes())
+            closes = np.array([place >= height for height in heights], np.int64)  # then the stack stays as it is
+            analyses = machine.apply(analyses, np.arange(len(heights)), 1 + closes, np.zeros(len(heights)))
+        found.append(log_probs)
+    assert found[0] == found[1]
+
+
 @pytest.mark.isa
 @pytest.mark.parametrize("matmul", ["highest", "medium"])
 def test_a_sentence_scores_the_same_bytes_in_batches_of_1_and_9(matmul: str) -> None:

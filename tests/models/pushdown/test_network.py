@@ -248,27 +248,25 @@ def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
         assert read_aloud(model, tree) == pytest.approx(found, abs=1e-9)
 
 
-def test_a_thousand_words_keep_a_linear_number_of_rows() -> None:
+def test_a_long_sentence_keeps_a_linear_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are dropped only when half of them may be of no use, and paths are those of the beam alone."""
+    monkeypatch.setattr("treelm.models.pushdown.rows._ROOM", 32)
     model = build_pushdown(Tokens(9), size=2, num_heads=1, num_layers=1, max_stack=20)
-    searchable = model.searchable()
-    machine = searchable.machine()
+    machine, num_words = model.searchable().machine(), 250
     analyses, rng, moved, largest = machine.start(1), random.Random(1), 0, 0
-    for _ in range(1000):
-        before = len(machine.rows)
+    for _ in range(num_words):
         analyses = machine.shift(analyses, np.array([rng.randrange(9)]))
-        analyses = machine.apply(
-            analyses, np.array([0]), np.array([1 + int(np.argmax(analyses.log_probs[0, 1:-1]))]), np.zeros(1)
-        )
+        best = np.array([1 + int(np.argmax(analyses.log_probs[0, 1:-1]))])
+        analyses = machine.apply(analyses, np.array([0]), best, np.zeros(1))
+        before = len(machine)
         analyses = machine.moved(analyses, *machine.collect([analyses.top], [analyses.history]))
-        moved += len(machine.rows) if len(machine.rows) < before else 0
-        largest = max(largest, len(machine.rows._paths._rows))
-    assert len(machine.rows) <= 3 * 1001 + 1024
-    assert moved <= 2 * 1001
-    assert largest <= 2
-    sentence = [str(rng.randrange(9)) for _ in range(120)]
+        moved += len(machine) if len(machine) < before else 0
+        largest = max(largest, len(machine.rows._paths.in_use()))
+        assert len(machine) <= 2 * (largest + 1) + 32
+    assert largest == num_words + 1
+    assert 0 < moved <= 2 * num_words
     model.set_beam(action_beam=4, word_beam=2, fast_track=1)
-    (score,) = model.score([sentence])
+    (score,) = model.score([[str(rng.randrange(9)) for _ in range(100)]])
     assert np.isfinite(score.log_probs).all()
 
 
@@ -304,3 +302,17 @@ def test_twenty_starts_are_nearly_uniform() -> None:
 def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:
     with pytest.raises(InputError, match=found):
         PushdownConfig(**values)
+
+
+def test_what_a_single_analysis_closes_between_words_is_counted() -> None:
+    model, closed = build_pushdown(Tokens(9), seed=2), list[float]()
+    model.set_beam(action_beam=1, word_beam=1, fast_track=1)
+    for words in (list("1234567"), list("765123"), list("3")):
+        (searched,) = model._search([words])
+        actions = searched.result.derivations[0].actions
+        (score,) = model.score([words])
+        closes = [0, *(action - 1 for action in actions[1:-2:2])]  # of the attachment before each SHIFT
+        assert score.columns["num_actions"].tolist() == [0, *[1] * (len(words) - 1)]
+        assert score.columns["num_reduces"].tolist() == closes
+        closed += closes
+    assert max(closed) > 0

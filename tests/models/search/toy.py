@@ -18,7 +18,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
-from treelm.models.search.machine import closing_actions
+from treelm.models.search.machine import closed_by_reduce, closing_actions
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.sentences import Searchable
@@ -127,6 +127,10 @@ class TableMachine:
     @property
     def num_actions(self) -> int:
         return self.grammar.finish + (not self.ends_by_closing)
+
+    @property
+    def num_closed(self) -> Ints:
+        return closed_by_reduce(self.num_actions)
 
     @property
     def ends_by_closing(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -26,7 +26,7 @@ def compare(
     sources: Sequence[Path], settings: Settings, show: ShowProgress, *, keep_in: Path | None = None
 ) -> Comparison:
     """Measure a row for each run (a folder, or a model of the package by name), and take the rows of each kept
-    comparison (a JSON file), in order.
+    comparison (a JSON file), in order. A kept one alone keeps how it was made.
 
     What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package. Raises
     ``InputError`` for what is neither, and for a source that is given twice.
@@ -38,16 +38,19 @@ def compare(
         load_corpus(settings.reading, settings.reading_data)  # says what is missing before anything is measured
     sources = [_found(source) for source in sources]
     rows: list[RunMetrics] = []
+    made: Mapping[str, str] = {}
     names = row_names([source for source in sources if not source.is_file()])
     for source in sources:
         if source.is_file():
-            rows += Comparison.load(source).runs
+            kept_one = Comparison.load(source)
+            rows += kept_one.runs
+            made = kept_one.made if len(sources) == 1 else {}
         else:
             folder = keep_in or (None if source.parent == shipped.FOLDER else source)
             kept = KeptMetrics(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))
     rows = _named_apart(rows)
-    return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)))
+    return Comparison(runs=tuple(rows), notes=tuple(notes_on(rows)), made=made)
 
 
 def _check_pairs(settings: Settings) -> None:

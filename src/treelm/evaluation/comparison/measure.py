@@ -53,7 +53,7 @@ from treelm.models.layers.devices import DeviceName, find_device
 from treelm.models.persistence.files import encode_json, json_hash, sealed, unsealed, write_atomically
 from treelm.models.persistence.storage import WEIGHTS, read_data_identity
 from treelm.models.search.settings import GivenSearch, given_search, search_in_words
-from treelm.training.recipe import EvaluationConfig, Recipe
+from treelm.training.recipe import EvaluationConfig, Recipe, encode_recipe
 from treelm.training.run import load_run_recipe
 
 ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[], None]]]
@@ -250,6 +250,7 @@ class _Measuring:
             num_parameters=sum(parameter.numel() for parameter in lm.parameters()),
             search=search_in_words(self._recipe.evaluation.beam) if lm.searches() else "",
             weights=self._weights,
+            recipe=_recipe_hash(self._recipe),
             vocabulary=lm.vocabulary.fingerprint(),
             text=_text_hash(evaluated.sentences),
             scoring_words_per_second=_scoring_speed(lm, evaluated.sentences) if reads_words else None,
@@ -354,6 +355,12 @@ def _with_result(metrics: RunMetrics, result: EvaluationResult, gold: GoldTrees)
         own=dict(result.own),
         notes=(*result.notes, *(f"{spans.name}: {error}" for spans in result.spans for error in spans.errors)),
     )
+
+
+def _recipe_hash(recipe: Recipe) -> str:
+    """A hash of what a model was trained by: all of its recipe but the seed, and how it is evaluated."""
+    trained = replace(recipe, training=replace(recipe.training, seed=0), evaluation=EvaluationConfig())
+    return hashlib.sha256(encode_recipe(trained)).hexdigest()
 
 
 def _text_hash(sentences: Sequence[Sentence]) -> str:

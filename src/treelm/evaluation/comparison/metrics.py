@@ -171,6 +171,14 @@ class WordBits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartialTree:
+    """An analysis of the first words of a sentence: constituents that hold the last of them are open."""
+
+    tree: str  # in brackets
+    share: float  # its probability given the words
+
+
+@dataclass(frozen=True, kw_only=True)
 class SentenceAnalysis:
     """One sentence in one system. What a system does not have is None."""
 
@@ -181,6 +189,7 @@ class SentenceAnalysis:
     distances: Distances | None = None
     attention: SpanWeights | None = None
     memory: SlotSpans | None = None
+    beam: tuple[tuple[PartialTree, ...], ...] = ()  # after each word, the most probable analyses that a search held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +202,7 @@ class RunMetrics:
     num_parameters: int  # 0: not a network (n-grams)
     search: str = ""  # such as "beam 20/10/1"; empty for systems that score without a search
     weights: str = ""  # SHA-256 of model.safetensors
+    recipe: str = ""  # SHA-256 of its recipe but for the seed: rows that share it are seeds of one model
     data_identity: Mapping[str, str] = field(default_factory=dict)  # of what it was trained on, by split, if noted
     vocabulary: str = ""  # fingerprint: perplexities compare only where it is the same
     text: str = ""  # SHA-256 of the words that were scored: the same for rows that compare
@@ -248,6 +258,8 @@ class Comparison:
 
     runs: tuple[RunMetrics, ...]
     notes: tuple[str, ...] = ()
+    made: Mapping[str, str] = field(default_factory=dict)
+    """When, by which version, on which machine and by which command it was made, if that was noted."""
 
     def to_json(self) -> dict[str, Any]:
         """Write all metrics, unrounded, as JSON values."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, methodcaller
-from typing import Literal
+from typing import Any, Literal
 
 from treelm.evaluation.comparison.metrics import Comparison, F1Metric, RunMetrics
 from treelm.evaluation.human.sap import EFFECTS, REGIONS
@@ -103,6 +103,9 @@ class Column:
     text: Callable[[Value], str] = str
     group: Group = "figures"
     is_wide: bool = False  # left out of the terminal, which is narrow
+    better: Literal["lower", "higher"] | None = None
+    among: Callable[[RunMetrics], Hashable] = lambda row: None
+    """What rows must share for their values to compare."""
 
     def cell(self, row: RunMetrics) -> str:
         """The value for eyes, rounded; ``-`` where there is none."""
@@ -154,12 +157,14 @@ def _speeds(rows: Rows) -> Iterator[Column]:
 
 def _perplexities(rows: Rows) -> Iterator[Column]:
     """Yield the perplexity that compares, with its bound, then others by name: of streams, per character."""
-    yield _Bounded("perplexity", "perplexity", _of_main("value"), _tenths)
+    same_words = attrgetter("vocabulary", "text", "needs_trees")
+    yield _Bounded("perplexity", "perplexity", _of_main("value"), _tenths, better="lower", among=same_words)
     yield _data_only("is_upper_bound", _of_main("is_upper_bound"))
     main = {row.perplexity for row in rows}
     for name in dict.fromkeys(one.name for row in rows for one in row.perplexities if one not in main):
         heading = name.replace(" per word, with end of sentence", "").replace(", in a stream", " in a stream")
-        yield _Bounded(name, heading, _first("perplexities", "name", name, "value"), _tenths)
+        value = _first("perplexities", "name", name, "value")
+        yield _Bounded(name, heading, value, _tenths, better="lower", among=same_words)
 
 
 class _Bounded(Column):
@@ -184,14 +189,16 @@ def _first(part: str, key: str, wanted: str, field: str) -> Get:
 def _labeled_f1(rows: Rows) -> Iterator[Column]:
     for protocol in _protocols(row.labeled_f1 for row in rows):
         value = _first("labeled_f1", "protocol", protocol, "corpus_f1")
-        yield Column(f"labeled_f1, {protocol}", "labelled F1", value, _tenths)
+        better: Any = {"better": "higher", "among": attrgetter("gold_trees")}
+        yield Column(f"labeled_f1, {protocol}", "labelled F1", value, _tenths, **better)
 
 
 def _unlabeled_f1(rows: Rows) -> Iterator[Column]:
     """Yield for each protocol: F1 of the corpus, of sentences (data only), of the best trivial trees, and its bound."""
     for protocol in _protocols(row.unlabeled_f1 for row in rows):
         corpus, sentence = (_first("unlabeled_f1", "protocol", protocol, f"{one}_f1") for one in ("corpus", "sentence"))
-        yield Column(f"unlabeled_f1, {protocol}", f"UF1 {protocol}", corpus, _tenths)
+        better: Any = {"better": "higher", "among": attrgetter("gold_trees")}
+        yield Column(f"unlabeled_f1, {protocol}", f"UF1 {protocol}", corpus, _tenths, **better)
         yield _data_only(f"unlabeled_f1_sentence, {protocol}", sentence)
         yield Column(f"trivial_f1, {protocol}", "trivial", methodcaller("trivial_f1", protocol), _tenths)
         yield Column(f"binary_upper_bound_f1, {protocol}", "bound", methodcaller("upper_bound_f1", protocol), _tenths)
@@ -220,22 +227,25 @@ def _syntaxgym(rows: Rows) -> Iterator[Column]:
     missing = {len(one.suites) for one in scored if one.sg_score is None}
     without = [one for one in scored if one.without_unknown]
     missing_without = {len(one.without_unknown) for one in without if one.sg_score_without_unknown is None}
-    yield Column("sg_score", "SG score", _gym("sg_score"), _percent, "syntax tests")
+    yield Column("sg_score", "SG score", _gym("sg_score"), _percent, "syntax tests", better="higher")
     known = _gym("sg_score_without_unknown")
-    yield Column("sg_score_without_unknown", "SG known words", known, _percent, "syntax tests", is_wide=True)
+    yield Column(
+        "sg_score_without_unknown", "SG known words", known, _percent, "syntax tests", is_wide=True, better="higher"
+    )
     known = _gym("mean_without_unknown")
     yield _mean("mean_over_suites_without_unknown", "known words, mean of", known, missing_without, is_wide=True)
     yield _mean("mean_over_suites", "mean of", _gym("mean"), missing, is_wide=False)
     for circuit in circuits():
         heading = _SHORT.get(circuit, circuit)
-        yield Column(f"circuit, {circuit}", heading, _gym("circuits", circuit), _percent, "syntax tests")
+        value = _gym("circuits", circuit)
+        yield Column(f"circuit, {circuit}", heading, value, _percent, "syntax tests", better="higher")
 
 
 def _mean(name: str, heading: str, value: Get, sizes: set[int], *, is_wide: bool) -> Column:
     """A mean over suites, for eyes only where some row has no score over all of them."""
     numbers = "/".join(map(str, sorted(sizes)))
     group: Group = "syntax tests" if sizes else "data only"
-    return Column(name, f"{heading} {numbers} suites", value, _percent, group, is_wide)
+    return Column(name, f"{heading} {numbers} suites", value, _percent, group, is_wide, better="higher")
 
 
 def _suites(rows: Rows) -> Iterator[Column]:
@@ -252,7 +262,7 @@ def _suites(rows: Rows) -> Iterator[Column]:
 def _pairs(rows: Rows) -> Iterator[Column]:
     for file in dict.fromkeys(one.file for row in rows for one in row.pairs):
         value = _first("pairs", "file", file, "accuracy")
-        yield Column(f"minimal_pairs, {file}", file.partition(".")[0], value, _percent, "syntax tests")
+        yield Column(f"minimal_pairs, {file}", file.partition(".")[0], value, _percent, "syntax tests", better="higher")
 
 
 def _reading(rows: Rows) -> Iterator[Column]:

@@ -14,7 +14,7 @@ from treelm.corpora.data_config import example_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.measure import ShowProgress
-from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SentenceAnalysis, WordBits
+from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics, SentenceAnalysis, WordBits
 from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.scores import sentence_surprisal
@@ -23,6 +23,7 @@ from treelm.training.run import load_run_recipe
 from treelm.trees.tree import Tree
 
 DECIMALS = 4  # of numbers that are only drawn
+MOST_ANALYSES = 3  # of a beam, after each word
 
 
 def examples_of(comparison: Comparison) -> list[Sentence]:
@@ -94,8 +95,27 @@ def _analysis(lm: SyntacticLM, sentence: Sentence, found: Analysis) -> SentenceA
         gold=None if sentence.tree is None else str(sentence.tree),
         tree=None if found.tree is None else str(found.tree),
         bits=_bits(lm, words, found),
+        beam=() if lm.needs_trees else _beam(lm, words),
         **_structure(lm, words),
     )
+
+
+def _beam(lm: SyntacticLM, words: Sequence[str]) -> tuple[tuple[PartialTree, ...], ...]:
+    """The best analyses after each word, of a system that searches."""
+    if not lm.searches():
+        return ()
+    state, steps = lm.start(), []
+    for word in words:
+        state = lm.extend(state, [word])
+        kept = lm.partial_analyses(state, MOST_ANALYSES)[0]
+        steps.append(
+            tuple(
+                PartialTree(tree=str(one.tree), share=round(one.share, DECIMALS))
+                for one in kept
+                if one.tree.label  # not a first word that no constituent holds yet, which brackets cannot say
+            )
+        )
+    return tuple(steps)
 
 
 def _bits(lm: SyntacticLM, words: Sequence[str], found: Analysis) -> WordBits | None:

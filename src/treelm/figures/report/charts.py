@@ -13,7 +13,6 @@ WIDE, NARROW = 560, 364
 """Widths in pixels that a figure is drawn for: beside another one on a screen, alone on a telephone."""
 FONT = 12
 _TOP, _BOTTOM, _LEFT, _RIGHT = 26, 40, 46, 14
-_LABEL_ROW = 15  # pixels between labels at the ends of lines
 _OUTSIDE = 72  # width of the strip for points without a place on the x axis
 
 
@@ -64,18 +63,13 @@ def for_both_widths(draw: Callable[[int], Markup], wide: int = WIDE) -> Markup:
 
 
 def line_chart(series: Sequence[Series], axes: Axes, width: int, height: int = 320) -> Markup:
-    """A line for each series over a logarithmic y axis, named at its end where there is room."""
-    named = width >= WIDE
-    longest = max(text_width(one.name, FONT) for one in series)
-    right = width - (min(longest + 18, width / 3) if named else _RIGHT)
+    """A line for each series over a logarithmic y axis; a key beside the chart says which is which."""
+    right = width - _RIGHT
     points = [point for one in series for point in one.points]
     x = scale_over([point[0] for point in points], _LEFT, right, zero=True)
     y = scale_over([point[1] for point in points], height - _BOTTOM, _TOP, logarithmic=True)
     lines = (curve(one.look, [(x(first), y(second)) for first, second in one.points], one.tips) for one in series)
-    parts = [_axes(axes, x, y, right), *lines]
-    if named:
-        parts.append(_end_labels(series, x, y, height))
-    return drawing("chart", axes.title, width, height, join(*parts))
+    return drawing("chart", axes.title, width, height, join(_axes(axes, x, y, right), *lines))
 
 
 def curve(look: int, places: Sequence[tuple[float, float]], tips: Sequence[str]) -> Markup:
@@ -83,21 +77,6 @@ def curve(look: int, places: Sequence[tuple[float, float]], tips: Sequence[str])
     path = "M" + "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
     marks = (mark(look, *place, tip) for place, tip in zip(places, tips, strict=True))
     return join(element("path", class_=f"curve {colour_class(look)}", d=path), *marks)
-
-
-def _end_labels(series: Sequence[Series], x: Scale, y: Scale, height: int) -> Markup:
-    """The names of lines right of their ends, moved apart where they would cover each other."""
-    ends = sorted((y(one.points[-1][1]), number) for number, one in enumerate(series))
-    places = spread([place for place, _ in ends], _LABEL_ROW, _TOP, height - _BOTTOM)
-    labels = []
-    for place, (end, number) in zip(places, ends, strict=True):
-        one = series[number]
-        across = x(one.points[-1][0]) + 6
-        if abs(place - end) > 2 or across < x.end - 2:
-            leader = f"M{across:.1f} {end:.1f}L{x.end + 6:.1f} {place:.1f}"
-            labels.append(element("path", class_=f"leader {colour_class(one.look)}", d=leader))
-        labels.append(element("text", one.name, class_="name", x=x.end + 9, y=place + 4))
-    return join(*labels)
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -72,7 +72,7 @@ def garden_path_section(comparison: Comparison) -> Section | None:
     if not rows:
         return None
     looks = looks_of(comparison)
-    others = {name: measure_effects(surprisals).effects for name, surprisals in published().items()}
+    others = {f"published {name}": measure_effects(surprisals).effects for name, surprisals in published().items()}
     dots = [dot for name, effects in others.items() for dot in _effect_dots(name, effects)]
     for row in rows:
         dots += _effect_dots(row.name, _effects(row), looks[row.name])

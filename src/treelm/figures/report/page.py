@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 import treelm
 from treelm.errors import InputError
-from treelm.evaluation.comparison.compare import hardly_trained
-from treelm.evaluation.comparison.metrics import Comparison
+from treelm.evaluation.comparison.compare import hardly_trained, notes_on
+from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.figures.markup import Markup, element, join
+from treelm.figures.naming import display_names
+from treelm.figures.report.findings import findings
 from treelm.figures.report.human import garden_path_section, reading_section
-from treelm.figures.report.parts import Section
+from treelm.figures.report.parts import Section, details
 from treelm.figures.report.results import table_section, training_section
 from treelm.figures.report.sentences import sentence_sections
 from treelm.figures.report.syntax_tests import pairs_section, syntaxgym_section
@@ -43,14 +46,16 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
     """The page as text."""
     if not comparison.runs:
         raise InputError("a comparison without runs", remedy="compare at least one")
+    comparison = with_shown_names(comparison)
     title = title or _title(comparison)
     sections = list(_sections(comparison))
-    about = join(element("p", _summary(comparison)), *_warnings(comparison))
-    return page_of(title, about, sections)
+    found = (element("p", one, class_="finding") for one in findings(comparison))
+    about = join(element("p", _summary(comparison)), *found, *_warnings(comparison))
+    return page_of(title, about, sections, foot=_foot(comparison))
 
 
-def page_of(title: str, about: Markup, sections: Sequence[Section]) -> str:
-    """A page of sections, with what is said of all of them below its title."""
+def page_of(title: str, about: Markup, sections: Sequence[Section], *, foot: Iterable[Markup] = ()) -> str:
+    """A page of sections, with what is said of all of them below its title, and how it was made at its foot."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -69,7 +74,8 @@ def page_of(title: str, about: Markup, sections: Sequence[Section]) -> str:
             _contents(sections),
         ),
         element("main", *(section.as_html() for section in sections)),
-        element("footer", element("p", f"Made with treelm {treelm.__version__}. This file needs no network.")),
+        element("footer", *foot, element("p", f"Drawn by treelm {treelm.__version__}. This file needs no network.")),
+        class_="report",
     )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
@@ -83,9 +89,35 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
     yield from sentence_sections(comparison)
 
 
+def with_shown_names(comparison: Comparison) -> Comparison:
+    """The comparison with its models called by their systems, and by their runs too where several are of one system.
+
+    Notes say the new names.
+    """
+    names = display_names([(row.system, row.name) for row in comparison.runs])
+    rows = tuple(_named(row, name) for row, name in zip(comparison.runs, names, strict=True))
+    before = set(notes_on(comparison.runs))
+    others = [note for note in comparison.notes if note not in before]
+    return replace(comparison, runs=rows, notes=(*notes_on(rows), *others))
+
+
+def _named(row: RunMetrics, name: str) -> RunMetrics:
+    reading = row.reading and replace(row.reading, gain=replace(row.reading.gain, name=name))
+    return replace(row, name=name, reading=reading)
+
+
+def _foot(comparison: Comparison) -> Iterator[Markup]:
+    """Where the models are, how the page was made, and by what."""
+    runs = (element("li", f"{row.name}: ", element("code", row.run)) for row in comparison.runs)
+    yield details("The runs", element("ul", *runs))
+    items = (join(element("dt", name), element("dd", text)) for name, text in comparison.made.items())
+    if comparison.made:
+        yield element("dl", *items)
+
+
 def _title(comparison: Comparison) -> str:
     names = [row.name for row in comparison.runs]
-    return f"One run: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"
+    return f"One model: {names[0]}" if len(names) == 1 else f"{len(names)} language models side by side"
 
 
 def _summary(comparison: Comparison) -> str:

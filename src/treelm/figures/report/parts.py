@@ -100,7 +100,7 @@ def drawing(class_: str, title: str, width: float, height: float, content: Marku
 
 def scrolled(content: Content, name: str) -> Markup:
     """A box that scrolls by itself where it is narrower than its content; by keys too, so it has a name."""
-    return element("div", content, class_="scrolled", tabindex="0", role="region", aria_label=name)
+    return element("div", content, class_="scrolled", tabindex="0", role="group", aria_label=name)
 
 
 def card(head: Content, content: Content, name: str) -> Markup:
@@ -108,7 +108,7 @@ def card(head: Content, content: Content, name: str) -> Markup:
     return element("div", element("h3", head), scrolled(content, name), class_="card")
 
 
-def details(summary: str, content: Content) -> Markup:
+def details(summary: Content, content: Content) -> Markup:
     """Content that is folded away until its summary is clicked."""
     return element("details", element("summary", summary), content)
 

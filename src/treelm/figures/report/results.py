@@ -7,21 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
+from treelm.evaluation.comparison.seeds import mean_of, seed_groups
 from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.evaluate import GUM_NOTES
+from treelm.evaluation.intervals import CONFIDENCE
 from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.charts import Axes, Series, for_both_widths, line_chart
 from treelm.figures.report.parts import Section, data_table, details, figure, key, looks_of, run_name, scrolled
 
 _CURVES = (
     "Perplexity per word (of models of characters or pieces: per token, which compares with no other unit) on the "
-    "development split while training, on a logarithmic scale: of the part of the training "
-    "loss that predicts words, as it was logged; where no such part was logged, of the whole loss. Curves show how "
-    "training went; the table compares the results. "
+    "development split while training, on a logarithmic scale: of the part of the training loss that predicts words, "
+    "as it was logged. Curves show how training went; the table compares the results. Point at a mark for its numbers."
 )
-_GIVEN_TREES = (
-    "A generative parser's words are given their gold trees here, so its curve lies below the perplexity in the table, "
-    "which sums over the trees that a search finds."
+_JOINT = (
+    "On an axis of its own, since it compares with no other: perplexity by what was logged while training. A "
+    "generative parser's words are given their gold trees here, so its curve lies below the perplexity in the table, "
+    "which sums over the trees that a search finds; where the part of the words was not logged, it is the whole loss."
 )
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
@@ -46,19 +48,55 @@ def table_section(comparison: Comparison) -> Section:
         for group, title in titles.items()
         if any(column.group == group for column in columns)
     ]
-    return Section(identifier="figures", title="Figures", content=join(*tables, _notes(comparison, signs)))
+    return Section(
+        identifier="figures",
+        title="Figures",
+        content=join(element("div", *tables, class_="tables"), _notes(comparison, signs)),
+    )
 
 
 def _table(
     comparison: Comparison, columns: Sequence[Column], group: str, title: str, signs: Mapping[str, str]
 ) -> Markup:
     chosen = [column for column in columns if column.group == group]
-    looks = looks_of(comparison)
-    rows = (
-        (run_name(row.name, looks[row.name]), *(_cell(column, row, signs) for column in chosen))
+    looks, units = looks_of(comparison), seed_groups(comparison.runs)
+    best = {column.name: _best(column, units) for column in chosen}
+    rows = [
+        (run_name(row.name, looks[row.name]), *(_cell(column, row, signs, best[column.name]) for column in chosen))
         for row in comparison.runs
-    )
-    return data_table(title, ("run", *map(_heading, chosen)), rows)
+    ]
+    if any(column.better for column in chosen):
+        for seeds in units:
+            if len(seeds) > 1:
+                means = (_mean(column, seeds, best[column.name]) for column in chosen)
+                rows.append((join(f"{seeds[0].system}, mean of {len(seeds)} seeds"), *means))
+    return data_table(title, ("model", *map(_heading, chosen)), rows)
+
+
+def _best(column: Column, units: Sequence[Sequence[RunMetrics]]) -> set[str]:
+    """The names of the first rows of the models that are best by a metric, among those that compare: of two or more."""
+    groups: dict[object, dict[str, float]] = {}
+    for rows in units:
+        found = mean_of(column, rows) if column.better else None
+        if found is not None:
+            groups.setdefault(column.among(rows[0]), {})[rows[0].name] = found[0]
+    choose = min if column.better == "lower" else max
+    return {
+        name
+        for values in groups.values()
+        if len(values) > 1
+        for name, value in values.items()
+        if value == choose(values.values())
+    }
+
+
+def _mean(column: Column, seeds: Sequence[RunMetrics], best: set[str]) -> Markup:
+    """The mean of a metric over seeds with half of its interval; empty of what is no metric."""
+    found = mean_of(column, seeds) if column.better else None
+    if found is None or found[1] is None:
+        return Markup()
+    text = f"{column.text(found[0])} ± {column.text(found[1])}"
+    return element("strong", text) if seeds[0].name in best else join(text)
 
 
 def _heading(column: Column) -> str:
@@ -68,14 +106,16 @@ def _heading(column: Column) -> str:
     return f"{column.heading} {column.name.removeprefix('labeled_f1, ').partition(' (')[0]}"
 
 
-def _cell(column: Column, row: RunMetrics, signs: Mapping[str, str]) -> Markup:
-    text = column.cell(row)
+def _cell(column: Column, row: RunMetrics, signs: Mapping[str, str], best: set[str]) -> Markup:
+    text = element("strong", column.cell(row)) if row.name in best else column.cell(row)
     is_f1 = "_f1" in column.name and column.value(row) is not None
     return join(text, *(element("sup", signs[note]) for note in row.notes if is_f1 and note in signs))
 
 
 def _notes(comparison: Comparison, signs: Mapping[str, str]) -> Markup:
-    notes = [element("li", LEGEND)]
+    notes = [element("li", LEGEND, " Bold: the best of each column, among rows that compare.")]
+    if any(len(seeds) > 1 for seeds in seed_groups(comparison.runs)):
+        notes.append(element("li", f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t)."))
     notes += [element("li", f"{signs[note]} " if note in signs else "", note) for note in comparison.notes]
     return element("ul", *notes, class_="notes")
 
@@ -87,22 +127,26 @@ def training_section(comparison: Comparison) -> Section | None:
     curves = [curve for curve in curves if curve[2]]
     if not curves:
         return None
+    groups = (([one for one in curves if not _is_joint(one)], _CURVES), ([*filter(_is_joint, curves)], _JOINT))
+    figures = [_figure(group, caption) for group, caption in groups if group]
+    content = join(*figures, details("The last value of each curve", _last_values(curves)))
+    return Section(identifier="training", title="Learning curves", content=content)
+
+
+def _is_joint(curve: Curve) -> bool:
+    """Tell whether a curve is not of words given words alone: of a joint model, or of a whole loss with other parts."""
+    row, _, points = curve
+    given_trees = row.perplexity is not None and row.perplexity.is_upper_bound
+    return given_trees or any(point.word_nats is None for point in points)
+
+
+def _figure(curves: list[Curve], caption: str) -> Markup:
     charts = [
         _chart(curves, "epochs", lambda point: point.epoch),
         _chart(curves, "minutes of training", lambda point: point.seconds / 60),
     ]
-    content = join(
-        figure(
-            join(
-                element("div", *charts, class_="side-by-side"),
-                key({look: row.name for row, look, _ in curves}, "key narrow"),
-            ),
-            _CURVES,
-            _GIVEN_TREES if any(row.perplexity and row.perplexity.is_upper_bound for row, _, _ in curves) else "",
-        ),
-        details("The last value of each curve", _last_values(curves)),
-    )
-    return Section(identifier="training", title="Learning curves", content=content)
+    names = key({look: row.name for row, look, _ in curves})
+    return figure(join(names, element("div", *charts, class_="side-by-side")), caption)
 
 
 def dev_points(row: RunMetrics) -> list[LossPoint]:

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
-from treelm.evaluation.comparison.metrics import Comparison, SentenceAnalysis, WordBits
+from treelm.evaluation.comparison.metrics import Comparison, SentenceAnalysis
 from treelm.figures.markup import Markup, element, join
-from treelm.figures.report.charts import Scale, Series, curve, mark_text
+from treelm.figures.report.beams import analyses_list
 from treelm.figures.report.parts import (
     CARD_MARGINS,
     Section,
     card,
-    data_table,
     details,
-    drawing,
     figure,
-    key,
     looks_of,
     run_name,
     scrolled,
-    text_width,
 )
 from treelm.figures.report.structures import PICTURES
-from treelm.figures.report.trees import FONT, MARGIN, TreeColumns, draw_tree
+from treelm.figures.report.surprisals import Row, surprisal_table
+from treelm.figures.report.trees import TreeColumns, draw_tree
+from treelm.models.scores import PartialAnalysis
 from treelm.models.structures import Structure
 from treelm.trees.tree import MAX_SVG_HEIGHT, Tree
 
-_PLOT, _AXIS = 190, 34  # height of the surprisals' plot, room for its y axis
 Shown = tuple[str, int, SentenceAnalysis]
 """A run's name, its look, and its analysis of a sentence."""
 
@@ -41,11 +38,13 @@ def sentence_sections(comparison: Comparison) -> Iterator[Section]:
             (row.name, looks[row.name], row.sentences[number]) for row in comparison.runs if len(row.sentences) > number
         ]
         sentence = " ".join(shown[0][2].words)
-        parts = (_surprisals(shown, given), _trees(shown), *_own(shown))
+        parts = (_surprisals(shown, given), _trees(shown), *map(_beam, shown), *_own(shown))
+        content = join(*(part for part in parts if part is not None))
+        quoted = element("blockquote", sentence)
         yield Section(
             identifier=f"sentence-{number + 1}",
             title=f"Sentence {number + 1}",
-            content=join(element("blockquote", sentence), *(part for part in parts if part is not None)),
+            content=details(quoted, content) if number else join(quoted, content),
         )
 
 
@@ -55,35 +54,30 @@ def _surprisals(shown: list[Shown], given: Collection[str]) -> Markup | None:
     if not scored:
         return None
     words = shown[0][2].words
-    series = [
-        Series(
+    rows = [
+        Row(
+            head=run_name(name, look),
             name=name,
             look=look,
-            points=tuple((float(number), value) for number, value in enumerate(bits.surprisal_bits)),
-            tips=tuple(f"{name}, {word}: {text}" for word, text in zip(words, _texts(bits), strict=True)),
+            bits=bits.surprisal_bits,
+            is_unknown=bits.is_unk,
+            more=(f"{bits.end_surprisal_bits:.1f}", f"{bits.total_bits:.1f}"),
         )
         for name, look, bits in scored
     ]
-    chart = surprisal_chart(words, series, f"surprisal in bits of: {' '.join(words)}")
-    content = join(key({look: name for name, look, _ in scored}), scrolled(chart, "surprisal over words"))
+    content = scrolled(surprisal_table(words, ("(end)", "sum"), rows), "surprisal over words")
     bounds = [name for name, _, bits in scored if bits.is_upper_bound]
     names = [name for name, _, _ in scored]
     caption = _condition([one for one in names if one not in given], [one for one in names if one in given])
     if bounds:
         caption += f"Upper bounds, by a search that finds part of the probability: {', '.join(bounds)}. "
-    caption += (
-        "An unknown word (* in the numbers) is predicted as its class, which takes fewer bits than the word would."
-    )
-    rows = [
-        (name, *_texts(bits), f"{bits.end_surprisal_bits:.1f}", f"{bits.total_bits:.1f}") for name, _, bits in scored
-    ]
-    table = data_table("Surprisal in bits", ("run", *words, "(end)", "sum"), rows)
-    return join(figure(content, caption), details("The numbers", scrolled(table, "surprisals")))
+    caption += "An unknown word (*) is predicted as its class, which takes fewer bits than the word would."
+    return figure(content, caption)
 
 
 def _condition(by_words: list[str], by_trees: list[str]) -> str:
     """Begin a caption by saying what the surprisals of a chart are conditional on."""
-    lines = "in bits, a line for each system. "
+    lines = "in bits, all models on one scale. "
     with_trees = (
         "the words before it and the constituents that end there in the file's tree, which has seen what follows"
     )
@@ -92,10 +86,6 @@ def _condition(by_words: list[str], by_trees: list[str]) -> str:
     if not by_words:
         return f"Surprisal of every word given {with_trees}, {lines}"
     return f"Surprisal of every word given the words before it (of {', '.join(by_trees)}: given {with_trees}), {lines}"
-
-
-def _texts(bits: WordBits) -> list[str]:
-    return [f"{value:.1f}{'*' * unknown}" for value, unknown in zip(bits.surprisal_bits, bits.is_unk, strict=True)]
 
 
 def _trees(shown: list[Shown]) -> Markup | None:
@@ -118,6 +108,24 @@ def _trees(shown: list[Shown]) -> Markup | None:
     return figure(element("div", *cards, class_="cards", style=narrowest), caption)
 
 
+def _beam(shown: Shown) -> Markup | None:
+    """The partial trees that a search held, word by word."""
+    name, look, analysis = shown
+    if not analysis.beam:
+        return None
+    steps = []
+    for place, kept in enumerate(analysis.beam):
+        read = analysis.words[: place + 1]
+        found = [PartialAnalysis(tree=Tree.parse(one.tree), share=one.share) for one in kept]
+        steps.append(element("li", element("h3", " ".join(read)), analyses_list(found, read, name, look)))
+    caption = (
+        "Partial trees that the search held after each word, the most probable ones, with their probabilities given "
+        "the words. Constituents whose line goes on to the right are open."
+    )
+    content = figure(element("ol", *steps, class_="steps"), caption)
+    return details(join(run_name(name, look), ": the beam, word by word"), content)
+
+
 def _structures(analysis: SentenceAnalysis) -> list[Structure]:
     """What an analysis keeps of a system's ``structure``."""
     kept = (analysis.distances, analysis.attention, analysis.memory)
@@ -135,28 +143,3 @@ def _own(shown: list[Shown]) -> Iterator[Markup]:
         ]
         if cards:
             yield join(one.key, figure(element("div", *cards, class_=one.layout), one.caption))
-
-
-def surprisal_chart(words: Sequence[str], series: Sequence[Series], title: str) -> Markup:
-    """A line for each system over evenly spaced words; the x of points are the words' numbers."""
-    column = max(62.0, *(text_width(word, FONT) + 12 for word in words))
-    width = _AXIS + column * len(words) + MARGIN
-    highest = max(point[1] for one in series for point in one.points)
-    y = Scale(low=0, high=max(highest * 1.05, 1.0), start=_PLOT, end=20)
-    middles = [_AXIS + column * (number + 0.5) for number in range(len(words))]
-    parts = [_surprisal_axis(y, width)]
-    for word, middle in zip(words, middles, strict=True):
-        parts.append(element("text", word, class_="word", x=middle, y=_PLOT + FONT + 8))
-    for one in series:
-        places = [(middles[int(number)], y(bits)) for number, bits in one.points]
-        parts.append(curve(one.look, places, one.tips))
-    return drawing("chart over-words", title, width, _PLOT + FONT + 2 * MARGIN, join(*parts))
-
-
-def _surprisal_axis(y: Scale, width: float) -> Markup:
-    parts = [element("text", "bits", class_="label", x=2, y=12)]
-    for value in y.marks(5):
-        place = y(value)
-        parts.append(element("line", class_="rule", x1=_AXIS, x2=width - MARGIN, y1=place, y2=place))
-        parts.append(element("text", mark_text(value), class_="tick", x=_AXIS - 6, y=place + 4, text_anchor="end"))
-    return join(*parts)

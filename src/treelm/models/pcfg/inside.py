@@ -21,7 +21,7 @@ from treelm.models.pcfg.dense import DenseForm
 from treelm.models.pcfg.factored import FactoredForm
 from treelm.models.pcfg.grammar import Grammar
 
-_TINY = 1e-30  # of a cell that is all zeros, which no probable tree has
+_ABOVE_TINY = 1e8  # times the smallest number of a type: what is below has too few digits, and no inverse
 
 
 class Form(Protocol):
@@ -73,6 +73,7 @@ class Cells:
         """Fill the cells, narrow spans first. Lengths (B,) are 1 or more."""
         batch, n, _ = log_emissions.shape
         self._root, self._lengths = root, lengths
+        self._least = torch.finfo(log_emissions.dtype).tiny * _ABOVE_TINY
         peaks = log_emissions.amax(-1)
         self.words = (log_emissions - peaks[..., None]).exp()  # (B, n, T)
         self.form = make_form(rules, self.words)
@@ -82,15 +83,16 @@ class Cells:
             splits = self._splits(width)
             highest = splits.amax(-1)
             values = self.form.merge(width, (splits - highest[..., None]).exp())
-            peaks = values.amax(-1).clamp_min(_TINY)
+            peaks = values.amax(-1).clamp_min(self._least)
             self.form.put(width, values / peaks[..., None])
             self.scales.put(width, highest + peaks.log())
         self._is_one = (lengths == 1)[:, None]
         self._num = root.shape[-1] - self.words.shape[-1]
         tops = (root[..., : self._num] * self._tops()).sum(-1)
         self._value = torch.where(lengths == 1, (root[..., self._num :] * self.words[:, 0]).sum(-1), tops)
-        self.log_probs = self._value.log() + self.scales.whole(lengths)
-        """log p(words) of every sentence, (B,)."""
+        is_held = self._value > self._least
+        self.log_probs = torch.where(is_held, self._value.log(), -torch.inf) + self.scales.whole(lengths)
+        """log p(words) of every sentence, (B,); -inf where the top of its tree has no number in this type."""
 
     def _splits(self, width: int) -> Tensor:
         left, right = self.scales.parts(width)
@@ -147,7 +149,8 @@ def log_probs(grammar: Grammar, tokens: Tensor, lengths: Tensor) -> Tensor:
 class _Inside(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, root: Tensor, log_emissions: Tensor, lengths: Tensor, *rules: Tensor) -> Tensor:
-        cells = Cells(root, log_emissions, rules, lengths)
+        with torch.autocast(root.device.type, enabled=False):  # probabilities of many sizes: never rounded
+            cells = Cells(root, log_emissions, rules, lengths)
         ctx.cells = cells
         return cells.log_probs
 

@@ -130,7 +130,7 @@ class LatentEncoder(nn.Module):
         super().__init__()
         hidden = config.encoder_hidden_size
         self.embedding = nn.Parameter(torch.empty(num_words, config.encoder_embedding_size))
-        self.lstm = nn.LSTM(config.encoder_embedding_size, hidden, bidirectional=True, batch_first=True)
+        self.ahead, self.back = (nn.LSTM(config.encoder_embedding_size, hidden, batch_first=True) for _ in range(2))
         self.output = nn.Linear(2 * hidden, 2 * config.latent_size)
         for parameter in self.parameters():
             if parameter.dim() > 1:
@@ -138,9 +138,10 @@ class LatentEncoder(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Sentences (B, n), filled up with any tokens -> means and log variances, (B, Z) each."""
-        packed = nn.utils.rnn.pack_padded_sequence(
-            self.embedding[tokens], lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        states, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0], batch_first=True, padding_value=-torch.inf)
-        mean, log_variance = self.output(states.amax(1)).chunk(2, -1)
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        is_own = (places < lengths[:, None])[..., None]
+        reversed_tokens = tokens.gather(1, (lengths[:, None] - 1 - places).clamp_min(0))
+        states = (self.ahead(self.embedding[tokens])[0], self.back(self.embedding[reversed_tokens])[0])
+        highest = torch.cat([one.masked_fill(~is_own, -torch.inf).amax(1) for one in states], 1)
+        mean, log_variance = self.output(highest).chunk(2, -1)
         return mean, log_variance

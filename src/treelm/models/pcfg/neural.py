@@ -97,7 +97,7 @@ class NeuralPCFG(GrammarLM):
         if self.training and self.encoder is not None:
             mean, log_variance = self.encoder(tokens, lengths)
             latent = mean + (log_variance / 2).exp() * torch.randn_like(mean)
-            nats = -log_probs(self.network(latent), tokens, lengths).sum()
+            nats = -self._log_probs(latent, tokens, lengths).sum()
             divergence = (log_variance.exp() + mean**2 - log_variance - 1).sum() / 2
             terms = {
                 "reconstruction": Loss(sum=nats, count=num_decisions),
@@ -105,12 +105,24 @@ class NeuralPCFG(GrammarLM):
             }
             total = nats + divergence
         else:
-            each = torch.stack([log_probs(one, tokens, lengths) for one in map(self._shared, self.latents())])
+            each = torch.stack([self._log_probs(latent, tokens, lengths) for latent in self.latents()])
             if not self.training:
                 each = each - each.new_tensor(self.log_masses())[:, None]
             total = -log_mean_exp(each).sum()
             terms = {"word": Loss(sum=total, count=num_decisions)}
         return Losses(terms=terms, total=total, num_words=int(batch.num_words.sum()), num_sentences=len(batch))
+
+    def _log_probs(self, latent: Tensor | None, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """log p(words) by the grammar of one latent vector or none, or of one for each sentence.
+
+        A sentence that float32 has no number for, such as one word where such sentences are rare, is read in float64.
+        """
+        for dtype in (None, torch.float64):
+            grammar = self._shared(latent, dtype)
+            found = log_probs(grammar, tokens, lengths)
+            if not torch.isneginf(found).any():
+                break
+        return found
 
     def grammars(self) -> tuple[ProductRules, ...]:
         """The grammars of the mixture, consistent."""
@@ -134,9 +146,9 @@ class NeuralPCFG(GrammarLM):
         return [score for score in found if score is not None]
 
     def _shared(self, latent: Tensor | None, dtype: torch.dtype | None = None) -> Grammar:
-        """The grammar of one latent vector, for any number of sentences."""
+        """The grammar of one latent vector or none, for any number of sentences; of several, one for each."""
         found: Grammar = self.network(latent, dtype)
-        return found.of(0) if found.is_of_each else found
+        return found.of(0) if latent is not None and len(latent) == 1 else found
 
     # Trees.
 

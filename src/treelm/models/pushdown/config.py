@@ -50,9 +50,14 @@ class PushdownConfig(BoundedConfig, CheckedConfig):
         self.require("num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
 
     @property
+    def num_attachments(self) -> int:
+        """Attachments to the word itself and to constituents on the stack, of which part of a word may be one more."""
+        return 1 + (self.max_stack + 1)
+
+    @property
     def num_actions(self) -> int:
-        """SHIFT, attachments by the constituents that they close (a word in pieces may be one more), and FINISH."""
-        return 1 + (self.max_stack + 2) + 1
+        """SHIFT, attachments, and FINISH."""
+        return 1 + self.num_attachments + 1
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
         """The most constituents on the stack of every tree."""

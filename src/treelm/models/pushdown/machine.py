@@ -41,6 +41,13 @@ class TapeMachine:
         return self.weights.config.num_actions
 
     @property
+    def num_closed(self) -> Ints:
+        """An attachment closes as many as its number says; SHIFT and FINISH none."""
+        num_closed = np.arange(self.num_actions) - ITSELF
+        num_closed[[SHIFT, -1]] = 0
+        return num_closed
+
+    @property
     def ends_by_closing(self) -> bool:
         """Tell whether an attachment ends a sentence: FINISH does."""
         return False
@@ -66,10 +73,9 @@ class TapeMachine:
         least = np.maximum(continues, np.where(ends, heights + 1 - bound, 0))[:, None]
         most = np.where(ends, heights, continues)[:, None]
         closes = np.arange(logits.shape[1])
-        found = log_softmax(logits, (closes >= least) & (closes <= most))
         log_probs = self._nothing(len(top))
-        log_probs[:, ITSELF : ITSELF + len(closes)] = found
-        return self._analyses(new, log_probs)
+        log_probs[:, ITSELF:-1] = log_softmax(logits, (closes >= least) & (closes <= most))
+        return self._analyses(new, self.outputs(top), log_probs)
 
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by attachments, with their scores."""
@@ -80,19 +86,20 @@ class TapeMachine:
     def _read(self, new: Candidates) -> Analyses:
         """Analyses whose last token has attached: SHIFT, or the end if all is one constituent."""
         items, outputs = self.rows.items(new.top), self.rows.outputs(new.top)
-        logits = self.weights.finish(outputs)[: len(new), 0].double()
+        logits = self.weights.finish(outputs)[: len(new), 0].double().cpu()
         may_end = (items[:, at.HEIGHT] == 1) & (items[:, at.IN_WORD] == 0)
         log_probs = self._nothing(len(new))
-        log_probs[:, SHIFT] = np.where(may_end, functional.logsigmoid(-logits).cpu().numpy(), 0.0)
-        log_probs[:, -1] = np.where(may_end, functional.logsigmoid(logits).cpu().numpy(), -np.inf)
-        return self._analyses(new, log_probs)
+        log_probs[:, SHIFT] = np.where(may_end, functional.logsigmoid(-logits).numpy(), 0.0)
+        log_probs[:, -1] = np.where(may_end, functional.logsigmoid(logits).numpy(), -np.inf)
+        return self._analyses(new, outputs[: len(new)], log_probs)
 
     def _nothing(self, num_analyses: int) -> Floats:
         return np.full((num_analyses, self.num_actions), -np.inf)
 
-    def _analyses(self, new: Candidates, log_probs: Floats) -> Analyses:
+    @staticmethod
+    def _analyses(new: Candidates, outputs: Tensor, log_probs: Floats) -> Analyses:
         nothing = np.empty((len(new), 0), np.int64)
-        return Analyses(**vars(new), items=nothing, outputs=self.outputs(new.top), log_probs=log_probs)
+        return Analyses(**vars(new), items=nothing, outputs=outputs, log_probs=log_probs)
 
     def outputs(self, tops: Ints) -> Tensor:
         """Hidden states of positions with these rows, or before what has still to attach: (n, D)."""

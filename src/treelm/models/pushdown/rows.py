@@ -92,9 +92,10 @@ class TapeRows:
         return self._items.append(new)
 
     def attachment_logits(self, rows: Ints) -> tuple[Floats, Ints]:
-        """Logits (n, 1 + C) of attaching to itself and to each constituent on the stack, from the top; their numbers.
+        """Logits of attaching to itself and to each constituent on the stack, from the top; numbers of constituents.
 
-        Rows are those that have still to attach. What stands behind the bottom of a stack is no logit.
+        Rows are those that have still to attach. There is room for as many as may ever be on a stack, so that sums over
+        them do not depend on company; what stands behind the bottom is no logit: (n, M) and (n,).
         """
         head, old = self._weights.attachment, self._items.all
         before = old[rows, BEFORE]
@@ -108,11 +109,11 @@ class TapeRows:
         distance = (old[before, PLACE][:, None] + 1 - old[seen, PLACE]).clip(0, self._weights.config.max_distance)
         index = to_device(distance, states.device)
         positions = to_device(old[seen, POSITION], states.device)
-        logits = queries.new_empty(len(rows), 1 + constituents.shape[1])
+        logits = queries.new_zeros(len(rows), self._weights.config.num_attachments)
         logits[:, 0] = (own + by_distance[:, 0])[: len(rows)]
         for block in blocks(len(rows), _ROWS):
             products = (self._keys.get_lists(positions[block]) * queries[block, None]).sum(2)
-            logits[block, 1:] = products + by_distance[block].gather(1, index[block])
+            logits[block, 1 : 1 + constituents.shape[1]] = products + by_distance[block].gather(1, index[block])
         found: Floats = logits.double().cpu().numpy()
         return found, heights
 

@@ -16,7 +16,7 @@ from treelm.models.rnng.constituents import ConstituentTable
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
-from treelm.models.search.machine import closing_actions
+from treelm.models.search.machine import closed_by_reduce, closing_actions
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.validity import (
     CONSTITUENT,
@@ -72,6 +72,11 @@ class StackMachine:
     def num_actions(self) -> int:
         """SHIFT, REDUCE, NT(X) for each label and, in-order, FINISH."""
         return self.weights.num_actions
+
+    @property
+    def num_closed(self) -> Ints:
+        """REDUCE closes one."""
+        return closed_by_reduce(self.num_actions)
 
     @property
     def ends_by_closing(self) -> bool:

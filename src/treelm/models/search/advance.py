@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from treelm.models.search.analyses import Analyses, Candidates, Layout, best, joined, log_sums, no_candidates, nth_best
+from treelm.models.search.analyses import Analyses, Arrivals, Layout, best, joined, log_sums, no_arrivals, nth_best
 from treelm.models.search.goals import Goal
 from treelm.models.search.machine import Machine
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
@@ -25,6 +25,7 @@ class Cut:
     dropped: Floats  # by the action beam
     refused: Floats  # SHIFTs, most of them because the token was improbable
     crowded: Floats  # of what was in play: what a narrower search would have kept, for want of room
+    actions: Floats  # number of actions that analyses in search have taken, those that reach the goal included
 
 
 class Account:
@@ -39,7 +40,7 @@ class Account:
         self._all = np.where(np.isfinite(total), total, 0.0)
         self._num_sentences, self._narrow = num_sentences, narrow
         nothing: Floats = np.zeros(num_sentences)
-        self._at_goal = self._arrived = self._dropped = self._crowded = nothing
+        self._at_goal = self._arrived = self._dropped = self._crowded = self._actions = nothing
 
     @property
     def cut(self) -> Cut:
@@ -48,6 +49,7 @@ class Account:
             dropped=self._dropped.clip(0, 1),
             refused=(self._at_goal - self._arrived).clip(0, 1),
             crowded=self._crowded,
+            actions=self._actions,
         )
 
     def expand(self, sentence: Ints, others: Floats, at_goal: Floats) -> Floats:
@@ -79,10 +81,12 @@ class Account:
     def arrive(self, sentence: Ints, at_goal: Floats) -> None:
         """Note which arrive."""
         self._arrived = self._arrived + self._sums(sentence, at_goal)
+        self._actions = self._actions + np.bincount(sentence, minlength=self._num_sentences)
 
     def go_on(self, sentence: Ints, scores: Floats) -> None:
         """Note which stay in search."""
         self._dropped = self._dropped - self._sums(sentence, scores)
+        self._actions = self._actions + np.bincount(sentence, minlength=self._num_sentences)
 
     def _sums(self, sentence: Ints, scores: Floats) -> Floats:
         shares = np.exp(np.maximum(scores - self._all[sentence], _LEAST))
@@ -103,9 +107,9 @@ class Advance:
         self._num_sentences, self._keep = num_sentences, keep
         self._best = np.full((num_sentences, keep), -np.inf)  # best candidates so far
         self._floor: Floats = np.full(num_sentences, -np.inf)  # what a candidate must beat, by sentence
-        self._found = [no_candidates()]
+        self._found = [no_arrivals()]
 
-    def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Candidates, Analyses, Cut]:
+    def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses, Cut]:
         """Search from these analyses; those that wait take no part, but their rows may get new numbers."""
         limit = self._settings.max_rows
         account = Account(analyses.sentence, analyses.score, self._num_sentences, self._settings.narrow)
@@ -117,7 +121,7 @@ class Advance:
         return joined(self._found).ranked(), waiting, account.cut
 
     def _collect(self, analyses: Analyses, waiting: Analyses) -> tuple[Analyses, Analyses]:
-        groups: list[Candidates] = [analyses, waiting, *self._found]
+        groups: list[Analyses | Arrivals] = [analyses, waiting, *self._found]
         rows, histories = self._machine.collect([one.top for one in groups], [one.history for one in groups])
         self._found = [
             replace(one, top=rows[one.top], history=renumbered(histories, one.history)) for one in self._found
@@ -171,12 +175,13 @@ class Advance:
         if len(rows) == 0:
             return
         source = layout.flat(rows, columns)
-        found = Candidates(
+        found = Arrivals(
             sentence=rows,
             score=scores[rows, columns],
             shortfall=analyses.shortfall[source],
             top=analyses.top[source],
             history=analyses.history[source],
+            before=analyses.score[source] + analyses.log_probs[source, self._goal.action],
         )
         self._found.append(found)
         self._raise_floor(scores, arrives)

@@ -48,6 +48,13 @@ class Candidates:
 
 
 @dataclass(frozen=True)
+class Arrivals(Candidates):
+    """n analyses that have reached the goal of a search."""
+
+    before: Floats  # (n,) score with the action that reaches the goal, but without the token's own log probability
+
+
+@dataclass(frozen=True)
 class Analyses(Candidates):
     """Partial analyses with what may come next."""
 
@@ -56,10 +63,10 @@ class Analyses(Candidates):
     log_probs: Floats  # (n, A) of the next action, -inf where it is not valid
 
 
-def no_candidates() -> Candidates:
-    """Candidates without any entry."""
+def no_arrivals() -> Arrivals:
+    """Arrivals without any entry."""
     empty = np.empty(0, np.int64)
-    return Candidates(empty, np.empty(0), np.empty(0), empty, empty)
+    return Arrivals(empty, np.empty(0), np.empty(0), empty, empty, np.empty(0))
 
 
 def joined(groups: Sequence[Table]) -> Table:
@@ -139,7 +146,7 @@ def log_sums(sentence: Ints, scores: Floats, num_sentences: int) -> Floats:
     return sums + shift
 
 
-PREVIOUS = 0  # column
+PREVIOUS, ACTION = 0, 1  # columns
 
 _ROOM = 1 << 11  # rows that are never worth a walk over everything
 
@@ -165,6 +172,21 @@ class Histories:
         """All actions of each history, first to last."""
         rows: list[list[int]] = self._rows.all.tolist()
         return [_walk(rows, history) for history in histories.tolist()]
+
+    def count_since(self, histories: Ints, stop: int, weights: Ints) -> tuple[Ints, Ints]:
+        """Count the actions of each history after its last ``stop``, and add up their ``weights`` (A,): (n,) each."""
+        rows = self._rows.all
+        counts, sums = np.zeros(len(histories), np.int64), np.zeros(len(histories), np.int64)
+        places, current = np.flatnonzero(histories >= 0), histories[histories >= 0]
+        while len(places):
+            actions = rows[current, ACTION]
+            going = actions != stop
+            places, current = places[going], current[going]
+            counts[places] += 1
+            sums[places] += weights[actions[going]]
+            current = _before(rows, current)
+            places, current = places[current >= 0], current[current >= 0]
+        return counts, sums
 
     def keep(self, histories: Ints) -> Ints:
         """Drop what these do not need; returns the new number of every old row.

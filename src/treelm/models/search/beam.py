@@ -12,12 +12,12 @@ from torch import Tensor
 
 from treelm.models.layers.devices import to_device
 from treelm.models.search.advance import Advance, Cut
-from treelm.models.search.analyses import Analyses, Candidates, Layout, joined, log_sums
+from treelm.models.search.analyses import Analyses, Arrivals, Layout, joined, log_sums
 from treelm.models.search.goals import WAITS, AnyToken, End, Goal, Token
 from treelm.models.search.machine import Machine, WordHead
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
-from treelm.trees.transitions import REDUCE
+from treelm.trees.transitions import REDUCE, SHIFT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,10 @@ class TokenMetrics:
     bound_bits: Floats  # bound on the bits that all pruning so far took off M_i
     entropy_bits: Floats  # of the kept analyses, their probabilities scaled to sum to 1
     open_nodes: Floats  # mean number of open nonterminals before the SHIFT, under the same probabilities
+    num_actions: Floats  # mean number of actions between the token before and this one, under the same probabilities
+    num_reduces: Floats  # of these, those that close a constituent
+    search_actions: Floats  # actions that all analyses in search took together; nan where there is no such search
+    syntactic_bits: Floats  # of the surprisal, the part before the token's own probability (Roark et al. 2009); or nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +46,13 @@ class Endings:
     log_mass: Floats  # (sentences,) log probability that a sentence ends here, with all that was read
 
 
-def token_metrics(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentences: int) -> TokenMetrics:
-    """The metrics of analyses, ordered by sentence, from the log of each one's mass."""
+def token_metrics(
+    sentence: Ints, log_mass: Floats, num_open: Ints, since: tuple[Ints, Ints], num_sentences: int
+) -> TokenMetrics:
+    """The metrics of analyses, ordered by sentence, from the log of each one's mass.
+
+    ``since`` are the numbers of actions, and of constituents that they close, since the token before.
+    """
     total = log_sums(sentence, log_mass, num_sentences)
     possible = np.isfinite(log_mass)
     log_share = np.where(possible, log_mass, 0.0) - np.where(np.isfinite(total), total, 0.0)[sentence]
@@ -53,8 +62,12 @@ def token_metrics(sentence: Ints, log_mass: Floats, num_open: Ints, num_sentence
         narrow_log_mass=np.full(num_sentences, np.nan),
         loss_bits=np.full(num_sentences, np.nan),
         bound_bits=np.full(num_sentences, np.nan),
+        search_actions=np.full(num_sentences, np.nan),
+        syntactic_bits=np.full(num_sentences, np.nan),
         entropy_bits=np.bincount(sentence, -share * log_share, num_sentences) / np.log(2),
         open_nodes=np.bincount(sentence, share * num_open, num_sentences).astype(np.float64),
+        num_actions=np.bincount(sentence, share * since[0], num_sentences).astype(np.float64),
+        num_reduces=np.bincount(sentence, share * since[1], num_sentences).astype(np.float64),
     )
 
 
@@ -81,20 +94,21 @@ class Beam:
         candidates, cut = self._search(goal, reading, self.settings.word_beam)
         return self._commit(candidates, tokens, before, cut)
 
-    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> tuple[Candidates, Cut]:
+    def _search(self, goal: Goal, analyses: Analyses, keep: int) -> tuple[Arrivals, Cut]:
         """Search from some analyses; rows of ``self.analyses`` survive, perhaps with new numbers."""
         search = self.advance(self.machine, goal, self.settings, num_sentences=self.num_sentences, keep=keep)
         candidates, self.analyses, cut = search.run(analyses, self.analyses)
         return candidates, cut
 
-    def _commit(self, candidates: Candidates, tokens: Ints, before: Floats, cut: Cut) -> TokenMetrics:
+    def _commit(self, candidates: Arrivals, tokens: Ints, before: Floats, cut: Cut) -> TokenMetrics:
         """Keep the best candidates and shift the tokens. ``before`` is the log mass of which ``cut`` holds shares."""
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, shortfall=np.maximum(candidates.shortfall, deficit))
         kept = candidates.take(deficit < self.settings.threshold).first(self.settings.word_beam, self.num_sentences)
         num_open = self.machine.num_open(kept.top)
-        metrics = token_metrics(kept.sentence, kept.score, num_open, self.num_sentences)
+        since = self.machine.histories.count_since(kept.history, SHIFT, self.machine.num_closed)
+        metrics = token_metrics(kept.sentence, kept.score, num_open, since, self.num_sentences)
         groups = [self.analyses]
         if len(kept):
             groups.append(self.machine.shift(kept, tokens[kept.sentence]))
@@ -103,7 +117,7 @@ class Beam:
         self._crowded = np.maximum(self._crowded, cut.crowded + self._crowded_out(candidates, kept, found))
         return self._with_losses(metrics, kept, found, before, cut)
 
-    def _crowded_out(self, candidates: Candidates, kept: Candidates, found: Floats) -> Floats:
+    def _crowded_out(self, candidates: Arrivals, kept: Arrivals, found: Floats) -> Floats:
         """The share of candidates that a narrower search would have kept, but that did not fit into the word beam."""
         shares = []
         for some in (candidates, kept):
@@ -114,7 +128,7 @@ class Beam:
         return crowded
 
     def _with_losses(
-        self, metrics: TokenMetrics, kept: Candidates, found: Floats, before: Floats, cut: Cut
+        self, metrics: TokenMetrics, kept: Arrivals, found: Floats, before: Floats, cut: Cut
     ) -> TokenMetrics:
         """The metrics with what was lost; notes what was cut."""
         inside = self._crowded[kept.sentence] <= self.settings.most_crowded
@@ -133,7 +147,15 @@ class Beam:
             narrow_log_mass=log_sums(narrow.sentence, narrow.score, self.num_sentences),
             loss_bits=np.where(alive, loss / np.log(2), np.inf),
             bound_bits=np.where(alive, bound / np.log(2), np.inf),
+            search_actions=cut.actions,
+            syntactic_bits=self._syntactic_bits(kept, before, alive),
         )
+
+    def _syntactic_bits(self, kept: Arrivals, before: Floats, alive: Bools) -> Floats:
+        """-log2 of the probability that what is kept had before its token, given all that was kept before it."""
+        reached = log_sums(kept.sentence, kept.before, self.num_sentences)
+        bits = (np.where(alive, before, 0.0) - np.where(alive, reached, 0.0)) / np.log(2)
+        return np.where(alive, bits, np.inf)
 
     def next_token_log_mass(self) -> Tensor:
         """log mass of every next token and, last, of the end: float64 (sentences, V + 1). Changes the beam."""

@@ -34,6 +34,10 @@ class Machine(Protocol):
         """Tell whether REDUCE of the root ends a sentence, and only REDUCEs lead there (top-down); else FINISH does."""
 
     @property
+    def num_closed(self) -> Ints:
+        """How many constituents each action closes: (A,)."""
+
+    @property
     def histories(self) -> Histories:
         """The actions of all analyses; ``start``, ``apply`` and ``shift`` append to them."""
 
@@ -90,6 +94,13 @@ class WordHead(Protocol):
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         """log p of every token: float64 (n, V)."""
+
+
+def closed_by_reduce(num_actions: int) -> Ints:
+    """``num_closed`` of machines with nonterminals: REDUCE closes one, no other action any."""
+    num_closed = np.zeros(num_actions, np.int64)
+    num_closed[REDUCE] = 1
+    return num_closed
 
 
 def closing_actions(machine: Machine, analyses: Analyses) -> Bools:

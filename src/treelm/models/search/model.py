@@ -94,6 +94,11 @@ class GenerativeParser(SyntacticLM):
             "beam_loss_bits": "sum",
             "beam_bound_bits": "last",
             "beam_converged": "least",
+            "num_actions": "sum",
+            "num_reduces": "sum",
+            "search_actions": "sum",
+            "syntactic_bits": "sum",
+            "lexical_bits": "sum",
         }
 
     def set_beam(
@@ -241,9 +246,14 @@ class _Searched:
         columns: dict[str, Floats] = {
             "entropy_bits": np.array(result.entropy_bits)[last],
             "open_nodes": np.array(result.open_nodes)[last],
-            "beam_loss_bits": np.bincount(self.word_of_token, result.beam_loss_bits).astype(np.float64),
+            "beam_loss_bits": self._sums(result.beam_loss_bits),
             "beam_bound_bits": np.array(result.beam_bound_bits)[last],
             "beam_converged": converged(result.gaps[last]),
+            "num_actions": self._sums(result.num_actions),
+            "num_reduces": self._sums(result.num_reduces),
+            "search_actions": self._sums(result.search_actions),
+            "syntactic_bits": self._sums(result.syntactic_bits),
+            "lexical_bits": self._sums(_without(-result.log_probs[:-1] / np.log(2), np.array(result.syntactic_bits))),
         }
         return SentenceScore(
             log_probs=result.log_probs,
@@ -251,3 +261,13 @@ class _Searched:
             is_lower_bound=settings.gives_bounds,
             columns=columns,
         )
+
+    def _sums(self, values: Sequence[float] | Floats) -> Floats:
+        """The sum of each word's tokens."""
+        return np.bincount(self.word_of_token, values).astype(np.float64)
+
+
+def _without(bits: Floats, part: Floats) -> Floats:
+    """Bits less a part of them; where all are infinite, so is what is left."""
+    finite = np.isfinite(bits)
+    return np.where(finite, np.where(finite, bits, 0.0) - np.where(finite, part, 0.0), bits)

@@ -67,7 +67,8 @@ class ParticleFilter:
         sentence, log_mass = arrived.sentence, arrived.log_mass
         num_open = self.machine.num_open(arrived.top)
         estimate = self._estimate(arrived)
-        metrics = token_metrics(sentence, log_mass, num_open, self.num_sentences)
+        since = self.machine.histories.count_since(arrived.history, SHIFT, self.machine.num_closed)
+        metrics = token_metrics(sentence, log_mass, num_open, since, self.num_sentences)
         self._log_mass = np.where(reads, estimate, self._log_mass)
         self._cloud = joined([waiting, self._shift(self._draw(arrived), tokens)])
         self._collect()

@@ -124,6 +124,10 @@ class SentenceResult:
     beam_bound_bits: list[float] = field(default_factory=list)
     entropy_bits: list[float] = field(default_factory=list)
     open_nodes: list[float] = field(default_factory=list)
+    num_actions: list[float] = field(default_factory=list)
+    num_reduces: list[float] = field(default_factory=list)
+    search_actions: list[float] = field(default_factory=list)
+    syntactic_bits: list[float] = field(default_factory=list)
     log_prob: float = -np.inf  # of the sentence, its end included
     derivations: list[Derivation] = field(default_factory=list)  # best first, at most ``word_beam``
 
@@ -135,6 +139,10 @@ class SentenceResult:
         self.beam_bound_bits.append(float(metrics.bound_bits[index]))
         self.entropy_bits.append(float(metrics.entropy_bits[index]))
         self.open_nodes.append(float(metrics.open_nodes[index]))
+        self.num_actions.append(float(metrics.num_actions[index]))
+        self.num_reduces.append(float(metrics.num_reduces[index]))
+        self.search_actions.append(float(metrics.search_actions[index]))
+        self.syntactic_bits.append(float(metrics.syntactic_bits[index]))
 
     @property
     def gaps(self) -> Floats:

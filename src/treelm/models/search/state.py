@@ -109,7 +109,7 @@ def read_tokens(state: BeamState, tokens: Sequence[int | None], vocabulary: Voca
     log_probs = log_ratio(log_mass, state.log_mass)
     new = replace(
         state,
-        beam=beam,
+        beam=beam.copy(),  # without the room that reading took: there may be many states
         log_mass=np.where(reads, log_mass, state.log_mass),
         tokens=_appended(state.tokens, read.tolist(), reads),
         token_log_probs=_appended(state.token_log_probs, log_probs.tolist(), reads),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from treelm.models.layers.devices import to_device
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
-from treelm.models.search.machine import closing_actions
+from treelm.models.search.machine import closed_by_reduce, closing_actions
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.validity import (
     CONSTITUENT,
@@ -41,6 +41,11 @@ class KeyValueMachine:
     def num_actions(self) -> int:
         """SHIFT, REDUCE, and NT(X) for each label."""
         return FIRST_NT + self.weights.num_labels
+
+    @property
+    def num_closed(self) -> Ints:
+        """REDUCE closes one."""
+        return closed_by_reduce(self.num_actions)
 
     @property
     def ends_by_closing(self) -> bool:

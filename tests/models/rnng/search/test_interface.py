@@ -63,6 +63,11 @@ def test_scores_have_one_entry_a_token_and_columns_one_a_word() -> None:
         "beam_loss_bits": 3,
         "beam_bound_bits": 3,
         "beam_converged": 3,
+        "num_actions": 3,
+        "num_reduces": 3,
+        "search_actions": 3,
+        "syntactic_bits": 3,
+        "lexical_bits": 3,
     }
     assert (score.columns["entropy_bits"] <= np.log2(5)).all()
     assert (score.columns["open_nodes"] >= 1).all()

@@ -97,6 +97,15 @@ def test_extending_a_state_leaves_it_as_it_was() -> None:
     assert state.words == (("5",),)
 
 
+def test_a_state_keeps_no_room_that_reading_took() -> None:
+    """Who goes back and forth in a sentence holds many states."""
+    model = subword_model()
+    state = model.extend(model.extend(model.start(), ["5"]), ["0+7"])
+    stacks = state.beam.machine.stacks
+    for rows in (*stacks._hidden, *stacks._cell):
+        assert rows._data.shape[0] == len(rows)
+
+
 def test_sentences_side_by_side_may_wait_for_each_other() -> None:
     model = subword_model(**BIG)
     state = model.start(3)

@@ -1,0 +1,47 @@
+"""The page is for everybody: axe finds nothing in it, folded or not, on any screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.explorer.browser import chromium, skips, violations
+from tests.figures.report.worlds import analysis, full
+from treelm.evaluation.comparison.metrics import Comparison, PartialTree
+from treelm.figures.report.page import report_page
+
+pytestmark = skips()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page with two sentences, a beam and a foot."""
+    beam = ((PartialTree(tree="(S (NP Dogs))", share=0.75),), (PartialTree(tree="(S (NP Dogs) (VP bark))", share=1.0),))
+    rows = [
+        replace(row, sentences=(*row.sentences, replace(analysis(("Dogs", "bark")), gold=None, beam=beam)))
+        for row in full().runs[:3]
+    ]
+    page = report_page(Comparison(runs=tuple(rows), made={"date": "1 May 2026", "command": "treelm compare"}))
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_nothing_in_the_report(browser: Any, address: str, width: int, scheme: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto(address)
+    assert violations(page) == []
+    assert page.locator("details").evaluate_all("all => all.map((one) => { one.open = true; }).length") > 3
+    assert violations(page) == []
+    assert page.evaluate("() => document.documentElement.scrollWidth") == width
+    page.close()
