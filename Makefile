@@ -9,7 +9,7 @@ CONSTRAINTS ?= constraints.txt
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(addprefix $(CURDIR)/,$(CONSTRAINTS))
 
-.PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit fuzz snapshots pretrained release install clean
+.PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -53,6 +53,11 @@ lint: install
 unit: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
+# The site of docs/ in build/site, strictly: a dead link, a page without a place or a public name without a docstring stops it
+docs: install
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs build --strict
+	@echo "open build/site/index.html, or, to search too: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
+
 # The tests that compute on CUDA; without a GPU they are skipped, and the reason is shown.
 test-gpu: install
 	CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python -m pytest -n 0 -rs -m gpu --device cuda
@@ -79,8 +84,8 @@ install: $(INSTALLED)
 $(INSTALLED): $(CONSTRAINTS) pyproject.toml packages/treelm-english/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "treelm needs Python 3.11 or later: make PYTHON=python3.11 ..." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian, apt install python3-venv" >&2; exit 2; }
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]" -e packages/treelm-english
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev,docs]" -e packages/treelm-english
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs build/site

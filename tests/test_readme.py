@@ -146,6 +146,24 @@ def test_the_python_code_works(home: Path) -> None:
     assert "end of sentence" in out
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("name", "expected"), [("ten-minutes.md", "phenomenon"), ("tutorials/own-treebank.md", "labelled F1")]
+)
+def test_the_commands_of_a_page_for_beginners_work_in_an_empty_folder(
+    home: Path, tmp_path: Path, name: str, expected: str
+) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "bin" / "treelm").symlink_to(home / "bin" / "treelm")
+    assert expected in run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], tmp_path)
+    for code in blocks("python", page):
+        run([sys.executable, "-c", code], tmp_path)
+
+
 def test_every_page_that_is_named_exists() -> None:
     for page in re.findall(r"\]\((docs/[^)#]+)", README):
         assert (ROOT / page).exists(), page

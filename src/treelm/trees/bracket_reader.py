@@ -119,7 +119,7 @@ class _BareWord(str):
 
 
 class BracketReader(Generic[T]):
-    """Reads one source. ``read`` gives trees, and an :class:`InputError` in place of each bad tree."""
+    """Reads one source. ``read`` gives trees, and an ``InputError`` in place of each bad tree."""
 
     def __init__(
         self, build: Callable[[str, Sequence[T | str]], T], source: str, *, tagged: bool, normalisation: Normalisation
@@ -304,7 +304,7 @@ class BracketReader(Generic[T]):
 
 
 def only_tree(items: Iterable[BracketedTree[T] | InputError]) -> T:
-    """The one tree among what a reader gives. Raises :class:`InputError` otherwise."""
+    """The one tree among what a reader gives. Raises ``InputError`` otherwise."""
     found: list[BracketedTree[T]] = list(without_errors(items, None))
     if len(found) != 1:
         raise InputError(f"{len(found)} trees where one was expected", where="<text>", remedy="give exactly one tree")

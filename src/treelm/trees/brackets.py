@@ -45,7 +45,7 @@ def iter_trees(
 ) -> Iterator[BracketedTree[Tree]]:
     """Read trees from lines: one or many lines a tree, one or many trees a line, in linear time and one at a time.
 
-    ``tags`` says whether each word has a part-of-speech tag. Bad trees raise :class:`InputError` with ``source:line``;
+    ``tags`` says whether each word has a part-of-speech tag. Bad trees raise ``InputError`` with ``source:line``;
     with ``on_error="skip"`` they are left out and their errors appended to ``errors``. Nothing is read from no lines.
 
     A line that starts with ``(``, no further right than the file's first tree, begins a new tree (unless the first tree
@@ -61,7 +61,7 @@ def iter_trees(
 def parse_tree(
     text: str, *, tags: Literal["present", "absent"] = "absent", normalisation: Normalisation = AS_WRITTEN
 ) -> Tree:
-    """The one tree in the text; by default as ``str(tree)`` writes it. Raises :class:`InputError` otherwise."""
+    """The one tree in the text; by default as ``str(tree)`` writes it. Raises ``InputError`` otherwise."""
     return only_tree(iter_trees(text.split("\n"), tags=tags, normalisation=normalisation))
 
 
@@ -69,7 +69,7 @@ def format_tree(tree: Tree, tags: Sequence[str] | None = None, *, with_tags: boo
     """The tree in brackets on one line, with a tag over each word, ``X`` when ``tags`` is None.
 
     Round brackets in words are written ``-LRB-`` and ``-RRB-``. ``with_tags=False`` writes words bare. Raises
-    :class:`InputError` for words and labels that cannot be read back: with ASCII whitespace, or empty words; raises
+    ``InputError`` for words and labels that cannot be read back: with ASCII whitespace, or empty words; raises
     ``ValueError`` when there is not one tag a word.
     """
     remaining = iter(tags) if tags is not None else None

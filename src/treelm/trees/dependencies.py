@@ -46,7 +46,7 @@ def iter_dependencies(
     """Read CoNLL-U, one sentence at a time. Ranges (``3-4``) and empty nodes (``8.1``) are left out.
 
     Lines are numbered from ``first_line`` on. In the place of a sentence without exactly one root, with a cycle, a
-    missing head or broken columns stands an :class:`InputError` with ``source:line``.
+    missing head or broken columns stands an ``InputError`` with ``source:line``.
     """
     for block in _blocks(lines, first_line):
         try:

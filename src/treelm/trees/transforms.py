@@ -28,7 +28,7 @@ def strip_functions(tree: Tree) -> Tree:
 
 
 def drop_empties(tree: Tree) -> Tree:
-    """Leave out ``-NONE-`` and constituents that this empties; raises :class:`InputError` when no word is left."""
+    """Leave out ``-NONE-`` and constituents that this empties; raises ``InputError`` when no word is left."""
 
     def kept(label: str, children: Sequence[Tree | str | None]) -> Tree | None:
         left = [child for child in children if child is not None]

@@ -38,7 +38,7 @@ def action_name(action: int, labels: Sequence[str]) -> str:
 
 
 def to_actions(tree: Tree, label_index: Mapping[str, int], order: Order = "top-down") -> list[int]:
-    """The actions that build the tree. Raises :class:`InputError` for a label that ``label_index`` does not hold."""
+    """The actions that build the tree. Raises ``InputError`` for a label that ``label_index`` does not hold."""
     _check_order(order)
     actions: list[int] = []
     todo: list[Tree | str | int] = [tree]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Node = TypeVar("Node")
 
 MAX_SVG_HEIGHT = 200
-"""Tallest tree that :meth:`Tree.to_svg` draws: svgling recurses, and a taller drawing is of no use."""
+"""Tallest tree that ``Tree.to_svg`` draws: svgling recurses, and a taller drawing is of no use."""
 
 
 class Span(NamedTuple):
@@ -73,7 +73,7 @@ class Tree:
         return [node for node in self.preorder() if isinstance(node, Tree)]
 
     def spans(self) -> list[Span]:
-        """Label and word positions of every constituent, in the order of :meth:`constituents`."""
+        """Label and word positions of every constituent, in the order of ``constituents``."""
         constituents = self.constituents()
         num_words = dict.fromkeys(map(id, constituents), 0)
         for node in reversed(constituents):
@@ -146,7 +146,7 @@ class Tree:
         return from_flat(tuple(flat))
 
     def to_nltk(self) -> NltkTree:
-        """The same tree as an ``nltk.Tree``; raises :class:`InputError` when nltk is not installed."""
+        """The same tree as an ``nltk.Tree``; raises ``InputError`` when nltk is not installed."""
         try:
             from nltk.tree import Tree as NltkTree
         except ImportError as error:
@@ -155,7 +155,7 @@ class Tree:
         return converted
 
     def to_svg(self) -> str:
-        """The tree as an SVG drawing; raises :class:`InputError` above ``MAX_SVG_HEIGHT``."""
+        """The tree as an SVG drawing; raises ``InputError`` above ``MAX_SVG_HEIGHT``."""
         if self.height > MAX_SVG_HEIGHT:
             found = f"a tree of {self.height} levels is too tall for a drawing"
             raise InputError(found, remedy=f"draw a part of at most {MAX_SVG_HEIGHT} levels")
