@@ -183,11 +183,11 @@ def test_a_scheduler_that_is_gone_in_the_middle_is_one_line(
     project: Path, treelm: Treelm, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def finish_and_lose(*arguments: Any, **options: Any) -> Any:
-        found = list(rows(*arguments, **options))
-        if started[0].poll() is None:
-            started[0].kill()
-            started[0].wait()
-        return iter(found)
+        for some in rows(*arguments, **options):
+            if started[0].poll() is None:
+                started[0].kill()
+                started[0].wait()
+            yield some
 
     rows = SurprisalTable.rows
     monkeypatch.setattr(SurprisalTable, "rows", finish_and_lose)
