@@ -92,5 +92,5 @@ def test_a_shipped_model_is_not_resumed_but_finetuned(package: Path, project: Pa
 def test_without_any_model_the_message_does_not_speak_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
     monkeypatch.setattr(shipped, "COMPANIONS", ())
-    with pytest.raises(InputError, match=r"give the folder that training wrote$"):
+    with pytest.raises(InputError, match=r"give the folder that training wrote, or hf:NAME of the Hugging Face hub$"):
         find_run("nowhere")

@@ -107,7 +107,11 @@ def test_bits_of_words_make_the_bits_of_sentences_and_these_the_perplexity(syste
 
 @pytest.mark.parametrize(
     ("system", "kind"),
-    [case for case in cases(["word", "subword", "tokenizer"]) if not SMALL[case[0]].learns_from_trees],
+    [
+        case
+        for case in cases(["word", "subword", "tokenizer"])
+        if not SMALL[case[0]].learns_from_trees and case[0] != "urnng"  # its loss is a bound by one inferred tree
+    ],
 )
 def test_the_loss_in_evaluation_and_the_table_have_the_same_bits(system: str, kind: str) -> None:
     lm = build(system, kind)
