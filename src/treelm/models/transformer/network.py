@@ -117,19 +117,25 @@ class Transformer(StreamLM):
         """
         self._check_length(len(inputs))
         units = self._embedded(self.embedding[inputs.T], torch.arange(len(inputs), device=inputs.device))
-        if not carried:
-            sight, layers = causal_sight(len(inputs), self.config, inputs.device), self._through(units)
-            query, key, _ = self._layers[-1].heads(layers[-2])
-            return self._reading(layers[-1], {}, query, key, sight)
-        window, steps = self.config.memory_length, len(inputs)
-        places = torch.arange(window + steps, device=inputs.device)[None]
-        first = window - carried["length"]
-        sight = sight_between(places[:, window:], places, self.config, first=first)
-        following: Carried = {"length": (carried["length"] + steps).clamp(max=window)}
+        sight, following = self._sight_and_window(len(inputs), carried, inputs.device)
         for layer, block in enumerate(self._layers):
-            query, key, value = self._with_memory(block, units, carried, following, layer)
+            query, key, value = (
+                self._with_memory(block, units, carried, following, layer) if carried else block.heads(units)
+            )
             units = block.finish(units, block.attend(query, key, value, sight))
-        return self._reading(units, following, query, key, sight)
+        structure = {}
+        if not torch.is_grad_enabled():
+            structure["attention_entropy"] = self._layers[-1].spread(query, key, sight).T
+        return Reading(outputs=self._finished(units).transpose(0, 1), carried=following, structure=structure)
+
+    def _sight_and_window(self, num_steps: int, carried: Carried, device: torch.device) -> tuple[Sight, Carried]:
+        """What a segment sees, and the length of the memory after it, if there is one."""
+        if not carried:
+            return causal_sight(num_steps, self.config, device), {}
+        window = self.config.memory_length
+        places = torch.arange(window + num_steps, device=device)[None]
+        sight = sight_between(places[:, window:], places, self.config, first=window - carried["length"])
+        return sight, {"length": (carried["length"] + num_steps).clamp(max=window)}
 
     def _with_memory(
         self, block: AttentionBlock, units: Tensor, carried: Carried, following: Carried, layer: int
@@ -147,13 +153,6 @@ class Transformer(StreamLM):
         following[f"keys.{layer}"] = key[:, -self.config.memory_length :].detach()
         following[f"values.{layer}"] = value[:, -self.config.memory_length :].detach()
         return query, key, value
-
-    def _reading(self, units: Tensor, following: Carried, query: Tensor, key: Tensor, sight: Sight) -> Reading:
-        """Outputs from those of the last layer (B, T, D); the spread of its attention where no gradient is wanted."""
-        structure = {}
-        if not torch.is_grad_enabled():
-            structure["attention_entropy"] = self._layers[-1].spread(query, key, sight).T
-        return Reading(outputs=self._finished(units).transpose(0, 1), carried=following, structure=structure)
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Losses of every token and end, as of every stream model; computed without padding but in attention.
