@@ -19,7 +19,7 @@ from torch import Tensor
 from treelm.models.layers.devices import to_device
 from treelm.models.pushdown.paths import Paths
 from treelm.models.pushdown.weights import SearchWeights
-from treelm.models.search.attention import NONE, Queries, lists_of_seen, read_layer, with_fillers
+from treelm.models.search.attention import NONE, Queries, lists_along, lists_of_seen, read_layer, with_fillers
 from treelm.models.search.rows import (
     Bools,
     FloatRows,
@@ -104,7 +104,7 @@ class TapeRows:
         queries, own = head.queries(states, self._weights.tokens.index_select(0, tokens))
         by_distance = head.distances(queries)
         heights = old[before, HEIGHT]
-        constituents = self._walk(before, heights)
+        constituents = lists_along(old, before, heights, BELOW)
         seen = np.maximum(constituents, 0)
         distance = (old[before, PLACE][:, None] + 1 - old[seen, PLACE]).clip(0, self._weights.config.max_distance)
         index = to_device(distance, states.device)
@@ -116,16 +116,6 @@ class TapeRows:
             logits[block, 1 : 1 + constituents.shape[1]] = products + by_distance[block].gather(1, index[block])
         found: Floats = logits.double().cpu().numpy()
         return found, heights
-
-    def _walk(self, rows: Ints, lengths: Ints) -> Ints:
-        """The rows that end the constituents of stacks with these tops (n, highest), NONE behind the bottom."""
-        lists = np.full((len(rows), int(lengths.max(initial=0))), NONE)
-        items = self._items.all
-        for place in range(lists.shape[1]):
-            going = place < lengths
-            lists[going, place] = rows[going]
-            rows = np.where(going, items[rows, BELOW], rows)
-        return lists
 
     def attach(self, rows: Ints, closes: Ints) -> Ints:
         """Read tokens that have still to attach, once they have closed so many constituents; gives their rows."""

@@ -28,6 +28,16 @@ def lists_of_seen(num_queries: int, most: int) -> Ints:
     return np.full((num_queries, most + -most % _ROUND), NONE)
 
 
+def lists_along(items: Ints, rows: Ints, lengths: Ints, column: int) -> Ints:
+    """The rows (n, longest) of lists that begin with ``rows`` and go on by a column of ``items``; NONE behind an end."""
+    lists = np.full((len(rows), int(lengths.max(initial=0))), NONE)
+    for place in range(lists.shape[1]):
+        going = place < lengths
+        lists[going, place] = rows[going]
+        rows = items[rows, column]
+    return lists
+
+
 def with_fillers(seen: Ints, num_queries: int) -> Ints:
     """The lists (n, S), lengthened to (m, S) by queries that see row 0."""
     fillers = np.full((num_queries - len(seen), seen.shape[1]), NONE)

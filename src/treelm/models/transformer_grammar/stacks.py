@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.attention import NONE, Queries, lists_of_seen, read_layer, with_fillers
+from treelm.models.search.attention import NONE, Queries, lists_along, lists_of_seen, read_layer, with_fillers
 from treelm.models.search.rows import Bools, FloatRows, IntRows, Ints, padded, padded_rows, renumbered, renumbering
 from treelm.models.search.validity import EMPTY
 from treelm.models.transformer_grammar.positions import relative, seen_by_heads
@@ -95,9 +95,9 @@ class KeyValueStacks:
     def _seen(self, items: Ints, composing: Ints, tops: Ints) -> Ints:
         """The rows that each query sees (n + r, S), itself first, NONE behind the last."""
         num_rows, num_composing, first = len(items), len(composing), len(self._items)
-        stacks = self._walk(items[:, BEFORE], items[:, NUM_BEFORE], BEFORE)
         old = self._items.all
-        parts = self._walk(tops, old[tops, HEIGHT] - old[old[tops, OPENED], HEIGHT] + 1, BELOW)
+        stacks = lists_along(old, items[:, BEFORE], items[:, NUM_BEFORE], BEFORE)
+        parts = lists_along(old, tops, old[tops, HEIGHT] - old[old[tops, OPENED], HEIGHT] + 1, BELOW)
         seen = lists_of_seen(num_rows + num_composing, 2 + max(stacks.shape[1], parts.shape[1]))
         seen[:, 0] = first + np.arange(len(seen))
         seen[:num_rows, 1 : 1 + stacks.shape[1]] = stacks
@@ -106,16 +106,6 @@ class KeyValueStacks:
         seen[num_rows:, 1] = first + composing
         seen[num_rows:, 2 : 2 + stacks.shape[1]] = stacks[composing]
         return seen
-
-    def _walk(self, rows: Ints, lengths: Ints, column: int) -> Ints:
-        """The lists of these lengths that begin with these rows: (n, longest), NONE behind the end."""
-        lists = np.full((len(rows), int(lengths.max(initial=0))), NONE)
-        items = self._items.all
-        for place in range(lists.shape[1]):
-            going = place < lengths
-            lists[going, place] = rows[going]
-            rows = items[rows, column]
-        return lists
 
     def _queries(self, items: Ints, seen: Ints, vectors: Tensor) -> Queries:
         """Lay the queries out; ``items`` are those of all rows, the new ones and those of STACK too."""
