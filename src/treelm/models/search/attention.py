@@ -29,7 +29,7 @@ def lists_of_seen(num_queries: int, most: int) -> Ints:
 
 
 def lists_along(items: Ints, rows: Ints, lengths: Ints, column: int) -> Ints:
-    """The rows (n, longest) of lists that begin with ``rows`` and go on by a column of ``items``; NONE behind an end."""
+    """The rows (n, longest) of lists that begin with ``rows`` and go on by a column of ``items``; else NONE."""
     lists = np.full((len(rows), int(lengths.max(initial=0))), NONE)
     for place in range(lists.shape[1]):
         going = place < lengths
