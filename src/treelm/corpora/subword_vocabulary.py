@@ -8,6 +8,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -110,7 +111,7 @@ class SubwordVocabulary(Vocabulary):
         parts = (bytes([byte_of[i]]) if i in byte_of else self.token(i).encode() for i in tokens)
         return b"".join(parts).decode(errors="replace").removesuffix(END_OF_WORD)
 
-    @property
+    @cached_property
     def ends_word(self) -> NDArray[np.bool_]:
         """Mask of the tokens (V,): true for pieces that end with ``▁``."""
         return np.array([self.token(index).endswith(END_OF_WORD) for index in range(len(self))], dtype=np.bool_)

@@ -31,6 +31,11 @@ def cuda_graphs(*, wanted: bool = True) -> AbstractContextManager[None]:
     return setting(_wanted, wanted)
 
 
+def graphs_wanted() -> bool:
+    """Tell whether layers capture their loops here."""
+    return _wanted.get()
+
+
 class GraphedFunction:
     """A differentiable function of tensors, captured once for each form of its arguments.
 

@@ -133,6 +133,11 @@ def matmul_precision(precision: MatmulPrecision) -> AbstractContextManager[None]
     return setting(_precision, precision)
 
 
+def rounds_on_gpu() -> bool:
+    """Tell whether products of float32 matrices may be TF32 on a GPU: in ``fp32-fast`` and in ``bf16``."""
+    return _precision.get() == "bf16" or float32_setting() in ("high", "medium")
+
+
 def operand(matrix: Tensor) -> Tensor:
     """The matrix as the current precision multiplies it."""
     return matrix.bfloat16() if _precision.get() == "bf16" else matrix
