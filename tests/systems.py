@@ -120,6 +120,11 @@ SMALL: dict[str, Small] = {
     "tg without masking": Small(
         system="transformer-grammar", model={**_TG, "masking": False, "positions": "height"}, learns_from_trees=True
     ),
+    "tg of one softmax": Small(
+        system="transformer-grammar",
+        model={**_TG, "softmax": "one", "kind_vector": True, "embedding_dropout_by": "type"},
+        learns_from_trees=True,
+    ),
     "plm-mask": Small(system="transformer-grammar", model={**_PLM, "structured_heads": True}, learns_from_trees=True),
 }
 """Name -> recipe; under the name of a system stands its plainest, other names are variants."""

@@ -119,11 +119,19 @@ class PlainGrammar:
     def action_log_probs(self, state: State) -> dict[int, Tensor]:
         valid = self.valid(state)
         logits = self.parameters["action_head.weight"] @ state.output + self.parameters["action_head.bias"]
-        return dict(zip(valid, logits[valid].log_softmax(0), strict=True))
+        if self.config.softmax == "two-level":
+            return dict(zip(valid, logits[valid].log_softmax(0), strict=True))
+        others = [action for action in valid if action != SHIFT]
+        words = self._word_logits(state) if SHIFT in valid else logits[:0]
+        together = torch.cat([words, logits[[action - 1 for action in others]]]).log_softmax(0)
+        found = dict(zip(others, together[len(words) :], strict=True))
+        return {SHIFT: together[: len(words)].logsumexp(0), **found} if SHIFT in valid else found
 
     def word_log_probs(self, state: State) -> Tensor:
-        logits = self.parameters["word_embedding"] @ state.output + self.parameters["word_bias"]
-        return logits.log_softmax(0)
+        return self._word_logits(state).log_softmax(0)
+
+    def _word_logits(self, state: State) -> Tensor:
+        return self.parameters["word_embedding"] @ state.output + self.parameters["word_bias"]
 
     def apply(self, state: State, action: int, token: int | None = None) -> State:
         assert action in self.valid(state)
@@ -144,7 +152,10 @@ class PlainGrammar:
         else:
             label = 0 if self.config.composition == "none" else state.walk.frames[-1][1]
             vector = self.parameters["close_embedding"][label]
-        return self._read(new, [vector] * (len(new.walk.positions) - len(state.walk.positions)))
+        vectors = [vector] * (len(new.walk.positions) - len(state.walk.positions))
+        if self.config.kind_vector and len(vectors) == 2:
+            vectors[1] = vector + self.parameters["kind_vector"]
+        return self._read(new, vectors)
 
     def _read(self, state: State, vectors: list[Tensor]) -> State:
         for x in vectors:

@@ -132,10 +132,22 @@ def test_what_comes_later_changes_nothing() -> None:
         before: Node = (0, [3, (1, [4, (2, [5])]), 6, (0, [7, 8])])
         other: Node = (0, [3, (1, [4, (2, [5])]), 6, 2, 1, (1, [(2, [0])])])
         plans = [model._plan(as_batch([tree], vocabulary)) for tree in (before, other)]
-        one, two = (model._outputs(plan, model.word_embedding[plan.words]) for plan in plans)
+        one, two = (model._outputs(plan, model.word_embedding[plan.types]) for plan in plans)
         same = 9  # contexts up to the fourth word
         torch.testing.assert_close(one[:same], two[:same], rtol=0, atol=1e-14)
         assert not torch.allclose(one[same : same + 2], two[same : same + 2])
+
+
+@pytest.mark.parametrize("unit", ["type", "token"])
+def test_dropout_by_type_gives_equal_tokens_equal_vectors_and_by_token_not(unit: str) -> None:
+    vocabulary = Tokens(9)
+    model = build_grammar(vocabulary, size=40, dropout=0.5, embedding_dropout_by=unit, kind_vector=True).train()
+    found = list[torch.Tensor]()
+    model.blocks[0].register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+    tree: Node = (0, [1, (1, [2, 1])])
+    model.losses(as_batch([tree, tree], vocabulary))
+    different = len(torch.unique(found[0], dim=0))  # START (X0 1 (X1 2 1 X1) X1), all twice
+    assert different == (7 if unit == "type" else 16)
 
 
 # Limits.
@@ -183,6 +195,9 @@ def test_twenty_starts_are_nearly_uniform() -> None:
         ({"structured_heads": True}, "composition is 'internal'"),
         ({"structured_heads": True, "composition": "none", "num_heads": 1}, "num_heads is 1"),
         ({"max_open": 0}, "max_open is 0"),
+        ({"softmax": "three"}, "softmax is 'three'"),
+        ({"embedding_dropout_by": "unit"}, "embedding_dropout_by is 'unit'"),
+        ({"kind_vector": True, "composition": "none"}, "composition is 'none'"),
     ],
 )
 def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:

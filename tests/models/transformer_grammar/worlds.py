@@ -16,6 +16,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "TG": {},
     "TG by place": {"positions": "place"},
     "no masking": {"masking": False},
+    "TG of one softmax": {"softmax": "one"},
+    "TG with a kind vector": {"kind_vector": True, "embedding_dropout_by": "type"},
     "no masking by height": {"masking": False, "positions": "height"},
     "PLM": PLM,
     "PLM-mask": {**PLM, "structured_heads": True},

@@ -14,6 +14,8 @@ from treelm.trees.transitions import Order
 
 Composition = Literal["internal", "none"]
 Positions = Literal["depth", "height", "place"]
+Softmax = Literal["two-level", "one"]
+DropoutUnit = Literal["type", "token"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,8 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     """Heads of attention of each layer (H), which share the units."""
     dropout: float = 0.2
     """Of embeddings, of what each half of a block adds, and of h before both softmaxes; not of attention."""
+    embedding_dropout_by: DropoutUnit = "token"
+    """Draw one dropout mask of embeddings at each position ("token"), or one of each token and bracket a batch."""
 
     composition: Composition = "internal"
     """``internal``: a closed constituent is composed by a position that sees its parts alone. ``none``: closing
@@ -50,6 +54,11 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     or of their places among all that was read."""
     max_distance: int = 30
     """Distances above this one share its key."""
+    softmax: Softmax = "two-level"
+    """``two-level``: over the valid actions, and over tokens given SHIFT. ``one``: over all tokens and all other
+    actions that are valid."""
+    kind_vector: bool = False
+    """Add a vector to the second closing bracket, which predicts, that the first has not (``internal``)."""
 
     max_open: int = 100
     """Most nonterminals that may be open at a time."""
@@ -62,10 +71,14 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
         self.require_dropout("dropout")
         self.require_one_of("composition", get_args(Composition))
         self.require_one_of("positions", get_args(Positions))
+        self.require_one_of("softmax", get_args(Softmax))
+        self.require_one_of("embedding_dropout_by", get_args(DropoutUnit))
         self.require("num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
         if self.structured_heads:
             self.require("composition", self.composition == "none", "'none' with structured_heads")
             self.require("num_heads", self.num_heads >= 2, "at least 2 with structured_heads")
+        if self.kind_vector:
+            self.require("composition", self.composes, "'internal' with kind_vector")
 
     @property
     def order(self) -> Order:

@@ -22,6 +22,7 @@ from treelm.models.search.validity import (
     spread,
     valid_actions,
 )
+from treelm.models.search.words import log_normalisers
 from treelm.models.transformer_grammar import stacks as at
 from treelm.models.transformer_grammar.stacks import KeyValueStacks
 from treelm.models.transformer_grammar.weights import SearchWeights
@@ -129,6 +130,9 @@ class KeyValueMachine:
         config = self.weights.config
         valid = spread(valid_actions(config, configuration), config, self.weights.num_labels)
         logits = self.weights.actions(outputs)[: len(new)].double().cpu().numpy()
+        if config.softmax == "one":
+            of_shift = log_normalisers(self.weights.words, outputs[: len(new)])
+            logits = np.concatenate([of_shift[:, None], logits], 1)
         return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_softmax(logits, valid))
 
     def outputs(self, tops: Ints) -> Tensor:

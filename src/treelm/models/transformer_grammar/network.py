@@ -21,7 +21,7 @@ from treelm.models.layers.attention import AttentionBlock, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import tied
 from treelm.models.search.attention import BlockWeights, Norm, Product
-from treelm.models.search.joint import joint_log_probs, joint_losses
+from treelm.models.search.joint import joint_log_probs, joint_losses, one_softmax_log_probs, one_softmax_losses
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, widened
 from treelm.models.search.sentences import Searchable
@@ -60,7 +60,8 @@ class TransformerGrammar(GenerativeParser):
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(size)
-        self.action_head = nn.Linear(size, FIRST_NT + len(labels))
+        self.kind_vector = nn.Parameter(torch.zeros(size)) if config.kind_vector else None
+        self.action_head = nn.Linear(size, FIRST_NT + len(labels) - (config.softmax == "one"))  # SHIFT is its tokens
         nn.init.zeros_(self.action_head.bias)
         embeddings = (self.word_embedding, self.start_embedding, self.open_embedding, self.close_embedding)
         for matrix in (*embeddings, self.action_head.weight):
@@ -81,16 +82,18 @@ class TransformerGrammar(GenerativeParser):
         Raises ``InputError`` for a tree that the model cannot build.
         """
         plan = self._plan(batch)
-        word_vectors, word_weight = tied(self.word_embedding, plan.words)
+        word_vectors, word_weight = tied(self.word_embedding, plan.types)
         outputs = self._outputs(plan, word_vectors).to(word_weight.dtype)
-        return joint_losses(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
+        losses_of = one_softmax_losses if self.config.softmax == "one" else joint_losses
+        return losses_of(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
 
     def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
         """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
         with evaluating(self):
             plan = self._plan(batch)
-            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.words))
-            return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
+            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.types))
+            log_probs_of = one_softmax_log_probs if self.config.softmax == "one" else joint_log_probs
+            return log_probs_of(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
 
     def _plan(self, batch: SentenceBatch) -> BatchPlan:
         ends_word, device = np.asarray(self.vocabulary.ends_word), self.word_embedding.device
@@ -99,7 +102,13 @@ class TransformerGrammar(GenerativeParser):
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> Tensor:
         """The hidden state that predicts each action: (A, D)."""
         given = [word_vectors, self.start_embedding[None], self.open_embedding, self.close_embedding]
-        units = self._drop(torch.cat(given).index_select(0, plan.inputs))
+        if self.kind_vector is not None:
+            given.append(self.close_embedding + self.kind_vector)
+        vectors = torch.cat(given)
+        if self.config.embedding_dropout_by == "type":
+            units = self._drop(vectors).index_select(0, plan.inputs)
+        else:
+            units = self._drop(vectors.index_select(0, plan.inputs))
         sight = sight_of(plan.positions, self.config)
         for block in self._layers:
             units = block(units, sight, plan.packing)
@@ -129,6 +138,7 @@ class TransformerGrammar(GenerativeParser):
             ends_word=np.asarray(self.vocabulary.ends_word),
             tokens=self.word_embedding.detach(),
             marks=torch.cat(marks).detach(),
+            kind=None if self.kind_vector is None else self.kind_vector.detach(),
             layers=tuple(map(BlockWeights.of, self._layers)),
             norm=Norm.of(self.norm),
             actions=Product.linear(self.action_head),

@@ -22,7 +22,10 @@ from treelm.trees.transitions import FIRST_NT, SHIFT
 class BatchPlan:
     """A batch, ready for computing: n positions, A actions, W tokens."""
 
-    inputs: Tensor  # (n,) the vector of each position: tokens in their order, START, (X for each label, X)
+    inputs: (
+        Tensor  # (n,) the vector of each position: of tokens in ``types``, START, (X for each label, X), X) of STACK
+    )
+    types: Tensor  # the different tokens
     positions: Padded
     packing: Packing
     contexts: Tensor  # (A,) the position that predicts each action
@@ -46,8 +49,10 @@ def plan_batch(
     positions = lay_out(derivations, config)
     places, sources = Packing.indices(positions.lengths)
     shape = len(positions.lengths), int(positions.lengths.max())
+    types, token = np.unique(batch.tokens, return_inverse=True)
     plan = BatchPlan(
-        inputs=torch.from_numpy(_inputs(positions, derivations, num_labels, config)),
+        inputs=torch.from_numpy(_inputs(positions, derivations, token, len(types), num_labels, config)),
+        types=torch.from_numpy(types),
         positions=pad(positions, sources),
         packing=Packing(torch.from_numpy(places), torch.from_numpy(sources), shape),
         contexts=torch.from_numpy(positions.contexts),
@@ -61,15 +66,22 @@ def plan_batch(
 
 
 def _inputs(
-    positions: Positions, derivations: Derivations, num_labels: int, config: TransformerGrammarConfig
+    positions: Positions,
+    derivations: Derivations,
+    token: IntArray,
+    start: int,
+    num_labels: int,
+    config: TransformerGrammarConfig,
 ) -> IntArray:
-    """The vector of each position (n,): W tokens, START, (X, X) or, without composition, one closing bracket."""
+    """The vector of each position (n,): ``token`` (W,), START, (X, X) or, without composition, one closing bracket."""
     actions, trees = derivations.actions, derivations.local_trees
-    shifts = actions == SHIFT
-    vector = np.cumsum(shifts) - 1
-    start = int(shifts.sum())
+    vector = np.zeros(len(actions), np.int64)
+    vector[actions == SHIFT] = token
     opens = actions >= FIRST_NT
     vector[opens] = start + 1 + actions[opens] - FIRST_NT
     label = actions[trees.entries[trees.offsets[:-1]]] - FIRST_NT if config.composes else 0
     vector[trees.reduce] = start + 1 + num_labels + label
-    return np.append(vector, start)[positions.action]
+    inputs: IntArray = np.append(vector, start)[positions.action]
+    if config.kind_vector:
+        inputs[np.flatnonzero(positions.composes) + 1] += num_labels
+    return inputs

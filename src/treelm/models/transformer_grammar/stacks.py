@@ -81,7 +81,10 @@ class KeyValueStacks:
         seen = self._seen(items, composing, tops)
         rows = self._items.append(items)
         with_looking = np.concatenate([self._items.all, looking])
-        vectors = torch.cat([vectors, vectors.index_select(0, to_device(composing, vectors.device))])
+        again = vectors.index_select(0, to_device(composing, vectors.device))
+        if self._weights.kind is not None:
+            again = again + self._weights.kind
+        vectors = torch.cat([vectors, again])
         queries = self._queries(with_looking, seen, vectors)
         units = queries.units
         for layer, keys_values in zip(self._weights.layers, self._layers, strict=True):

@@ -20,6 +20,7 @@ class SearchWeights:
     ends_word: Bools  # (V,)
     tokens: Tensor  # (V, D)
     marks: Tensor  # START, (X of every label, X) of every label or one: (1 + L + L or 1, D)
+    kind: Tensor | None  # what is added to STACK's: (D,)
     layers: tuple[BlockWeights, ...]
     norm: Norm
     actions: Product
