@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -37,6 +37,19 @@ class CheckedConfig:
         self.require(name, getattr(self, name) in choices, "one of " + ", ".join(map(repr, choices)))
 
 
+_ACTIONS_AT_ONCE = 1 << 20
+
+
+def parts_of(corpus: PreparedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Actions and offsets of as many sentences of a corpus as are worth measuring at once, one at least."""
+    offsets, first = corpus.action_offsets, 0
+    while first < len(corpus):
+        end = max(int(np.searchsorted(offsets, offsets[first] + _ACTIONS_AT_ONCE, "right")) - 1, first + 1)
+        actions = corpus.actions[offsets[first] : offsets[end]].astype(np.int64)
+        yield actions, offsets[first : end + 1].astype(np.int64) - offsets[first]
+        first = end
+
+
 class InventoryConfig(ABC):
     """A config with lists, of labels or tags, that are found in the training data where none are given."""
 
@@ -51,8 +64,10 @@ class InventoryConfig(ABC):
 class BoundedConfig(ABC):
     """A config whose bounds can be found in the training trees (``bounds_margin`` of ``[model]``)."""
 
-    bounds: ClassVar[tuple[str, ...]]
-    """Names of the fields that are bounds."""
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[str, ...]:
+        """Names of the fields that are bounds."""
 
     @abstractmethod
     def needed_bounds(self, corpus: PreparedCorpus) -> Mapping[str, NDArray[np.int16]]:

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from treelm.models.layers import softmax
 from treelm.models.layers.precision import matmul_precision
-from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.layers.softmax import log_normalisers, summed_cross_entropy, target_log_probs
 
 
 @pytest.fixture
@@ -29,6 +29,36 @@ def test_loss_and_gradient_equal_torch_for_any_chunk(
     pairs = zip(torch.autograd.grad(3 * found, parameters), torch.autograd.grad(3 * expected, parameters), strict=True)
     for one, other in pairs:
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("chunk", [4, 512])
+def test_normalisers_and_their_gradients_equal_torch(
+    operands: tuple[torch.Tensor, ...], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(softmax, "CHUNK_ROWS", chunk)
+    hidden, weight, bias, targets = operands
+    logits = functional.linear(hidden, weight, bias)
+    expected = logits.logsumexp(1), logits.gather(1, targets[:, None])[:, 0]
+    found = log_normalisers(hidden, weight, bias, targets)
+    scales = torch.randn(2, 11, dtype=torch.float64)
+    parameters, gradients = [hidden, weight, bias], list[tuple[torch.Tensor, ...]]()
+    for normalisers, wanted in (found, expected):
+        gradients.append(torch.autograd.grad((scales[0] * normalisers + scales[1] * wanted).sum(), parameters))
+    for one, other in zip((*found, *gradients[0]), (*expected, *gradients[1]), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+def test_normalisers_in_bf16_are_near() -> None:
+    torch.manual_seed(0)
+    parameters = [torch.randn(*size, requires_grad=True) for size in ((70, 8), (37, 8), (37,))]
+    targets, found = torch.randint(37, (70,)), list[tuple[torch.Tensor, ...]]()
+    for precision in ("fp32", "bf16"):
+        with matmul_precision(precision):  # type: ignore[arg-type]
+            normalisers, wanted = log_normalisers(*parameters, targets)  # type: ignore[call-arg, arg-type]
+            found.append((normalisers, *torch.autograd.grad((normalisers - wanted).sum(), parameters)))
+    for one, other in zip(*found, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.1)
 
 
 def test_rows_sum_to_the_loss(operands: tuple[torch.Tensor, ...]) -> None:

@@ -13,8 +13,31 @@ import torch
 from torch import Tensor
 
 from tests.models.layers.plain_attention import gelu, layer_norm
+from tests.models.rnng.worlds import top_down
 
 SHIFT, REDUCE, FIRST_LABEL = 0, 1, 2
+
+
+def binarised(node: Any, ends_word: Any, *, is_root: bool = True) -> Any:
+    """The binary tree of (label, children): two parts each, to the right, but for the only word of a sentence."""
+    label, children = node
+    parts: list[list[Any]] = [[]]
+    for child in children:
+        if not isinstance(child, int):
+            inner = binarised(child, ends_word, is_root=False)
+            parts[-1:] = [inner if isinstance(inner, list) else [inner], []]
+        else:
+            parts[-1].append(child)
+            if ends_word[child]:
+                parts.append([])
+    *parts, _ = parts
+    if len(parts) == 1:
+        is_word = all(isinstance(one, int) for one in parts[0])
+        return (label, parts[0]) if is_root and is_word else parts[0] if is_word else parts[0][0]
+    if len(parts) == 2:
+        return label, [*parts[0], *parts[1]]
+    rest = [child for part in parts[1:] for child in part]
+    return label, [*parts[0], binarised((label, rest), ends_word, is_root=False)]
 
 
 class Position(NamedTuple):
@@ -65,6 +88,8 @@ class Walk:
         depth = self.num_open + 1
         if action >= FIRST_LABEL:
             frame = len(self.stack), action - FIRST_LABEL, len(self.positions)
+            if config.order == "bottom-up":
+                return replace(self, frames=(*self.frames, frame))
             return replace(self, frames=(*self.frames, frame)).pushed(config, "OPEN", depth)
         if action == SHIFT:
             return self.pushed(config, "WORD", depth)
@@ -72,9 +97,13 @@ class Walk:
         outer = replace(self, frames=self.frames[:-1])
         if config.composition == "none":
             return outer.pushed(config, "CLOSED", depth - 1)
+        return outer.composed(config, base, depth - 1)
+
+    def composed(self, config: Any, base: int, depth: int = 0) -> Walk:
+        """With what lies above a place of the stack as one constituent."""
         parts = self.stack[base:]
-        composed = replace(outer, stack=self.stack[:base]).pushed(config, "COMPOSE", depth - 1, sees=parts)
-        return composed.pushed(config, "STACK", depth - 1)
+        composed = replace(self, stack=self.stack[:base]).pushed(config, "COMPOSE", depth, sees=parts)
+        return composed.pushed(config, "STACK", depth)
 
 
 def begun(config: Any) -> Walk:
@@ -91,6 +120,7 @@ class State:
     above: int = -1  # the last action
     in_word: bool = False
     is_finished: bool = False
+    children: tuple[int, ...] = ()  # of each open nonterminal; the pieces of a word are one
 
     @property
     def num_open(self) -> int:
@@ -114,28 +144,61 @@ class PlainGrammar:
         within = state.num_open < self.config.max_open and state.num_consecutive < self.config.max_consecutive
         labels = [FIRST_LABEL + label for label in range(self.num_labels)] if within else []
         inside = state.num_open > 0
+        if self.config.binary and inside and state.children[-1] == 2:
+            return [REDUCE]
+        if self.config.binary and inside and state.children[-1] == 1:
+            is_one_word = state.num_open == 1 and state.above == SHIFT
+            return [SHIFT, *([REDUCE] if is_one_word else []), *labels]
         return [*([SHIFT] if inside else []), *([REDUCE] if inside and state.above < FIRST_LABEL else []), *labels]
 
+    def derivation(self, tree: Any) -> list[int]:
+        """The actions of a tree in the model's order."""
+        return top_down(binarised(tree, self.ends_word) if self.config.binary else tree)
+
     def action_log_probs(self, state: State) -> dict[int, Tensor]:
-        valid = self.valid(state)
+        return self._of_actions(self.valid(state), state)
+
+    def _of_actions(self, valid: list[int], state: State) -> dict[int, Tensor]:
+        """log p of the valid actions; the last one in the head is the last one of all."""
         logits = self.parameters["action_head.weight"] @ state.output + self.parameters["action_head.bias"]
-        return dict(zip(valid, logits[valid].log_softmax(0), strict=True))
+        place = {action: -1 if action == self.finish else action for action in valid}
+        if self.config.softmax == "two-level":
+            return dict(zip(valid, logits[list(place.values())].log_softmax(0), strict=True))
+        others = [action for action in valid if action != SHIFT]
+        words = self._word_logits(state) if SHIFT in valid else logits[:0]
+        places = [place[action] if action == self.finish else action - 1 for action in others]
+        together = torch.cat([words, logits[places]]).log_softmax(0)
+        found = dict(zip(others, together[len(words) :], strict=True))
+        return {SHIFT: together[: len(words)].logsumexp(0), **found} if SHIFT in valid else found
+
+    @staticmethod
+    def log_softmax(logits: list[Tensor]) -> Tensor:
+        return torch.stack(logits).log_softmax(0)
 
     def word_log_probs(self, state: State) -> Tensor:
-        logits = self.parameters["word_embedding"] @ state.output + self.parameters["word_bias"]
-        return logits.log_softmax(0)
+        return self._word_logits(state).log_softmax(0)
+
+    def _word_logits(self, state: State) -> Tensor:
+        return self.parameters["word_embedding"] @ state.output + self.parameters["word_bias"]
 
     def apply(self, state: State, action: int, token: int | None = None) -> State:
         assert action in self.valid(state)
         if action == REDUCE and state.num_open == 1:
             return replace(state, is_finished=True)
         is_label = action >= FIRST_LABEL
+        in_word = action == SHIFT and not self.ends_word[token]
+        children = state.children[: len(state.children) - (action == REDUCE)]
+        if is_label:
+            children = (*children, 0)
+        elif not in_word:
+            children = (*children[:-1], children[-1] + 1)
         new = replace(
             state,
             walk=state.walk.after(self.config, action),
             num_consecutive=state.num_consecutive + 1 if is_label else 0,
             above=action,
-            in_word=action == SHIFT and not self.ends_word[token],
+            in_word=in_word,
+            children=children,
         )
         if action == SHIFT:
             vector = self.parameters["word_embedding"][token]
@@ -144,7 +207,14 @@ class PlainGrammar:
         else:
             label = 0 if self.config.composition == "none" else state.walk.frames[-1][1]
             vector = self.parameters["close_embedding"][label]
-        return self._read(new, [vector] * (len(new.walk.positions) - len(state.walk.positions)))
+        return self._read(new, self._vectors(vector, len(new.walk.positions) - len(state.walk.positions)))
+
+    def _vectors(self, vector: Tensor, count: int) -> list[Tensor]:
+        """The inputs of an action's positions."""
+        vectors = [vector] * count
+        if self.config.kind_vector and len(vectors) == 2:
+            vectors[1] = vector + self.parameters["kind_vector"]
+        return vectors
 
     def _read(self, state: State, vectors: list[Tensor]) -> State:
         for x in vectors:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.rnng.worlds import Node, Tokens, as_batch, tokens_of, top_down
+from tests.models.rnng.worlds import Node, Tokens, as_batch, tokens_of
 from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
-from tests.models.transformer_grammar.plain import PlainGrammar
+from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
 from treelm.errors import InputError
 from treelm.models.base import Loss
@@ -20,14 +20,14 @@ from treelm.models.search.settings import Search
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
 
-TINY = {"max_open": 2, "max_consecutive": 2}
+TINY = {"max_open": 2, "max_consecutive": 2, "max_stack": 2, "max_unary": 1}
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
 every_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 
 
 def plain_losses(model: TransformerGrammar, trees: list[Node]) -> tuple[torch.Tensor, torch.Tensor]:
-    plain = PlainGrammar(model)
-    pairs = [plain.log_prob(top_down(tree), tokens_of(tree)) for tree in trees]
+    plain = plain_of(model)
+    pairs = [plain.log_prob(plain.derivation(tree), tokens_of(tree)) for tree in trees]
     return -sum(pair[0] for pair in pairs), -sum(pair[1] for pair in pairs)  # type: ignore[return-value]
 
 
@@ -38,14 +38,15 @@ def test_loss_and_gradients_equal_the_plain_form(variant: dict[str, Any], count:
     model, trees = build_grammar(vocabulary, **variant), trees_of(vocabulary, count)
     losses = model.losses(as_batch(trees, vocabulary))
     action, word = plain_losses(model, trees)
-    torch.testing.assert_close(losses.terms["action"].sum, action, rtol=1e-10, atol=0)
+    found = sum(term.sum for name, term in losses.terms.items() if name != "word")
+    torch.testing.assert_close(found, action, rtol=1e-10, atol=0)
     torch.testing.assert_close(losses.terms["word"].sum, word, rtol=1e-10, atol=0)
     names, parameters = zip(*model.named_parameters(), strict=True)
-    found, expected = (
+    gradients, expected = (
         torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
         for loss in (losses.total, action + word)
     )
-    for name, one, other in zip(names, found, expected, strict=True):
+    for name, one, other in zip(names, gradients, expected, strict=True):
         assert float((one - other).abs().max()) <= 1e-10 * max(float(other.abs().max()), 1e-12), name
 
 
@@ -65,7 +66,7 @@ def read_aloud(model: TransformerGrammar, tree: Node) -> float:
     searchable = model.searchable()
     machine, head = searchable.machine(), searchable.head(1)
     analyses, coming, total = machine.start(1), iter(tokens_of(tree)), 0.0
-    *actions, last = top_down(tree)
+    *actions, last = plain_of(model).derivation(tree)
     for action in actions:
         total += analyses.log_probs[0, action]
         if action == 0:
@@ -85,7 +86,7 @@ def run(model: TransformerGrammar, sentences: list[list[int]], **settings: Any) 
 @every_variant
 def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
     model = build_grammar(Tokens(2), 2, seed=1, num_layers=1, **TINY, **variant)
-    everything = enumerate_all(PlainGrammar(model), 2)
+    everything = enumerate_all(plain_of(model), 2)
     sentences = [list(tokens) for size in (1, 2) for tokens in itertools.product(range(2), repeat=size)]
     for tokens, result in zip(sentences, run(model, sentences, **EXHAUSTIVE), strict=True):
         trees = everything.trees[tuple(tokens)]
@@ -119,7 +120,7 @@ def test_a_narrow_beam_is_the_one_of_the_definition(variant: dict[str, Any]) -> 
     sentences = [[3, 1, 4, 1], [9, 2], [6]]
     widths = {"action_beam": 6, "word_beam": 3, "fast_track": 1}
     for tokens, result in zip(sentences, run(model, sentences, **widths), strict=True):
-        masses, finished = plain_beam(PlainGrammar(model), tokens, 6, 3, 1)
+        masses, finished = plain_beam(plain_of(model), tokens, 6, 3, 1)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
 
@@ -132,10 +133,22 @@ def test_what_comes_later_changes_nothing() -> None:
         before: Node = (0, [3, (1, [4, (2, [5])]), 6, (0, [7, 8])])
         other: Node = (0, [3, (1, [4, (2, [5])]), 6, 2, 1, (1, [(2, [0])])])
         plans = [model._plan(as_batch([tree], vocabulary)) for tree in (before, other)]
-        one, two = (model._outputs(plan, model.word_embedding[plan.words]) for plan in plans)
+        one, two = (model._outputs(plan, model.word_embedding[plan.types]) for plan in plans)
         same = 9  # contexts up to the fourth word
         torch.testing.assert_close(one[:same], two[:same], rtol=0, atol=1e-14)
         assert not torch.allclose(one[same : same + 2], two[same : same + 2])
+
+
+@pytest.mark.parametrize("unit", ["type", "token"])
+def test_dropout_by_type_gives_equal_tokens_equal_vectors_and_by_token_not(unit: str) -> None:
+    vocabulary = Tokens(9)
+    model = build_grammar(vocabulary, size=40, dropout=0.5, embedding_dropout_by=unit, kind_vector=True).train()
+    found = list[torch.Tensor]()
+    model.blocks[0].register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
+    tree: Node = (0, [1, (1, [2, 1])])
+    model.losses(as_batch([tree, tree], vocabulary))
+    different = len(torch.unique(found[0], dim=0))  # START (X0 1 (X1 2 1 X1) X1), all twice
+    assert different == (7 if unit == "type" else 16)
 
 
 # Limits.
@@ -183,6 +196,9 @@ def test_twenty_starts_are_nearly_uniform() -> None:
         ({"structured_heads": True}, "composition is 'internal'"),
         ({"structured_heads": True, "composition": "none", "num_heads": 1}, "num_heads is 1"),
         ({"max_open": 0}, "max_open is 0"),
+        ({"softmax": "three"}, "softmax is 'three'"),
+        ({"embedding_dropout_by": "unit"}, "embedding_dropout_by is 'unit'"),
+        ({"kind_vector": True, "composition": "none"}, "composition is 'none'"),
     ],
 )
 def test_values_that_make_no_network_are_refused(values: dict[str, Any], found: str) -> None:

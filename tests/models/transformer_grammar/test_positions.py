@@ -22,7 +22,8 @@ MEASURES = ("depth", "height", "place")
 
 def walked(tree: Node, config: TransformerGrammarConfig) -> Walk:
     walk = begun(config)
-    for action in top_down(tree)[:-1]:
+    actions = top_down(tree)
+    for action in actions if config.is_bottom_up else actions[:-1]:
         walk = walk.after(config, action)
     return walk
 
@@ -31,7 +32,7 @@ def num_different(
     trees: list[Node], config: TransformerGrammarConfig, change: Callable[[Positions], None] = lambda found: None
 ) -> int:
     """Queries whose sight is not that of the walk, after a change of what was laid out."""
-    laid_out = lay_out(derive(config, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
+    laid_out = lay_out(derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
     change(laid_out)
     sources = Packing.indices(laid_out.lengths)[1]
     sight = sight_of(pad(laid_out, sources), config)
@@ -63,6 +64,14 @@ def config_of(variant: str, **changes: object) -> TransformerGrammarConfig:
 @pytest.mark.parametrize("variant", ["TG", "no masking", "PLM", "PLM-mask"])
 def test_all_positions_see_what_a_walked_stack_shows_them(variant: str, positions: str) -> None:
     assert num_different(trees_of(TOKENS, 100), config_of(variant, positions=positions)) == 0
+
+
+@pytest.mark.parametrize("positions", ["height", "place"])
+@pytest.mark.parametrize("masking", [True, False])
+def test_bottom_up_positions_too(masking: bool, positions: str) -> None:
+    config = config_of("bottom-up", masking=masking, positions=positions)
+    assert num_different(trees_of(TOKENS, 100), config) == 0
+    assert num_different(trees_of(TOKENS, 20), config, _compose_sees_the_stack) > 20
 
 
 def _popped_never(found: Positions) -> None:
@@ -110,7 +119,7 @@ def test_masking_hides_something_and_heads_see_different_things() -> None:
     sights = []
     for variant in ("TG", "no masking", "PLM", "PLM-mask"):
         config = config_of(variant, positions="place")
-        laid_out = lay_out(derive(config, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
+        laid_out = lay_out(derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
         hidden = sight_of(pad(laid_out, Packing.indices(laid_out.lengths)[1]), config).hidden
         assert hidden is not None
         sights.append(hidden)
@@ -121,7 +130,7 @@ def test_masking_hides_something_and_heads_see_different_things() -> None:
 
 def test_as_many_contexts_as_actions_and_none_composes() -> None:
     config, trees = config_of("TG"), trees_of(TOKENS, 30)
-    derivations = derive(config, as_batch(trees, TOKENS), TOKENS.ends_word, 3)
+    derivations = derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3)
     found = lay_out(derivations, config)
     assert len(found.contexts) == len(derivations.actions) == len(np.unique(found.contexts))
     assert not found.composes[found.contexts].any()

@@ -16,7 +16,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "TG": {},
     "TG by place": {"positions": "place"},
     "no masking": {"masking": False},
+    "TG of one softmax": {"softmax": "one"},
+    "TG with a kind vector": {"kind_vector": True, "embedding_dropout_by": "type"},
     "no masking by height": {"masking": False, "positions": "height"},
+    "binary": {"binary": True},
+    "bottom-up": {"order": "bottom-up", "positions": "height"},
+    "bottom-up without masking": {"order": "bottom-up", "positions": "place", "masking": False, "kind_vector": True},
+    "bottom-up binary": {"order": "bottom-up", "positions": "height", "binary": True, "softmax": "one"},
     "PLM": PLM,
     "PLM-mask": {**PLM, "structured_heads": True},
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.models.bounds import BoundedConfig, CheckedConfig
+from treelm.models.bounds import BoundedConfig, CheckedConfig, parts_of
 from treelm.models.pushdown.gold import most_on_stack
-
-_ACTIONS_AT_ONCE = 1 << 20  # of a corpus, whose stacks are measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +58,5 @@ class PushdownConfig(BoundedConfig, CheckedConfig):
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
         """The most constituents on the stack of every tree."""
-        parts = [most_on_stack(*part) for part in _parts(corpus)]
+        parts = [most_on_stack(*part) for part in parts_of(corpus)]
         return {"max_stack": np.concatenate([*parts, np.empty(0, np.int16)]).astype(np.int16)}
-
-
-def _parts(corpus: PreparedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Actions and offsets of as many sentences as are measured at once, one at least."""
-    offsets, first = corpus.action_offsets, 0
-    while first < len(corpus):
-        end = max(int(np.searchsorted(offsets, offsets[first] + _ACTIONS_AT_ONCE, "right")) - 1, first + 1)
-        actions = corpus.actions[offsets[first] : offsets[end]].astype(np.int64)
-        yield actions, offsets[first : end + 1].astype(np.int64) - offsets[first]
-        first = end

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.precision import linear
-from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
+from treelm.models.layers.softmax import log_normalisers, summed_cross_entropy, target_log_probs
 from treelm.models.scores import Loss, Losses
 
 
@@ -38,9 +38,14 @@ class Contexts(Protocol):
         """(A,) the sentence of each context."""
 
 
-def _action_log_probs(contexts: Contexts, outputs: Tensor, head: nn.Linear) -> Tensor:
-    """log p(next action) among the valid ones, in every context: (A,)."""
+def _action_log_probs(contexts: Contexts, outputs: Tensor, head: nn.Linear, of_shift: Tensor | None = None) -> Tensor:
+    """log p(next action) among the valid ones, in every context: (A,).
+
+    ``of_shift`` (A,) are logits of SHIFT, when the head has none.
+    """
     logits = linear(outputs, head.weight, head.bias)
+    if of_shift is not None:
+        logits = torch.cat([of_shift[:, None], logits], 1)
     log_probs = logits.masked_fill(~contexts.valid, -math.inf).log_softmax(1)
     return log_probs.gather(1, contexts.actions[:, None])[:, 0]
 
@@ -54,6 +59,10 @@ def joint_losses(
     """
     action_loss = -_action_log_probs(contexts, outputs, head).sum(dtype=torch.float64)
     word_loss = summed_cross_entropy(outputs.index_select(0, contexts.shifts), weight, bias, contexts.words)
+    return _losses(batch, action_loss, word_loss, contexts)
+
+
+def _losses(batch: SentenceBatch, action_loss: Tensor, word_loss: Tensor, contexts: Contexts) -> Losses:
     return Losses(
         terms={
             "action": Loss(sum=action_loss, count=len(contexts.actions)),
@@ -63,6 +72,36 @@ def joint_losses(
         num_words=int(batch.num_words.sum()),
         num_sentences=len(batch),
     )
+
+
+def _one_softmax(
+    contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """log p(action) in every context (A,), and log p(token | SHIFT) at every SHIFT (W,), of one softmax over all.
+
+    It is a softmax over actions in which the logit of SHIFT is the log of all that tokens take.
+    """
+    targets = torch.zeros_like(contexts.actions).index_copy(0, contexts.shifts, contexts.words)
+    normalisers, wanted = log_normalisers(outputs, weight, bias, targets)
+    of_tokens = (wanted - normalisers).index_select(0, contexts.shifts)
+    return _action_log_probs(contexts, outputs, head, normalisers), of_tokens
+
+
+def one_softmax_losses(
+    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
+) -> Losses:
+    """As ``joint_losses``, with one softmax over all tokens and the valid actions but SHIFT, which ``head`` scores."""
+    of_actions, of_tokens = _one_softmax(contexts, outputs, head, weight, bias)
+    return _losses(batch, -of_actions.sum(dtype=torch.float64), -of_tokens.sum(dtype=torch.float64), contexts)
+
+
+@torch.no_grad()
+def one_softmax_log_probs(
+    batch: SentenceBatch, contexts: Contexts, outputs: Tensor, head: nn.Linear, weight: Tensor, bias: Tensor
+) -> Tensor:
+    """As ``joint_log_probs``, of the model of ``one_softmax_losses``."""
+    of_actions, of_tokens = _one_softmax(contexts, outputs, head, weight, bias)
+    return _by_sentence(batch, contexts, of_actions.double(), of_tokens.double())
 
 
 @torch.no_grad()
@@ -81,6 +120,11 @@ def joint_log_probs(
     Log probabilities of actions count ``action_weight`` times.
     """
     words = target_log_probs(outputs[contexts.shifts], weight, bias, contexts.words)
-    total = words.new_zeros(len(batch))
-    total.index_add_(0, contexts.sentence, action_weight * _action_log_probs(contexts, outputs, head).double())
-    return total.index_add_(0, contexts.sentence[contexts.shifts], words)
+    actions = action_weight * _action_log_probs(contexts, outputs, head).double()
+    return _by_sentence(batch, contexts, actions, words)
+
+
+def _by_sentence(batch: SentenceBatch, contexts: Contexts, of_actions: Tensor, of_tokens: Tensor) -> Tensor:
+    """The sums (B,) of each sentence over its contexts (A,), and over those that shift (W,)."""
+    total = of_tokens.new_zeros(len(batch)).index_add_(0, contexts.sentence, of_actions)
+    return total.index_add_(0, contexts.sentence[contexts.shifts], of_tokens)

@@ -98,6 +98,15 @@ class TiedSoftmax:
         return _Heavy(Affine.of(weight, widened(self._affine.bias[index], size, -torch.inf)), contains)
 
 
+def log_normalisers(affine: Affine, outputs: Tensor) -> Floats:
+    """log of the sum over all tokens of exp(logit), for outputs (n, E) of which none depends on the others: (n,)."""
+    parts = [
+        _summable(affine(padded_rows(rows))[: rows.shape[0]]).double().logsumexp(1)
+        for rows in (outputs[block] for block in blocks(outputs.shape[0], _BLOCK))
+    ]
+    return _floats(torch.cat(parts)) if parts else np.empty(0)
+
+
 def _summable(logits: Tensor) -> Tensor:
     """Logits in a type in which thousands of exponentials can be added up: at least float32."""
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

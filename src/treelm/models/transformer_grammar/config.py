@@ -9,24 +9,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.models.bounds import BoundedConfig, CheckedConfig
+from treelm.models.bounds import BoundedConfig, CheckedConfig, parts_of
+from treelm.models.transformer_grammar.binary import binarised_part
+from treelm.models.transformer_grammar.binary import needed_bounds as top_down_bounds
+from treelm.models.transformer_grammar.bottom_up import needed_bounds as bottom_up_bounds
 from treelm.trees.transitions import Order
 
+GrammarOrder = Literal["top-down", "bottom-up"]
 Composition = Literal["internal", "none"]
 Positions = Literal["depth", "height", "place"]
+Softmax = Literal["two-level", "one"]
+DropoutUnit = Literal["type", "token"]
+
+
+_BOUNDS: dict[GrammarOrder, tuple[str, ...]] = {
+    "top-down": ("max_open", "max_consecutive"),
+    "bottom-up": ("max_stack", "max_unary"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopDownRule:
+    """The part of a config that ``search/validity.py`` knows."""
+
+    order: ClassVar[Order] = "top-down"
+    max_open: int
+    max_consecutive: int
+    is_binary: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     """A Transformer Grammar (TG), unless the switches say otherwise. Raises ``InputError`` for what makes no network.
 
-    Without masking it is the model 1110 of Zhao et al. (2025); with ``composition = "none"`` and
-    ``positions = "place"`` it is PLM (Qian et al. 2021), and with ``structured_heads`` PLM-mask. The bounds are part of
-    the probability model: nonterminals beyond them have probability zero, in training and in search.
+    ``order``, ``binary`` and ``masking`` are three of the four switches of Zhao et al. (2025); with
+    ``composition = "none"`` and ``positions = "place"`` it is PLM (Qian et al. 2021), and with ``structured_heads``
+    PLM-mask. The bounds of its order are part of the probability model: trees beyond them have probability zero, in
+    training and in search.
     """
-
-    bounds: ClassVar[tuple[str, ...]] = ("max_open", "max_consecutive")
-    is_binary: ClassVar[bool] = False
 
     size: int = 256
     """Units of embeddings and of every layer (D); the feed-forward nets are four times as wide."""
@@ -36,7 +56,15 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     """Heads of attention of each layer (H), which share the units."""
     dropout: float = 0.2
     """Of embeddings, of what each half of a block adds, and of h before both softmaxes; not of attention."""
+    embedding_dropout_by: DropoutUnit = "token"
+    """Draw one dropout mask of embeddings at each position ("token"), or one of each token and bracket a batch."""
 
+    order: GrammarOrder = "top-down"
+    """``top-down``: brackets open before their constituents. ``bottom-up``: there are no opening brackets, and REDUCE
+    says what it makes of how many items."""
+    binary: bool = False
+    """Trees become binary before training, to the right, and constituents have two children, but for the only word of a
+    sentence."""
     composition: Composition = "internal"
     """``internal``: a closed constituent is composed by a position that sees its parts alone. ``none``: closing
     brackets are tokens like any other."""
@@ -50,27 +78,60 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     or of their places among all that was read."""
     max_distance: int = 30
     """Distances above this one share its key."""
+    softmax: Softmax = "two-level"
+    """``two-level``: over the valid actions, and over tokens given SHIFT. ``one``: over all tokens and all other
+    actions that are valid."""
+    kind_vector: bool = False
+    """Add a vector to the second closing bracket, which predicts, that the first has not (``internal``)."""
 
     max_open: int = 100
     """Most nonterminals that may be open at a time."""
     max_consecutive: int = 16
     """Most NT actions since the last other action."""
+    max_stack: int = 100
+    """Bottom-up, most words and constituents that may be on the stack."""
+    max_unary: int = 8
+    """Bottom-up, most constituents of one item, one around the other; binary trees have none but one."""
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", *self.bounds)
+        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", *_BOUNDS["top-down"])
+        self.require_at_least(1, *_BOUNDS["bottom-up"])
+        self.require_one_of("order", get_args(GrammarOrder))
         self.require_dropout("dropout")
         self.require_one_of("composition", get_args(Composition))
         self.require_one_of("positions", get_args(Positions))
+        self.require_one_of("softmax", get_args(Softmax))
+        self.require_one_of("embedding_dropout_by", get_args(DropoutUnit))
         self.require("num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
+        if self.is_bottom_up:
+            self.require("composition", self.composes, 'another than "none" with order = "bottom-up"')
+            self.require("positions", self.positions != "depth", '"height" or "place" with order = "bottom-up"')
         if self.structured_heads:
             self.require("composition", self.composition == "none", "'none' with structured_heads")
             self.require("num_heads", self.num_heads >= 2, "at least 2 with structured_heads")
+        if self.kind_vector:
+            self.require("composition", self.composes, "'internal' with kind_vector")
 
     @property
-    def order(self) -> Order:
-        """Place of NT(X): before its constituent."""
-        return "top-down"
+    def bounds(self) -> tuple[str, ...]:
+        """The bounds of the order."""
+        return _BOUNDS[self.order]
+
+    @property
+    def is_bottom_up(self) -> bool:
+        """Whether constituents are not announced."""
+        return self.order == "bottom-up"
+
+    @property
+    def has_reach(self) -> bool:
+        """Whether REDUCE has to say how many items it takes."""
+        return self.is_bottom_up and not self.binary
+
+    @property
+    def rule(self) -> TopDownRule:
+        """What the shared rule of top-down actions knows."""
+        return TopDownRule(max_open=self.max_open, max_consecutive=self.max_consecutive, is_binary=self.binary)
 
     @property
     def composes(self) -> bool:
@@ -93,6 +154,12 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
         return self.max_distance - self.least_distance + 1
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
-        """The open and the consecutive nonterminals of every tree."""
-        needed = corpus.bounds(self.order)
-        return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}
+        """Of every tree the least value of each bound of the order."""
+        if not (self.binary or self.is_bottom_up):
+            needed = corpus.bounds("top-down")
+            return {"max_open": needed.max_open, "max_consecutive": needed.max_consecutive}
+        parts = [binarised_part(*part) if self.binary else part for part in parts_of(corpus)]
+        find = bottom_up_bounds if self.is_bottom_up else top_down_bounds
+        found = [find(*part) for part in parts]
+        none = np.empty(0, np.int16)
+        return {name: np.concatenate([none, *(part[name] for part in found)]) for name in self.bounds}

@@ -22,8 +22,9 @@ from treelm.models.search.validity import (
     spread,
     valid_actions,
 )
+from treelm.models.search.words import log_normalisers
 from treelm.models.transformer_grammar import stacks as at
-from treelm.models.transformer_grammar.stacks import KeyValueStacks
+from treelm.models.transformer_grammar.stacks import NOTHING, Composing, KeyValueStacks
 from treelm.models.transformer_grammar.weights import SearchWeights
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
@@ -66,9 +67,9 @@ class KeyValueMachine:
         new = self._pushed_on(analyses.top, self.stacks.items(analyses.top))
         new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, WORD
         new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
+        new[:, at.NUM_CHILDREN] += self.weights.ends_word[tokens]
         vectors = self.weights.tokens.index_select(0, to_device(tokens, self.weights.tokens.device))
-        none = np.empty(0, np.int64)
-        top = self.stacks.push(new, vectors, none, none)
+        top = self.stacks.push(new, vectors)
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
         return self._scored(Candidates(analyses.sentence, analyses.score, analyses.shortfall, top, history))
 
@@ -81,17 +82,23 @@ class KeyValueMachine:
         new[opens, at.OPENED], new[opens, at.LABEL] = len(self.stacks) + opens, actions[opens] - FIRST_NT
         new[opens, at.NUM_OPEN] += 1
         new[opens, at.NUM_CONSECUTIVE] += 1
-        new[opens, at.TOP] = OPEN
+        new[opens, at.TOP], new[opens, at.NUM_CHILDREN] = OPEN, 0
         new[closes] = self._closed(old[closes], new[closes])
         new[:, at.IN_WORD] = 0
         mark = 1 + actions - FIRST_NT  # START is the first
         mark[closes] = 1 + self.weights.num_labels + (old[closes, at.LABEL] if self.weights.config.composes else 0)
         vectors = self.weights.marks.index_select(0, to_device(mark, self.weights.marks.device))
-        composing = closes if self.weights.config.composes else closes[:0]
-        new_top = self.stacks.push(new, vectors, composing, top[composing])
+        new_top = self.stacks.push(new, vectors, self._composing(closes, top[closes], old[closes]))
         history = self.histories.append(analyses.history[sources], actions)
         sentence, shortfall = analyses.sentence[sources], analyses.shortfall[sources]
         return self._scored(Candidates(sentence, score, shortfall, new_top, history))
+
+    def _composing(self, closes: Ints, tops: Ints, old: Ints) -> Composing:
+        """REDUCEs, which take all down to the open nonterminal off these stacks, if any are composed."""
+        if not self.weights.config.composes:
+            return NOTHING
+        opened = self.stacks.items(old[:, at.OPENED])
+        return Composing(closes, tops, old[:, at.HEIGHT] - opened[:, at.HEIGHT] + 1)
 
     @staticmethod
     def _pushed_on(top: Ints, old: Ints) -> Ints:
@@ -111,6 +118,7 @@ class KeyValueMachine:
         new[:, at.OPENED], new[:, at.LABEL] = outer[:, at.OPENED], outer[:, at.LABEL]
         new[:, at.NUM_OPEN], new[:, at.DEPTH] = old[:, at.NUM_OPEN] - 1, old[:, at.NUM_OPEN]
         new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, CONSTITUENT
+        new[:, at.NUM_CHILDREN] = outer[:, at.NUM_CHILDREN] + 1
         if config.composes:
             new[:, at.BELOW], new[:, at.HEIGHT] = below, outer[:, at.HEIGHT] + 1
         if config.hides:
@@ -125,10 +133,14 @@ class KeyValueMachine:
             num_consecutive=items[:, at.NUM_CONSECUTIVE],
             top=items[:, at.TOP],
             in_word=items[:, at.IN_WORD] == 1,
+            only_child=items[:, at.NUM_CHILDREN] == 1,
         )
         config = self.weights.config
-        valid = spread(valid_actions(config, configuration), config, self.weights.num_labels)
+        valid = spread(valid_actions(config.rule, configuration), config.rule, self.weights.num_labels)
         logits = self.weights.actions(outputs)[: len(new)].double().cpu().numpy()
+        if config.softmax == "one":
+            of_shift = log_normalisers(self.weights.words, outputs[: len(new)])
+            logits = np.concatenate([of_shift[:, None], logits], 1)
         return Analyses(**vars(new), items=items, outputs=outputs[: len(new)], log_probs=log_softmax(logits, valid))
 
     def outputs(self, tops: Ints) -> Tensor:

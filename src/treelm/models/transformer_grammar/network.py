@@ -6,6 +6,7 @@ Shapes: n positions of a batch without padding, A actions, W tokens, D units, L 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -16,22 +17,26 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import Losses
+from treelm.models.base import Loss, Losses
 from treelm.models.layers.attention import AttentionBlock, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import tied
 from treelm.models.search.attention import BlockWeights, Norm, Product
-from treelm.models.search.joint import joint_log_probs, joint_losses
+from treelm.models.search.joint import joint_log_probs, joint_losses, one_softmax_log_probs, one_softmax_losses
 from treelm.models.search.model import GenerativeParser
-from treelm.models.search.rows import Affine, widened
+from treelm.models.search.rows import Affine, Bools, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
+from treelm.models.transformer_grammar.bottom_up import items_on_stack
+from treelm.models.transformer_grammar.bottom_up_machine import BottomUpMachine
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.machine import KeyValueMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
 from treelm.models.transformer_grammar.positions import sight_of
-from treelm.models.transformer_grammar.weights import SearchWeights
+from treelm.models.transformer_grammar.reach import Pointer
+from treelm.models.transformer_grammar.weights import PointerWeights, SearchWeights
 from treelm.trees.transitions import FIRST_NT
+from treelm.trees.tree import Tree
 
 
 class TransformerGrammar(GenerativeParser):
@@ -52,7 +57,7 @@ class TransformerGrammar(GenerativeParser):
         self.word_embedding = nn.Parameter(torch.empty(len(vocabulary), size))  # (V, D), tied
         self.word_bias = nn.Parameter(torch.zeros(len(vocabulary)))
         self.start_embedding = nn.Parameter(torch.empty(size))
-        self.open_embedding = nn.Parameter(torch.empty(len(labels), size))
+        self.open_embedding = None if config.is_bottom_up else nn.Parameter(torch.empty(len(labels), size))
         self.close_embedding = nn.Parameter(torch.empty(len(labels) if config.composes else 1, size))
         kinds = (config.num_distances,)
         self.blocks = nn.ModuleList(
@@ -60,10 +65,11 @@ class TransformerGrammar(GenerativeParser):
             for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(size)
-        self.action_head = nn.Linear(size, FIRST_NT + len(labels))
+        self.kind_vector = nn.Parameter(torch.zeros(size)) if config.kind_vector else None
+        self.action_head = nn.Linear(size, FIRST_NT + len(labels) - (config.softmax == "one"))  # SHIFT is its tokens
         nn.init.zeros_(self.action_head.bias)
-        embeddings = (self.word_embedding, self.start_embedding, self.open_embedding, self.close_embedding)
-        for matrix in (*embeddings, self.action_head.weight):
+        self.pointer = Pointer(size, len(labels)) if config.has_reach else None
+        for matrix in (self.word_embedding, *self._marks, self.action_head.weight):
             start_normal(matrix)
 
     @property
@@ -81,16 +87,27 @@ class TransformerGrammar(GenerativeParser):
         Raises ``InputError`` for a tree that the model cannot build.
         """
         plan = self._plan(batch)
-        word_vectors, word_weight = tied(self.word_embedding, plan.words)
+        word_vectors, word_weight = tied(self.word_embedding, plan.types)
         outputs = self._outputs(plan, word_vectors).to(word_weight.dtype)
-        return joint_losses(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
+        losses_of = one_softmax_losses if self.config.softmax == "one" else joint_losses
+        losses = losses_of(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
+        if self.pointer is None or plan.reaches is None:
+            return losses
+        reach = -self.pointer.log_probs(outputs, plan.reaches).sum(dtype=torch.float64)
+        terms = {**losses.terms, "reach": Loss(sum=reach, count=len(plan.reaches.contexts))}
+        return replace(losses, terms=terms, total=losses.total + reach)
 
     def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
         """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
         with evaluating(self):
             plan = self._plan(batch)
-            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.words))
-            return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
+            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.types))
+            log_probs_of = one_softmax_log_probs if self.config.softmax == "one" else joint_log_probs
+            total = log_probs_of(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
+            if self.pointer is None or plan.reaches is None:
+                return total
+            reach = self.pointer.log_probs(outputs, plan.reaches).double()
+            return total.index_add_(0, plan.sentence.index_select(0, plan.reaches.contexts), reach)
 
     def _plan(self, batch: SentenceBatch) -> BatchPlan:
         ends_word, device = np.asarray(self.vocabulary.ends_word), self.word_embedding.device
@@ -98,12 +115,24 @@ class TransformerGrammar(GenerativeParser):
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> Tensor:
         """The hidden state that predicts each action: (A, D)."""
-        given = [word_vectors, self.start_embedding[None], self.open_embedding, self.close_embedding]
-        units = self._drop(torch.cat(given).index_select(0, plan.inputs))
+        given = [word_vectors, *self._marks]
+        if self.kind_vector is not None:
+            given.append(self.close_embedding + self.kind_vector)
+        vectors = torch.cat(given)
+        if self.config.embedding_dropout_by == "type":
+            units = self._drop(vectors).index_select(0, plan.inputs)
+        else:
+            units = self._drop(vectors.index_select(0, plan.inputs))
         sight = sight_of(plan.positions, self.config)
         for block in self._layers:
             units = block(units, sight, plan.packing)
         return self._drop(self.norm(units.index_select(0, plan.contexts)))
+
+    @property
+    def _marks(self) -> list[Tensor]:
+        """Vectors of what is no token: START, opening and closing brackets."""
+        opening = [] if self.open_embedding is None else [self.open_embedding]
+        return [self.start_embedding[None], *opening, self.close_embedding]
 
     def _drop(self, units: Tensor) -> Tensor:
         return dropout(units, self.config.dropout, training=self.training)
@@ -116,21 +145,40 @@ class TransformerGrammar(GenerativeParser):
         """Stacks of keys and values, and a tied softmax."""
         weights = self._search_weights()
         return Searchable(
-            machine=partial(KeyValueMachine, weights), head=partial(TiedSoftmax, weights.words, weights.tokens)
+            machine=partial(BottomUpMachine if self.config.is_bottom_up else KeyValueMachine, weights),
+            head=partial(TiedSoftmax, weights.words, weights.tokens),
         )
 
     def _search_weights(self) -> SearchWeights:
         """The tokens' are views of the parameters, the others copies: for use while they do not change."""
-        size, marks = self.config.size, (self.start_embedding[None], self.open_embedding, self.close_embedding)
+        size = self.config.size
         words = widened(self.word_embedding, size), widened(self.word_bias, size, -torch.inf)
         return SearchWeights(
             config=self.config,
             num_labels=len(self.labels),
             ends_word=np.asarray(self.vocabulary.ends_word),
             tokens=self.word_embedding.detach(),
-            marks=torch.cat(marks).detach(),
+            marks=torch.cat(self._marks).detach(),
+            kind=None if self.kind_vector is None else self.kind_vector.detach(),
             layers=tuple(map(BlockWeights.of, self._layers)),
             norm=Norm.of(self.norm),
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
+            pointer=None if self.pointer is None else PointerWeights.of(self.pointer),
         )
+
+    # Trees of bottom-up derivations.
+
+    def build_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
+        """The tree over words of a derivation over tokens; ``ends_word`` says for each SHIFT whether it ends a word."""
+        if not self.config.is_bottom_up:
+            return super().build_tree(actions, ends_word, words)
+        (tree,) = items_on_stack(actions, ends_word, words, self.labels, binary=self.config.binary)
+        assert isinstance(tree, Tree)
+        return tree
+
+    def build_open_tree(self, actions: Sequence[int], ends_word: Bools, words: Sequence[str]) -> Tree:
+        """The tree of a derivation that has just shifted a word; bottom-up, what is on the stack side by side."""
+        if not self.config.is_bottom_up:
+            return super().build_open_tree(actions, ends_word, words)
+        return Tree("", items_on_stack(actions, ends_word, words, self.labels, binary=self.config.binary))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +13,9 @@ from torch import Tensor
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.devices import plan_to_device
 from treelm.models.layers.packing import Packing
-from treelm.models.search.derivations import Derivations, IntArray, derive, require_valid
+from treelm.models.search.derivations import BoolArray, Derivations, IntArray, derive, require_valid
+from treelm.models.transformer_grammar.binary import binarised_batch
+from treelm.models.transformer_grammar.bottom_up import NONE, BottomUp, derive_bottom_up
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.positions import Padded, Positions, lay_out, pad
 from treelm.trees.transitions import FIRST_NT, SHIFT
@@ -22,7 +25,10 @@ from treelm.trees.transitions import FIRST_NT, SHIFT
 class BatchPlan:
     """A batch, ready for computing: n positions, A actions, W tokens."""
 
-    inputs: Tensor  # (n,) the vector of each position: tokens in their order, START, (X for each label, X)
+    inputs: (
+        Tensor  # (n,) the vector of each position: of tokens in ``types``, START, (X for each label, X), X) of STACK
+    )
+    types: Tensor  # the different tokens
     positions: Padded
     packing: Packing
     contexts: Tensor  # (A,) the position that predicts each action
@@ -31,6 +37,19 @@ class BatchPlan:
     shifts: Tensor  # (W,) contexts in which a token comes next
     words: Tensor  # (W,) which token it is
     sentence: Tensor  # (A,)
+    reaches: ReachPlan | None  # bottom-up, where REDUCE has to say how far it reaches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReachPlan:
+    """What R REDUCEs reach, by contexts: those of a sentence are as many as its actions, C of the longest."""
+
+    packing: Packing  # of the contexts of all sentences
+    contexts: Tensor  # (R,) in which the REDUCE comes next
+    places: Tensor  # (R,) the same among B C
+    labels: Tensor  # (R,)
+    valid: Tensor  # (R, C) contexts of its sentence in which an item is complete that may be its first child
+    target: Tensor  # (R,)
 
 
 def plan_batch(
@@ -41,35 +60,90 @@ def plan_batch(
     device: torch.device,
 ) -> BatchPlan:
     """Plan the losses of a batch. Raises ``InputError`` for a tree that the model cannot build."""
-    derivations = derive(config, batch, ends_word, num_labels)
-    valid = require_valid(config, derivations, batch.names, num_labels)
+    if config.binary:
+        batch = binarised_batch(batch, ends_word)
+    derivations = derive(config.rule, batch, ends_word, num_labels)
     positions = lay_out(derivations, config)
-    places, sources = Packing.indices(positions.lengths)
-    shape = len(positions.lengths), int(positions.lengths.max())
+    next_actions = _next_actions(config, batch, derivations, positions, ends_word, num_labels)
+    types, token = np.unique(batch.tokens, return_inverse=True)
     plan = BatchPlan(
-        inputs=torch.from_numpy(_inputs(positions, derivations, num_labels, config)),
-        positions=pad(positions, sources),
-        packing=Packing(torch.from_numpy(places), torch.from_numpy(sources), shape),
-        contexts=torch.from_numpy(positions.contexts),
-        actions=torch.from_numpy(derivations.actions.copy()),  # a batch may be read-only, which torch does not know
-        valid=torch.from_numpy(valid),
-        shifts=torch.from_numpy(np.flatnonzero(derivations.actions == SHIFT)),
+        inputs=torch.from_numpy(_inputs(positions, derivations, token, len(types), num_labels, config)),
+        types=torch.from_numpy(types),
+        positions=pad(positions, Packing.indices(positions.lengths)[1]),
+        packing=_packing(positions.lengths),
+        contexts=torch.from_numpy(next_actions.contexts),
+        actions=torch.from_numpy(next_actions.actions.copy()),  # a batch may be read-only, which torch does not know
+        valid=torch.from_numpy(next_actions.valid),
+        shifts=torch.from_numpy(np.flatnonzero(next_actions.actions == SHIFT)),
         words=torch.from_numpy(batch.tokens.copy()),
-        sentence=torch.from_numpy(derivations.sentence),
+        sentence=torch.from_numpy(next_actions.sentence),
+        reaches=next_actions.reaches,
     )
     return plan_to_device(plan, device)
 
 
+class _NextActions(NamedTuple):
+    """The actions of the model's order (A,), the positions that predict them, and what is valid."""
+
+    actions: IntArray
+    contexts: IntArray
+    valid: BoolArray
+    sentence: IntArray
+    reaches: ReachPlan | None = None
+
+
+def _next_actions(
+    config: TransformerGrammarConfig,
+    batch: SentenceBatch,
+    derivations: Derivations,
+    positions: Positions,
+    ends_word: NDArray[np.bool_],
+    num_labels: int,
+) -> _NextActions:
+    if not config.is_bottom_up:
+        valid = require_valid(config.rule, derivations, batch.names, num_labels)
+        return _NextActions(derivations.actions, positions.contexts, valid, derivations.sentence)
+    found = derive_bottom_up(config, derivations, ends_word[batch.tokens], batch.names, num_labels)
+    last = np.cumsum(positions.lengths) - 1
+    contexts = np.where(found.sources == NONE, last[found.sentence], positions.contexts[found.sources])
+    reaches = _plan_reaches(found) if config.has_reach else None
+    return _NextActions(found.actions, contexts, found.valid, found.sentence, reaches)
+
+
+def _plan_reaches(found: BottomUp) -> ReachPlan:
+    packing, reaches = _packing(found.lengths), found.reaches
+    return ReachPlan(
+        packing=packing,
+        contexts=torch.from_numpy(reaches.actions),
+        places=packing.places.index_select(0, torch.from_numpy(reaches.actions)),
+        labels=torch.from_numpy(reaches.labels),
+        valid=torch.from_numpy(reaches.valid),
+        target=torch.from_numpy(reaches.target),
+    )
+
+
+def _packing(lengths: IntArray) -> Packing:
+    places, sources = Packing.indices(lengths)
+    return Packing(torch.from_numpy(places), torch.from_numpy(sources), (len(lengths), int(lengths.max())))
+
+
 def _inputs(
-    positions: Positions, derivations: Derivations, num_labels: int, config: TransformerGrammarConfig
+    positions: Positions,
+    derivations: Derivations,
+    token: IntArray,
+    start: int,
+    num_labels: int,
+    config: TransformerGrammarConfig,
 ) -> IntArray:
-    """The vector of each position (n,): W tokens, START, (X, X) or, without composition, one closing bracket."""
+    """The vector of each position (n,): ``token`` (W,), START, (X unless bottom-up, X) or, without composition, one."""
     actions, trees = derivations.actions, derivations.local_trees
-    shifts = actions == SHIFT
-    vector = np.cumsum(shifts) - 1
-    start = int(shifts.sum())
+    vector = np.zeros(len(actions), np.int64)
+    vector[actions == SHIFT] = token
     opens = actions >= FIRST_NT
     vector[opens] = start + 1 + actions[opens] - FIRST_NT
     label = actions[trees.entries[trees.offsets[:-1]]] - FIRST_NT if config.composes else 0
-    vector[trees.reduce] = start + 1 + num_labels + label
-    return np.append(vector, start)[positions.action]
+    vector[trees.reduce] = start + 1 + (0 if config.is_bottom_up else num_labels) + label
+    inputs: IntArray = np.append(vector, start)[positions.action]
+    if config.kind_vector:
+        inputs[np.flatnonzero(positions.composes) + 1] += num_labels
+    return inputs

@@ -2,8 +2,9 @@
 
 The input of a sentence is START, then for every action its positions (Sartran et al. 2022, Section 2): NT(X) is ``(X``,
 SHIFT its token, REDUCE of X two copies of ``X)``, of which COMPOSE sees the parts of X alone and stands for it from
-then on, and STACK sees the stack and predicts. REDUCE of the root ends the sentence and has none. All follows from one
-number of each position, POPPED: the position that takes it off the stack.
+then on, and STACK sees the stack and predicts. REDUCE of the root ends the sentence and has none. Bottom-up there is no
+``(X``, and REDUCE of the root has its two, since FINISH comes after it. All follows from one number of each position,
+POPPED: the position that takes it off the stack.
 
     COMPOSE at q sees k     iff  k = q  or  POPPED[k] = q
     any other q sees k < q  iff  POPPED[k] > q;  without masking: iff k was ever pushed
@@ -23,7 +24,7 @@ from torch import Tensor
 from treelm.models.layers.attention import Sight
 from treelm.models.search.derivations import BoolArray, Derivations, IntArray
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.trees.transitions import REDUCE
+from treelm.trees.transitions import FIRST_NT, REDUCE
 
 NEVER = np.iinfo(np.int32).max  # POPPED of what stays on the stack
 NOT_PUSHED = 0  # POPPED of what never was on it
@@ -43,12 +44,14 @@ class Positions:
 
 
 def lay_out(derivations: Derivations, config: TransformerGrammarConfig) -> Positions:
-    """The positions of a batch of top-down derivations."""
+    """The positions of a batch of top-down derivations; bottom-up, those of the same trees without opening brackets."""
     actions, trees, sentence = derivations.actions, derivations.local_trees, derivations.sentence
     closes = actions == REDUCE
     num_open = np.asarray(derivations.state.num_open)
-    ends = closes & (num_open == 1)
+    ends = closes & (num_open == 1) & (not config.is_bottom_up)
     count = np.where(ends, 0, np.where(closes & config.composes, 2, 1))
+    if config.is_bottom_up:
+        count[actions >= FIRST_NT] = 0
     begins = np.flatnonzero(derivations.is_start)
     lengths = np.add.reduceat(count, begins) + 1
     offsets = np.cumsum(lengths) - lengths
@@ -63,7 +66,7 @@ def lay_out(derivations: Derivations, config: TransformerGrammarConfig) -> Posit
     closing = np.append(np.where(pops, first[trees.reduce], NEVER), NEVER)
 
     taken = np.zeros(len(actions), np.int64)
-    taken[trees.reduce] = np.where(pops, trees.num_children + 1, 0)
+    taken[trees.reduce] = np.where(pops, trees.num_children + (not config.is_bottom_up), 0)
     height = 1 + _before((count > 0) - taken, begins, sentence) - taken
     place = 1 + _before(count > 0, begins, sentence)
     measured = {"depth": num_open + ~closes, "height": height, "place": place}[config.positions]

@@ -10,6 +10,7 @@ Shapes: n new rows, m queries (those of the new rows, then those of STACK), S ro
 from __future__ import annotations
 
 import copy
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,9 +36,21 @@ DEPTH = 8  # of the position in the tree
 HEIGHT = 9  # rows below on the stack
 PLACE = 10  # positions pushed before
 NUM_BEFORE = 11  # rows before among those that are seen
-NUM_COLUMNS = 12
+NUM_CHILDREN = 12  # whole ones of the innermost open nonterminal; a word in pieces is one
+NUM_COLUMNS = 13
 
 _MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}
+
+
+class Composing(NamedTuple):
+    """Which of the new rows (r,) take others off the stack: so many, from these tops on down."""
+
+    rows: Ints
+    tops: Ints
+    num_parts: Ints
+
+
+NOTHING = Composing(*[np.empty(0, np.int64)] * 3)
 
 
 class KeyValueStacks:
@@ -51,11 +64,11 @@ class KeyValueStacks:
         self._items = IntRows(NUM_COLUMNS)
         self._layers = [FloatRows(2 * config.size, like) for _ in weights.layers]  # keys, then values
         self._outputs = FloatRows(config.size, like)
+        self._keys = FloatRows(0 if weights.pointer is None else weights.pointer.labels.shape[1], like)
         start = np.zeros((1, NUM_COLUMNS), np.int64)
         start[0, [BELOW, BEFORE, OPENED, LABEL]] = NONE
         start[0, TOP] = EMPTY
-        none = np.empty(0, np.int64)
-        self.push(start, weights.marks[:1], none, none)
+        self.push(start, weights.marks[:1])
 
     def __len__(self) -> int:
         """Rows on all stacks."""
@@ -70,35 +83,42 @@ class KeyValueStacks:
         """Hidden states that predict what follows these rows, in a padded number."""
         return self._outputs.get(padded(rows))
 
-    def push(self, items: Ints, vectors: Tensor, composing: Ints, tops: Ints) -> Ints:
-        """Push rows (n) with these inputs (n, D); gives their numbers.
-
-        Those that are ``composing`` (r,) take all down to the nonterminal that is open on ``tops`` (r,) off the stack.
-        """
+    def push(self, items: Ints, vectors: Tensor, composing: Composing = NOTHING) -> Ints:
+        """Push rows (n) with these inputs (n, D), of which some are ``composing``; gives their numbers."""
         num_rows = len(items)
-        looking = items[composing]
+        looking = items[composing.rows]
         looking[:, PLACE] += 1
-        seen = self._seen(items, composing, tops)
+        seen = self._seen(items, composing)
         rows = self._items.append(items)
         with_looking = np.concatenate([self._items.all, looking])
-        vectors = torch.cat([vectors, vectors.index_select(0, to_device(composing, vectors.device))])
+        again = vectors.index_select(0, to_device(composing.rows, vectors.device))
+        if self._weights.kind is not None:
+            again = again + self._weights.kind
+        vectors = torch.cat([vectors, again])
         queries = self._queries(with_looking, seen, vectors)
         units = queries.units
         for layer, keys_values in zip(self._weights.layers, self._layers, strict=True):
             units = read_layer(layer, units, queries, keys_values, num_rows)
         units = self._weights.norm(units)
         predicting = np.arange(num_rows)
-        predicting[composing] = num_rows + np.arange(len(composing))
-        self._outputs.append(units.index_select(0, to_device(predicting, units.device)))
+        predicting[composing.rows] = num_rows + np.arange(len(composing.rows))
+        outputs = units.index_select(0, to_device(predicting, units.device))
+        self._outputs.append(outputs)
+        if self._weights.pointer is not None:
+            self._keys.append(self._weights.pointer.key(padded_rows(outputs))[:num_rows])
         return rows
 
-    def _seen(self, items: Ints, composing: Ints, tops: Ints) -> Ints:
+    def keys(self, lists: Ints) -> Tensor:
+        """Keys of the pointer to the items that end in the rows of some lists (n, S): (n, S, P)."""
+        return self._keys.get_lists(to_device(lists, self._outputs.all.device))
+
+    def _seen(self, items: Ints, taking: Composing) -> Ints:
         """The rows that each query sees (n + r, S), itself first, NONE behind the last."""
-        num_rows, num_composing, first = len(items), len(composing), len(self._items)
+        num_rows, composing, first = len(items), taking.rows, len(self._items)
         old = self._items.all
         stacks = lists_along(old, items[:, BEFORE], items[:, NUM_BEFORE], BEFORE)
-        parts = lists_along(old, tops, old[tops, HEIGHT] - old[old[tops, OPENED], HEIGHT] + 1, BELOW)
-        seen = lists_of_seen(num_rows + num_composing, 2 + max(stacks.shape[1], parts.shape[1]))
+        parts = lists_along(old, taking.tops, taking.num_parts, BELOW)
+        seen = lists_of_seen(num_rows + len(composing), 2 + max(stacks.shape[1], parts.shape[1]))
         seen[:, 0] = first + np.arange(len(seen))
         seen[:num_rows, 1 : 1 + stacks.shape[1]] = stacks
         seen[composing, 1:] = NONE
@@ -141,7 +161,8 @@ class KeyValueStacks:
             tops = tops[~marked[tops]]
         new, index = renumbering(marked), np.flatnonzero(marked)
         self._items.keep(index)
-        for rows in (self._outputs, *self._layers):
+        pointer = [] if self._weights.pointer is None else [self._keys]
+        for rows in (self._outputs, *pointer, *self._layers):
             rows.keep(index)
         items = self._items.all
         for column in (BELOW, BEFORE, OPENED):
@@ -151,6 +172,6 @@ class KeyValueStacks:
     def copy(self) -> KeyValueStacks:
         """An independent copy."""
         new = copy.copy(self)
-        new._items, new._outputs = self._items.copy(), self._outputs.copy()
+        new._items, new._outputs, new._keys = self._items.copy(), self._outputs.copy(), self._keys.copy()
         new._layers = [rows.copy() for rows in self._layers]
         return new

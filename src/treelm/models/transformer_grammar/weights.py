@@ -9,6 +9,7 @@ from torch import Tensor
 from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.rows import Affine, Bools
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.models.transformer_grammar.reach import Pointer
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,30 @@ class SearchWeights:
     num_labels: int
     ends_word: Bools  # (V,)
     tokens: Tensor  # (V, D)
-    marks: Tensor  # START, (X of every label, X) of every label or one: (1 + L + L or 1, D)
+    marks: Tensor  # START, (X of every label unless bottom-up, X) of every label or one: (1 + L or 0 + L or 1, D)
+    kind: Tensor | None  # what is added to STACK's: (D,)
     layers: tuple[BlockWeights, ...]
     norm: Norm
     actions: Product
     words: Affine  # in tiny models with impossible tokens after the V
+    pointer: PointerWeights | None
+
+
+@dataclass(frozen=True)
+class PointerWeights:
+    """The pointer of REDUCE; queries are scaled before they meet keys."""
+
+    scale: float
+    query: Product
+    key: Product
+    labels: Tensor
+
+    @classmethod
+    def of(cls, pointer: Pointer) -> PointerWeights:
+        """Name the parameters of a pointer."""
+        none = pointer.query.bias.new_zeros(len(pointer.query.bias))
+        return cls(pointer.scale, Product.linear(pointer.query), Product.of(pointer.key.weight, none), pointer.labels)
+
+    def queries(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The scaled queries of REDUCEs of these labels, for padded rows: (n, P)."""
+        return (self.query(outputs) + self.labels.detach().index_select(0, labels)) * self.scale

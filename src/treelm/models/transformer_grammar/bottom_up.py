@@ -1,0 +1,230 @@
+"""Bottom-up derivations: their actions, which of them are valid, and what a REDUCE may reach.
+
+SHIFT pushes a token. REDUCE(X) makes a constituent of the topmost items of the stack, words and constituents: of two in
+binary trees, else of as many as REACH then says. FINISH ends the sentence where the stack is one constituent. After a
+piece that does not end its word only SHIFT is valid. The bounds are part of the model: without ``max_stack`` a model
+that prefers SHIFT never ends.
+
+In binary trees only a sentence of one word has a constituent of one item, after which nothing but FINISH is valid.
+
+Shapes: A actions and R REDUCEs of B sentences, C actions of the longest sentence, L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.errors import InputError
+from treelm.models.search.derivations import BoolArray, Derivations, IntArray, find_local_trees
+from treelm.models.search.validity import CONSTITUENT, EMPTY, WORD
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
+from treelm.trees.tree import Tree
+
+if TYPE_CHECKING:
+    from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+
+FIRST_REDUCE = 1
+"""The number of REDUCE of the first label; FINISH comes after the last one, in the softmax over actions."""
+
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What the rule looks at, for n derivations: arrays (n,)."""
+
+    num_items: IntArray  # words and constituents; a word is one from its first piece on
+    top: IntArray  # EMPTY, WORD or CONSTITUENT
+    num_unary: IntArray  # constituents of one item that the top is, one around the other
+    in_word: BoolArray  # whether the last token does not end its word
+
+    def take(self, rows: IntArray) -> Stack:
+        """Some of them."""
+        return Stack(self.num_items[rows], self.top[rows], self.num_unary[rows], self.in_word[rows])
+
+
+def valid_actions(config: TransformerGrammarConfig, stack: Stack, num_labels: int) -> BoolArray:
+    """The rule, as a mask over SHIFT, REDUCE of each label, and FINISH: (n, L + 2)."""
+    is_constituent, free = stack.top == CONSTITUENT, ~stack.in_word
+    shift = stack.num_items < config.max_stack
+    if config.binary:
+        shift &= ~(is_constituent & (stack.num_unary > 0))
+    mask: BoolArray = np.empty((len(shift), FIRST_REDUCE + num_labels + 1), np.bool_)
+    mask[:, SHIFT] = shift | stack.in_word
+    mask[:, FIRST_REDUCE:-1] = (free & ((stack.num_items >= 2) | may_be_unary(config, stack)))[:, None]
+    mask[:, -1] = free & is_constituent & (stack.num_items == 1)
+    return mask
+
+
+def may_be_unary(config: TransformerGrammarConfig, stack: Stack) -> BoolArray:
+    """Whether the top may become a constituent by itself: (n,)."""
+    found: BoolArray
+    if config.binary:
+        found = (stack.num_items == 1) & (stack.top == WORD)
+    else:
+        found = (stack.num_items >= 1) & (stack.num_unary < config.max_unary)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reaches:
+    """What every REDUCE may reach, by contexts of its sentence: before the first action, after the first, and so on.
+
+    An item stands for itself in the context that its last action left.
+    """
+
+    actions: IntArray  # (R,) the REDUCEs, among all A
+    labels: IntArray  # (R,)
+    valid: BoolArray  # (R, C) the contexts of items that may be the first child
+    target: IntArray  # (R,) the context of the one that is
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BottomUp:
+    """The actions of a batch, SHIFT, REDUCE of each label and FINISH."""
+
+    actions: IntArray  # (A,)
+    sentence: IntArray  # (A,)
+    lengths: IntArray  # (B,) actions of each sentence
+    sources: IntArray  # (A,) the top-down action that each one is, -1 for FINISH
+    valid: BoolArray  # (A, L + 2)
+    reaches: Reaches
+
+
+def derive_bottom_up(
+    config: TransformerGrammarConfig, top_down: Derivations, ends: BoolArray, names: Sequence[str], num_labels: int
+) -> BottomUp:
+    """Put a batch's trees bottom-up; ``ends`` (W,) says of each token whether it ends its word.
+
+    Raises ``InputError`` that names the sentence if an action of a tree is not valid.
+    """
+    given, trees = top_down.actions, top_down.local_trees
+    kept = np.flatnonzero(given < FIRST_NT)
+    place = np.arange(len(kept)) + top_down.sentence[kept]  # each sentence has a FINISH more
+    lengths = np.bincount(top_down.sentence[kept]) + 1
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    sources = np.full(len(sentence), NONE)
+    sources[place] = kept
+    labels = np.zeros(len(given), np.int64)
+    labels[trees.reduce] = given[trees.entries[trees.offsets[:-1]]] - FIRST_NT
+    actions = np.full(len(sentence), FIRST_REDUCE + num_labels)
+    actions[place] = np.where(given[kept] == SHIFT, SHIFT, FIRST_REDUCE + labels[kept])
+
+    begins_item, ends_item, last_piece = _items(given, ends)
+    children = begins_item[trees.entries].astype(np.int64)
+    children[trees.offsets[:-1]] = 0
+    reach = np.zeros(len(given), np.int64)
+    reach[trees.reduce] = np.add.reduceat(children, trees.offsets[:-1])
+    stack = _stacks(given, reach, begins_item, ends_item, sources)
+    valid = valid_actions(config, stack, num_labels)
+    reduces = np.flatnonzero((actions != SHIFT) & (sources != NONE))
+    before = stack.take(reduces)
+    keeps = valid[np.arange(len(actions)), actions].copy()
+    keeps[reduces] &= (reach[sources[reduces]] > 1) | may_be_unary(config, before)
+    if not keeps.all():
+        raise _invalid_tree(config, stack, actions, int(np.argmin(keeps)), names[sentence[np.argmin(keeps)]])
+
+    rank = np.zeros(len(given), np.int64)  # of each action in its sentence, which is the context before it
+    rank[kept] = place - (np.cumsum(lengths) - lengths)[top_down.sentence[kept]]
+    taken = np.full(len(given), NONE)  # the rank of the REDUCE that takes each item
+    taken[trees.entries] = np.repeat(rank[trees.reduce], np.diff(trees.offsets))
+    taken_at = np.full((len(lengths), int(lengths.max())), NONE)  # by contexts
+    items = np.flatnonzero(ends_item)
+    taken_at[top_down.sentence[items], rank[items] + 1] = taken[items]
+    own = rank[sources[reduces]][:, None]
+    context = np.arange(taken_at.shape[1])
+    may_reach = (context <= own) & (taken_at[sentence[reduces]] >= own)
+    may_reach[np.arange(len(reduces)), own[:, 0]] &= may_be_unary(config, before)
+    first = np.zeros(len(given), np.int64)
+    first[trees.reduce] = last_piece[trees.entries[trees.offsets[:-1] + 1]]
+    reaches = Reaches(
+        actions=reduces,
+        labels=labels[sources[reduces]],
+        valid=may_reach,
+        target=rank[first[sources[reduces]]] + 1,
+    )
+    return BottomUp(actions=actions, sentence=sentence, lengths=lengths, sources=sources, valid=valid, reaches=reaches)
+
+
+def _items(given: IntArray, ends: BoolArray) -> tuple[BoolArray, BoolArray, IntArray]:
+    """Whether each top-down action (T,) begins an item of the stack, and whether it completes one; the last pieces.
+
+    These are of a token, the one that completes its word, and of other actions, themselves.
+    """
+    shifts, last_piece = np.flatnonzero(given == SHIFT), np.arange(len(given))
+    begins_item, ends_item = given == REDUCE, given == REDUCE
+    begins_item[shifts], ends_item[shifts] = np.append(True, ends[:-1]), ends
+    of_words = shifts[ends]
+    last_piece[shifts] = np.append(of_words, len(given) - 1)[np.searchsorted(of_words, shifts)]
+    return begins_item, ends_item, last_piece
+
+
+def _stacks(given: IntArray, reach: IntArray, begins_item: BoolArray, ends_item: BoolArray, sources: IntArray) -> Stack:
+    """The stack before each action (A,); FINISH empties it."""
+    is_finish = sources == NONE
+    is_shift = (given[sources] == SHIFT) & ~is_finish
+    taken = np.where(is_finish, 1, reach[sources])
+    is_unary = ~is_finish & ~is_shift & (taken == 1)
+    number = np.arange(len(sources))
+    after = Stack(
+        num_items=np.cumsum((begins_item[sources] & ~is_finish) - taken),
+        top=np.where(is_finish, EMPTY, np.where(is_shift, WORD, CONSTITUENT)),
+        num_unary=number - np.maximum.accumulate(np.where(is_unary, -1, number)),
+        in_word=is_shift & ~ends_item[sources],
+    )
+    before = after.take(np.arange(-1, len(sources) - 1))
+    for column in (before.num_items, before.top, before.num_unary, before.in_word):
+        column[0] = 0  # EMPTY
+    return before
+
+
+def _invalid_tree(
+    config: TransformerGrammarConfig, stack: Stack, actions: IntArray, place: int, where: str
+) -> InputError:
+    if stack.in_word[place]:
+        found, remedy = "a bracket stands between the tokens of a word", "brackets may only stand around whole words"
+    elif actions[place] == SHIFT:
+        found = f"more than {config.max_stack} items on the stack"
+        remedy = "raise max_stack in [model] or leave this tree out"
+    else:
+        found = f"more than {config.max_unary} constituents of one item around each other"
+        remedy = "raise max_unary in [model] or leave this tree out"
+    return InputError(found, where=where, remedy=remedy)
+
+
+def needed_bounds(actions: IntArray, offsets: IntArray) -> dict[str, NDArray[np.int16]]:
+    """The items on the stack, and the constituents of one item around each other, that trees of whole words need."""
+    trees = find_local_trees(actions)
+    reach = np.zeros(len(actions), np.int64)
+    reach[trees.reduce] = trees.num_children
+    sources, is_item = np.flatnonzero(actions < FIRST_NT), actions < FIRST_NT
+    after = _stacks(actions, reach, is_item, is_item, np.append(sources, NONE))
+    sentence = np.searchsorted(offsets, sources, "right") - 1
+    most = {name: np.zeros(len(offsets) - 1, np.int16) for name in ("max_stack", "max_unary")}
+    # Every tree before leaves its root on the stack.
+    for bound, values in zip(most.values(), (after.num_items[1:] - sentence, after.num_unary[1:]), strict=True):
+        np.maximum.at(bound, sentence, values.astype(np.int16))
+    return most
+
+
+def items_on_stack(
+    actions: Sequence[int], ends_word: BoolArray, words: Sequence[str], labels: Sequence[str], *, binary: bool
+) -> list[Tree | str]:
+    """What lies on the stack after these actions of a search, SHIFT, REDUCE of each label, REACH, FINISH."""
+    stack, coming, ends, label = list[Tree | str](), iter(words), iter(ends_word.tolist()), ""
+    for action in actions:
+        if action == SHIFT:
+            stack += [next(coming)] if next(ends) else []
+            continue
+        is_reach = action >= FIRST_REDUCE + len(labels)
+        if not is_reach:
+            label = labels[action - FIRST_REDUCE]
+        if is_reach or binary:
+            reach = action - FIRST_REDUCE - len(labels) + 1 if is_reach else min(2, len(stack))
+            stack[-reach:] = [Tree(label, stack[-reach:])]
+    return stack

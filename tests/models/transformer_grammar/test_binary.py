@@ -1,0 +1,65 @@
+"""Trees that become binary, and bottom-up: against the recursion, and the bounds that they need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.models.rnng.worlds import Node, Tokens, as_batch
+from tests.models.transformer_grammar.plain import binarised as plain_binarised
+from tests.models.transformer_grammar.worlds import build_grammar, trees_of
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.models.transformer_grammar.binary import binarised_batch
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.trees.tree import Tree
+
+TOKENS = Tokens(9, 2)
+BOTTOM_UP = {"order": "bottom-up", "positions": "height"}
+
+
+def test_flat_actions_become_those_of_the_recursion() -> None:
+    trees = trees_of(TOKENS, 100)
+    expected = as_batch([plain_binarised(tree, TOKENS.ends_word) for tree in trees], TOKENS)
+    found = binarised_batch(as_batch(trees, TOKENS), TOKENS.ends_word)
+    for batch in (found, binarised_batch(found, TOKENS.ends_word)):
+        assert np.array_equal(batch.actions, expected.actions)  # type: ignore[arg-type]
+        assert np.array_equal(batch.action_offsets, expected.action_offsets)  # type: ignore[arg-type]
+        assert np.array_equal(batch.tokens, expected.tokens)
+
+
+def test_a_tree_by_hand() -> None:
+    tree: Node = (0, [(1, [(2, [3, 4, 5])]), (1, [(0, [6])]), 7])
+    assert plain_binarised(tree, np.ones(9, np.bool_)) == (0, [(2, [3, (2, [4, 5])]), (0, [6, 7])])
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed", "message"),
+    [
+        ({"max_open": 6, "max_consecutive": 5}, [[6, 1], [5, 1]], None),
+        ({"binary": True, "max_open": 4, "max_consecutive": 2}, [[4, 1], [2, 1]], None),
+        ({"binary": True, "max_open": 3}, [[4, 1], [2, 1]], "max_open = 4, the model has 3"),
+        ({**BOTTOM_UP, "max_stack": 4, "max_unary": 3}, [[4, 1], [3, 1]], None),
+        ({**BOTTOM_UP, "max_stack": 3, "max_unary": 3}, [[4, 1], [3, 1]], "max_stack = 4, the model has 3"),
+        ({**BOTTOM_UP, "max_stack": 4, "max_unary": 2}, [[4, 1], [3, 1]], "max_unary = 3, the model has 2"),
+        ({**BOTTOM_UP, "binary": True, "max_stack": 4, "max_unary": 1}, [[4, 1], [0, 1]], None),
+    ],
+)
+def test_bounds_are_those_of_the_order_and_kept_before_training(
+    changes: dict[str, Any], needed: list[list[int]], message: str | None
+) -> None:
+    text = ["(S (NP a b c d) (VP (X (Y (Z (NP e) f)))))", "(S a)"]
+    sentences = [
+        Sentence(words=tuple(tree.words()), tree=tree, identifier=str(line), source="my.ptb", line=line)
+        for line, tree in enumerate(map(Tree.parse, text), 1)
+    ]
+    corpus, config = PreparedCorpus.from_sentences(sentences), TransformerGrammarConfig(**changes)
+    assert [values.tolist() for values in config.needed_bounds(corpus).values()] == needed
+    if message:
+        with pytest.raises(InputError, match=message):
+            config.check_trees(corpus)
+    else:
+        config.check_trees(corpus)
