@@ -49,9 +49,9 @@ def test_scores_and_trees_are_those_of_the_cpu(variant: str, tmp_path: Path, dev
     expected = model.analyse(SENTENCES)
     tolerance = SCORE_TOLERANCE["search" if variant.startswith("rnng") else "float64"]
     for ours, theirs in zip(model.to(device).analyse(SENTENCES), expected, strict=True):
-        assert ours.score is not None
-        assert theirs.score is not None
-        np.testing.assert_allclose(ours.score.log_probs, theirs.score.log_probs, atol=tolerance)
+        assert (ours.score is None) == (theirs.score is None) == (not model.predicts_words)
+        if ours.score is not None and theirs.score is not None:
+            np.testing.assert_allclose(ours.score.log_probs, theirs.score.log_probs, atol=tolerance)
         assert ours.tree == theirs.tree
 
 
@@ -95,7 +95,9 @@ def test_captured_loops_train_as_plain_ones(
         torch.manual_seed(5)
         found.append(train(World(world.model, config, world.batches), device))
         assert captures(world.model) == graphs
-    assert found[1] == pytest.approx(found[0], rel=1e-5)
+    # Without graphs the LSTM is cuDNN's, which in bf16 multiplies in TF32.
+    other = variant == "awd-lstm" and precision == "bf16"
+    assert found[1] == pytest.approx(found[0], rel=TRAINING_TOLERANCE["bf16"] if other else 1e-5)
 
 
 def captures(model: torch.nn.Module) -> bool:

@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from treelm.models.layers.precision import setting
 
 _is_off: ContextVar[bool] = ContextVar("dropout_is_off", default=False)
-_DROPPING = (_DropoutNd, nn.RNNBase, nn.MultiheadAttention)
+_DROPPING = (_DropoutNd, nn.MultiheadAttention)
 _shared: ContextVar[torch.Generator | None] = ContextVar("shared_dropout_generator", default=None)
 
 
@@ -22,18 +22,24 @@ _shared: ContextVar[torch.Generator | None] = ContextVar("shared_dropout_generat
 def dropout_off(network: nn.Module) -> Iterator[None]:
     """Drop nothing within this context, in training mode either: what training computes, without its noise.
 
-    Modules of torch that drop units (``nn.Dropout`` and its kin, ``nn.LSTM``, ``nn.MultiheadAttention``) are in
-    evaluation mode meanwhile. All others stay as they are: normalisation takes its statistics as in training.
+    Modules of torch that drop units (``nn.Dropout`` and its kin, ``nn.MultiheadAttention``) are in evaluation mode
+    meanwhile, and ``nn.LSTM`` and its kin have a rate of 0: a GPU computes their gradients in training mode alone. All
+    others stay as they are: normalisation takes its statistics as in training.
     """
     dropping = [part for part in network.modules() if part.training and isinstance(part, _DROPPING)]
+    recurrent = [(part, part.dropout) for part in network.modules() if isinstance(part, nn.RNNBase)]
     for part in dropping:
         part.training = False
+    for layers, _ in recurrent:
+        layers.dropout = 0.0
     try:
         with setting(_is_off, True):
             yield
     finally:
         for part in dropping:
             part.training = True
+        for layers, rate in recurrent:
+            layers.dropout = rate
 
 
 @contextmanager
