@@ -40,12 +40,15 @@ class Arguments(ModelOptions):
     """Most words of a sentence; a text may have eight times as many."""
     max_seconds: float = 60.0
     """Most seconds that a model may take for a text."""
+    split_sentences: str = "en"
+    """Language (en, de, ...) by whose rules the sentences of a text are found; languages but English need pip install
+    'treelm[sentences]'. "": each line is a sentence."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "explore", arguments)
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    missing = [name for name in ("starlette", "uvicorn", "blingfire") if find_spec(name) is None]
     if missing:
         raise InputError(f"{' and '.join(missing)} not installed", remedy='pip install "treelm[explore]"')
     import torch
@@ -53,7 +56,9 @@ def main(arguments: list[str]) -> int:
     from treelm.explorer.serving import serve
     from treelm.explorer.text import Limits
 
-    limits = Limits(max_words=options.max_words, max_seconds=options.max_seconds)
+    limits = Limits(
+        max_words=options.max_words, max_seconds=options.max_seconds, split_sentences=options.split_sentences
+    )
     torch.set_num_threads(1)  # models compute side by side, each in a thread of its own
     readers = _readers(options)
 
