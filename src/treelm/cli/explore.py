@@ -6,12 +6,10 @@ import secrets
 import webbrowser
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.options import ModelOptions, load_adaptive
+from treelm.cli.options import ModelOptions, Runs, load_adaptive
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ class Arguments(ModelOptions):
     Example: treelm explore rnng-gum-open lstm-gum-open runs/demo
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
+    runs: Runs = ()
     """Folders of trained models, or names of models that come with the package; without any, all of these."""
     port: int = 0
     """Port of the page; 0: any that is free."""
