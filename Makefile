@@ -9,7 +9,7 @@ CONSTRAINTS ?= constraints.txt
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(addprefix $(CURDIR)/,$(CONSTRAINTS))
 
-.PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release install clean
+.PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release try-wheel install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -78,6 +78,10 @@ pretrained: install
 release: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[release]"
 	$(BIN)/python scripts/release.py
+
+# The wheel under several Pythons: the pages for beginners run in empty folders; make try-wheel PYTHONS="python3.12 python3.13"
+try-wheel: install
+	$(BIN)/python scripts/try_wheel.py $(or $(PYTHONS),$(PYTHON))
 
 install: $(INSTALLED)
 

@@ -94,6 +94,7 @@ def test_one_call_makes_the_table_of_natural_stories(home: Path) -> None:
     (home / "reading-times.csv").write_text("".join(lines), encoding="utf-8")
     page = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf-8")
     (command,) = blocks("bash", page)
+    assert command in (ROOT / "docs" / "tutorials" / "reading-times.md").read_text(encoding="utf-8")
     run(["bash", "-euo", "pipefail", "-c", command], home)
     header, *rows = (home / "natural-stories.tsv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 40

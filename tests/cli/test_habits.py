@@ -43,13 +43,18 @@ def test_files_to_write_have_one_name_and_a_short_one(treelm: Treelm, tmp_path: 
     assert (tmp_path / "0.tsv").read_text() == (tmp_path / "1.tsv").read_text()
 
 
-@pytest.mark.parametrize("subcommand", ["train", "demo", "compare", "reproduce", "data", "surprisal", "parse"])
-def test_help_can_be_read(treelm: Treelm, subcommand: str) -> None:
+WRITES = ["train", "demo", "compare", "reproduce", "data", "surprisal", "parse", "generate", "export", "bench"]
+
+
+@pytest.mark.parametrize("subcommand", WRITES)
+def test_help_can_be_read(treelm: Treelm, subcommand: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     shown = treelm(subcommand, "--help").out
     assert "None}" not in shown
     assert "--output" in shown
     assert "-o " in shown
     assert all(line.count("Example:") <= 1 for line in shown.splitlines())
+    assert [line for line in shown.splitlines() if len(line) > 80 and not line.startswith(("Example:", "usage:"))] == []
 
 
 def test_completion_of_bash_knows_subcommands_and_options(treelm: Treelm) -> None:

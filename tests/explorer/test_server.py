@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.explorer.calls import Answer, call
+from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.explorer.panels import PANELS
 from treelm.explorer.reading import KEPT, Reader, Step
@@ -24,6 +25,7 @@ pytest.importorskip("starlette", reason="the extra treelm[explore] is not instal
 
 from treelm.explorer.server import Asked, Explorer, application
 from treelm.inference.loading import load
+from treelm.inference.stimuli import split, stimulus
 from treelm.models.base import SyntacticLM
 from treelm.models.states import IncrementalState
 from treelm.trees.tree import Tree
@@ -197,6 +199,25 @@ def test_a_text_beyond_the_limits_is_refused_with_a_remedy(readers: list[Reader]
     for wrong in ({"max_words": 0}, {"max_seconds": 0.0}, {"max_seconds": math.nan}):
         with pytest.raises(InputError, match=next(iter(wrong)).replace("_", "-")):
             Limits(**wrong)
+
+
+def test_sentences_of_a_text_are_those_of_surprisal() -> None:
+    text = "When Mr. Smith left, he “saw” it. It isn't ours!\nNo end here\n\nA half \ud83d. Another"
+    expected = [
+        ("When", "Mr.", "Smith", "left", ",", "he", "“", "saw", "”", "it", "."),
+        ("It", "is", "n't", "ours", "!"),
+        ("No", "end", "here"),
+        ("A", "half", "\ud83d", "."),
+        ("Another",),
+    ]
+    assert sentences_of(text, Limits()) == expected
+    first = Sentence(words=tuple(text.splitlines()[0].split()), identifier="1", source="text", line=1)
+    of_surprisal = split([stimulus(first, "apart")], "en")
+    assert [one.as_read.words for one in of_surprisal] == expected[:2]
+    by_line = sentences_of(text, Limits(split_sentences=""))
+    assert [len(words) for words in by_line] == [16, 3, 5]
+    with pytest.raises(InputError, match="language 'xx'"):
+        Limits(split_sentences="xx")
 
 
 def test_a_model_that_takes_too_long_is_stopped_and_the_others_go_on(readers: list[Reader]) -> None:

@@ -31,7 +31,7 @@ def test_an_export_gives_every_token_the_logits_that_the_run_gives(
     run, out = tmp_path / "run", tmp_path / "exported"
     save_model(lm, run)
     found = treelm("export", run, "--to", "transformers", "--out", out)
-    assert found.code == 0, found.err
+    assert (found.code, found.err) == (0, f"wrote {out}\n")
     model = transformers.AutoModelForCausalLM.from_pretrained(out)
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
     scores = lm.score(TEXTS)
@@ -64,6 +64,15 @@ def test_text_is_generated_and_spelled_by_the_tokenizer(tmp_path: Path) -> None:
         assert int(lm.next_word_log_probs(state).argmax()) == token
         state = lm.extend_tokens(state, [token])
     assert tokenizer.decode(ids, skip_special_tokens=True).startswith("The museum ")
+
+
+@pytest.mark.parametrize("prefix", ["", "hf:"])
+def test_where_a_run_is_wanted_an_export_is_told(prefix: str, treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "text.txt").write_text("The dog barks .\n")
+    assert treelm("export", "lstm-gum-open", "--to", "transformers", "-o", tmp_path / "exported").code == 0
+    found = treelm("surprisal", f"{prefix}{tmp_path / 'exported'}", tmp_path / "text.txt")
+    assert (found.code, found.err.count("\n")) == (2, 1)
+    assert found.err.endswith("exported: what `treelm export` wrote for transformers; give the run that was exported\n")
 
 
 def test_what_has_no_logits_is_refused_and_nothing_is_written(treelm: Treelm, tmp_path: Path) -> None:  # noqa: F811

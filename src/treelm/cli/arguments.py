@@ -12,6 +12,7 @@ from dataclasses import fields
 from io import StringIO
 from pathlib import Path
 from shlex import quote
+from textwrap import fill
 from typing import Any, TypeVar
 
 import tyro
@@ -47,7 +48,7 @@ def parse(kind: type[Arguments], subcommand: str, arguments: list[str]) -> Argum
             return tyro.cli(
                 kind,
                 prog=f"treelm {subcommand}",
-                description=description_of(kind),
+                description=_wrapped(description_of(kind)),
                 args=gather_repeated(kind, arguments),
                 config=SHOWN,
             )
@@ -68,6 +69,13 @@ def description_of(kind: Any) -> str:
     'Count words.\\n\\nExample: a\\n\\nExample: b'
     """
     return (inspect.getdoc(kind) or "").replace("\nExample:", "\n\nExample:").replace("\n\n\n", "\n\n")
+
+
+def _wrapped(description: str) -> str:
+    """Break the lines of paragraphs, where tyro keeps breaks before a blank; examples stay whole, to be copied."""
+    width = shutil.get_terminal_size().columns - 1
+    parts = description.split("\n\n")
+    return "\n\n".join(one if one.startswith("Example:") else fill(one, width, subsequent_indent="  ") for one in parts)
 
 
 def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:

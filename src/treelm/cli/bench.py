@@ -31,9 +31,9 @@ class Arguments:
 
     Training is measured at the sizes of the paper on gum-open; search needs a run (--run), else a model is trained for
     a short while first, since an untrained one prunes differently. Of a system that reads streams,
-    updates are measured on random tokens, in every precision; only --json applies.
+    updates are measured on random tokens, in every precision; only --output applies.
 
-    Example: treelm bench rnng --batch-sizes 16 64 --json bench.json
+    Example: treelm bench rnng --batch-sizes 16 64 -o bench.json
     """
 
     system: Annotated[tyro.conf.Positional[str], tyro.conf.arg()] = BENCHMARKED
@@ -58,8 +58,8 @@ class Arguments:
     """Training time of the model for the search, when no run is given."""
     rounds: int | None = None
     """Deprecated, without effect: SOM's forms are compared by benchmarks/som_forms.py of the source."""
-    json: str = ""
-    """File to write all metrics into."""
+    output: Annotated[str, tyro.conf.arg(aliases=("-o", "--json"))] = ""
+    """File to write all metrics into, as JSON."""
 
 
 def main(arguments: list[str]) -> int:
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
     searches = _measure_search(options, beams)
     if searches:
         console.print(_table(searches, "Search: score and best tree"))
-    if options.json:
+    if options.output:
         machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
         _write(options, {"machine": machine, "training": training, "search": searches})
     return 0
@@ -102,13 +102,13 @@ def _measure_streams(options: Arguments) -> int:
         rate = f"{speed.tokens_per_second:.0f} tokens/CPU-s"
         wall, memory = f"{speed.tokens_per_wall_second:.0f} tokens/s", f"{speed.peak_mb:.0f} MB"
         print(speed.system, speed.precision, rate, wall, memory, sep="\t", flush=True)
-    if options.json:
+    if options.output:
         _write(options, [asdict(speed) for speed in speeds])
     return 0
 
 
 def _write(options: Arguments, values: Any) -> None:
-    with open_output(options.json) as out:
+    with open_output(options.output) as out:
         json.dump(values, out, indent=2)
 
 

@@ -6,12 +6,10 @@ import secrets
 import webbrowser
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.options import ModelOptions, load_adaptive
+from treelm.cli.options import ModelOptions, Runs, load_adaptive
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ class Arguments(ModelOptions):
     Example: treelm explore rnng-gum-open lstm-gum-open runs/demo
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
+    runs: Runs = ()
     """Folders of trained models, or names of models that come with the package; without any, all of these."""
     port: int = 0
     """Port of the page; 0: any that is free."""
@@ -40,12 +38,15 @@ class Arguments(ModelOptions):
     """Most words of a sentence; a text may have eight times as many."""
     max_seconds: float = 60.0
     """Most seconds that a model may take for a text."""
+    split_sentences: str = "en"
+    """Language (en, de, ...) by whose rules the sentences of a text are found; languages but English need pip install
+    'treelm[sentences]'. "": each line is a sentence."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "explore", arguments)
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    missing = [name for name in ("starlette", "uvicorn", "blingfire") if find_spec(name) is None]
     if missing:
         raise InputError(f"{' and '.join(missing)} not installed", remedy='pip install "treelm[explore]"')
     import torch
@@ -53,7 +54,9 @@ def main(arguments: list[str]) -> int:
     from treelm.explorer.serving import serve
     from treelm.explorer.text import Limits
 
-    limits = Limits(max_words=options.max_words, max_seconds=options.max_seconds)
+    limits = Limits(
+        max_words=options.max_words, max_seconds=options.max_seconds, split_sentences=options.split_sentences
+    )
     torch.set_num_threads(1)  # models compute side by side, each in a thread of its own
     readers = _readers(options)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from treelm.cli.arguments import parse
-from treelm.cli.options import RunFolder
+from treelm.cli.options import OutputPath, RunFolder
 from treelm.errors import InputError
 
 
@@ -16,14 +16,14 @@ from treelm.errors import InputError
 class Arguments:
     """Write a model as other programs read it. The other way, hf:FOLDER and FILE.arpa stand wherever a run can.
 
-    Example: treelm export runs/lstm --to transformers --out exported
+    Example: treelm export runs/lstm --to transformers --output exported
     """
 
     run: RunFolder
     to: Literal["transformers", "arpa"]
     """transformers: a folder that AutoModelForCausalLM opens after ``import treelm.hf``, of a system that reads step
     by step. arpa: a file of n-grams, as KenLM and SRILM have it."""
-    out: str
+    output: OutputPath
     """Folder, or file, to write; it must not exist yet."""
 
 
@@ -32,9 +32,9 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "export", arguments)
     from treelm.inference.loading import load
 
-    out = Path(options.out)
+    out = Path(options.output)
     if out.exists():
-        raise InputError("there is something already", where=options.out, remedy="give another name, or remove it")
+        raise InputError("there is something already", where=options.output, remedy="give another name, or remove it")
     lm = load(options.run)
     if options.to == "arpa":
         lm.write_arpa(out)
@@ -42,5 +42,5 @@ def main(arguments: list[str]) -> int:
         from treelm.hf import export_model
 
         export_model(lm, out)
-    print(f"wrote {options.out}", file=sys.stderr)
+    print(f"wrote {options.output}", file=sys.stderr)
     return 0

@@ -7,7 +7,7 @@ takes a paragraph for a very long one. So what is to be scored goes through the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -131,6 +131,29 @@ def _pysbd(language: str) -> Any:
         known = ", ".join(sorted(LANGUAGE_CODES))
         raise InputError(f"no rules for sentences of language {language!r}", remedy=f"give one of {known}")
     return Segmenter(language=language, clean=False)
+
+
+def sentence_ends(words: Sequence[str], language: str = ENGLISH) -> list[int]:
+    """Count the words up to the end of each sentence of a text, the last of which ends with the words.
+
+    Words are what stands between blanks; they are normalised to find the sentences, and stay as they are. Raises
+    ``InputError`` as ``normalise`` and ``split_sentences`` do.
+    """
+    written = [(normalise(word) or word).encode(errors="replace").decode() for word in words]  # half a character is one
+    sentences = iter(split_sentences(" ".join(written), language))
+    ends, place, limit = list[int](), 0, _num_characters(next(sentences, ""))
+    for number, word in enumerate(written):
+        while place >= limit and (sentence := next(sentences, None)) is not None:
+            limit += _num_characters(sentence)
+            if number and ends[-1:] != [number]:
+                ends.append(number)
+        place += _num_characters(word)
+    return [*ends, len(words)]
+
+
+def _num_characters(text: str) -> int:
+    """Count what is no blank, in the sense of Unicode: splitting loses nothing else."""
+    return len("".join(text.split()))
 
 
 def paragraphs_of(text: str) -> Iterator[str]:

@@ -66,9 +66,10 @@ def _form(readers: Sequence[Reader], limits: Limits) -> Markup:
         autocapitalize="off",
         aria_describedby="hint",
     )
-    hint = (
-        f"One sentence a line, at most {limits.max_words} words each. Punctuation and clitics are words of their own."
+    lines = (
+        "Sentences end where the text says so, and with the line" if limits.split_sentences else "One sentence a line"
     )
+    hint = f"{lines}; at most {limits.max_words} words each. Punctuation and clitics are words of their own."
     examples = (element("button", one, type="button", class_="example") for one in EXAMPLES)
     boxes = (_box(reader, number) for number, reader in enumerate(readers))
     return element(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treelm.errors import InputError
+from treelm.models.persistence.hub import save_parts
 
 if TYPE_CHECKING:
     from treelm.models.base import SyntacticLM
@@ -34,6 +35,4 @@ def export_model(lm: SyntacticLM, folder: Path) -> None:
 
     Raises ``InputError`` for a system that does not read step by step, or whose words need trees or a search.
     """
-    model = TreelmForCausalLM.of(lm)
-    model.save_pretrained(folder)
-    TreelmTokenizer.of(lm.vocabulary).save_pretrained(folder)
+    save_parts(TreelmForCausalLM.of(lm), TreelmTokenizer.of(lm.vocabulary), folder)

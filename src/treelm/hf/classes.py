@@ -23,6 +23,7 @@ from treelm.errors import InputError
 from treelm.models import config_class, system_class
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain
+from treelm.models.persistence.hub import EXPORTED
 from treelm.models.persistence.storage import describe_model
 from treelm.models.streams import StreamLM
 
@@ -33,7 +34,7 @@ _IGNORED = -100  # the label of what has no loss, in transformers
 class TreelmConfig(PretrainedConfig):  # type: ignore[misc]
     """What ``config.json`` of a run says, and the vocabulary."""
 
-    model_type = "treelm"
+    model_type = EXPORTED
 
     def __init__(
         self, treelm: dict[str, Any] | None = None, vocabulary: dict[str, Any] | None = None, **options: Any

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 from treelm.corpora.inputs import read_rows, read_text
-from treelm.corpora.running_text import normalise, split_sentences
+from treelm.corpora.running_text import sentence_ends
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tables import Cell
 from treelm.corpora.tokens import BLANKS, words_of
@@ -210,7 +210,7 @@ def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = F
     ``normalise`` does.
     """
     for one in stimuli:
-        ends = _sentence_ends(one.sentence.words, language)
+        ends = sentence_ends(one.sentence.words, language)
         for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True), start=1):
             sentence = replace(one.sentence, words=one.sentence.words[start:end], text=None, tree=None, tags=None)
             yield replace(
@@ -222,22 +222,3 @@ def split(stimuli: Iterable[Stimulus], language: str, *, are_documents: bool = F
                 keys=(*one.keys, number),
                 kept=one.kept[start:end],
             )
-
-
-def _sentence_ends(words: Sequence[str], language: str) -> list[int]:
-    """The number of words up to the end of each sentence, the last of which ends with the words."""
-    written = [normalise(word) or word for word in words]
-    sentences = iter(split_sentences(" ".join(written), language))
-    ends, place, limit = list[int](), 0, _num_characters(next(sentences, ""))
-    for number, word in enumerate(written):
-        while place >= limit and (sentence := next(sentences, None)) is not None:
-            limit += _num_characters(sentence)
-            if number and ends[-1:] != [number]:
-                ends.append(number)
-        place += _num_characters(word)
-    return [*ends, len(words)]
-
-
-def _num_characters(text: str) -> int:
-    """Count what is no blank, in the sense of Unicode: splitting loses nothing else."""
-    return len("".join(text.split()))

@@ -1,8 +1,10 @@
 """The evaluation harness's three questions; with the harness itself where it is installed, else with its interface."""
 
 import abc
+import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -117,6 +119,51 @@ def test_the_harness_finds_models_by_a_registered_name(monkeypatch: pytest.Monke
     model = registered["treelm"](run="ngram-gum-open", tokenisation="blanks", batch_size=1, device=None)
     (found,) = model.loglikelihood_rolling([Asked(("The museum .",))])
     assert found == pytest.approx(float(load("ngram-gum-open").score(["The museum ."])[0].log_probs.sum()))
+
+
+PAIRS = [
+    ("The people want peace .", "The people wants peace ."),
+    ("The city has a museum .", "The city have a museum ."),
+    ("The man saw himself .", "The man saw themselves ."),
+    ("These books are old .", "These books is old ."),
+]
+TASK = """\
+task: treelm_pairs
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {file}}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: ""
+doc_to_target: 0
+doc_to_choice: "{{{{[good, bad]}}}}"
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+
+
+def test_the_harness_itself_asks_a_registered_model_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    harness = pytest.importorskip("lm_eval", reason="the harness is not installed: pip install 'treelm[lm-eval]'")
+    from lm_eval.tasks import TaskManager
+
+    rows = [json.dumps({"good": good, "bad": bad}) for good, bad in PAIRS]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(rows) + "\n")
+    (tmp_path / "pairs.yaml").write_text(TASK.format(file=tmp_path / "pairs.jsonl"))
+    register()
+    found = harness.simple_evaluate(
+        "treelm",
+        model_args="run=ngram-gum-open,tokenisation=blanks",
+        tasks=["treelm_pairs"],
+        task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False),
+        bootstrap_iters=0,
+        log_samples=True,
+    )
+    lm = load("ngram-gum-open")
+    expected = [[float(score.log_probs[:-1].sum()) for score in lm.score(pair)] for pair in PAIRS]
+    samples = sorted(found["samples"]["treelm_pairs"], key=lambda one: one["doc_id"])
+    for sample, both in zip(samples, expected, strict=True):
+        assert [float(answer[0][0]) for answer in sample["resps"]] == pytest.approx(both)
+    accuracy = sum(good > bad for good, bad in expected) / len(PAIRS)
+    assert found["results"]["treelm_pairs"]["acc,none"] == accuracy
 
 
 def test_without_the_harness_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from treelm.corpora.inputs import read_json
 from treelm.errors import InputError
-from treelm.models.persistence.hub import hub_name
+from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, hub_name, quiet
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 """Fields of configs that bound the places of tokens."""
-_REMEDY = "give a folder that transformers saved: config.json, weights in safetensors, and its tokenizer"
 
 
 def load_parts(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
     """Network in float32, tokenizer, and the fields of ``CausalConfig``.
 
-    Raises ``InputError`` for what transformers does not read, and for weights that are missing.
+    Raises ``InputError`` for what transformers does not read, for weights that are missing, and for an export of ours.
     """
-    with _told(folder), _quiet():
+    if read_json(folder / CONFIG, remedy=HUB_FOLDER).get("model_type") == EXPORTED:
+        found = "what `treelm export` wrote for transformers"
+        raise InputError(found, where=str(folder), remedy="give the run that was exported")
+    with _told(folder), quiet():
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         safe = {"local_files_only": True, "trust_remote_code": False}
@@ -40,13 +42,6 @@ def load_parts(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
     return network.float(), tokenizer, config
 
 
-def save_parts(network: Any, tokenizer: Any, folder: Path) -> None:
-    """Write both as transformers does."""
-    with _quiet():
-        network.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-
-
 @contextmanager
 def _told(folder: Path) -> Iterator[None]:
     """Raise what transformers raises as an ``InputError``: it has no class of its own for what it cannot read."""
@@ -63,22 +58,4 @@ def _told(folder: Path) -> Iterator[None]:
     except Exception as error:  # OSError, ValueError, KeyError, RuntimeError, safetensors' own
         reason = " ".join(str(error).split()) or type(error).__name__
         found = f"transformers does not read this as a causal language model ({reason})"
-        raise InputError(found, where=str(folder), remedy=_REMEDY) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers' notes and bars off standard error."""
-    logger = logging.getLogger("transformers")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    from transformers.utils import logging as bars
-
-    shown = bars.is_progress_bar_enabled()
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()
-        logger.setLevel(level)
+        raise InputError(found, where=str(folder), remedy=HUB_FOLDER) from error

@@ -24,8 +24,9 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
-from treelm.models.hf.files import load_parts, save_parts
+from treelm.models.hf.files import load_parts
 from treelm.models.hf.vocabulary import CausalVocabulary
+from treelm.models.persistence.hub import save_parts
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.models.states import TextState
 from treelm.trees.tree import Tree

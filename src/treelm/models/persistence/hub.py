@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from treelm.errors import InputError
 
 PREFIX = "hf:"
+CONFIG = "config.json"
+EXPORTED = "treelm"
+"""The ``model_type`` of what ``treelm export`` writes for transformers (``treelm.hf``)."""
+HUB_FOLDER = "give a folder that transformers saved: config.json, weights in safetensors, and its tokenizer"
+"""What to do about a folder that is no model."""
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.tiktoken"]
 """Files that a model may need; whatever else its repository has, code above all, is left there."""
 
@@ -15,10 +24,12 @@ def hub_folder(name: str) -> Path:
     """The folder of a model by its path, or by its name on the hub (``gpt2``, ``gpt2@REVISION``).
 
     What the cache of the hub has is taken as it is; else it is downloaded there. Raises ``InputError`` for a name that
-    is none, or that cannot be downloaded.
+    is none, or that cannot be downloaded, and for a folder without a model.
     """
     folder = Path(name).expanduser()
     if name and folder.is_dir():
+        if not (folder / CONFIG).exists():
+            raise InputError(f"no {CONFIG} in this folder", where=f"{PREFIX}{name}", remedy=HUB_FOLDER)
         return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -54,7 +65,7 @@ def hub_folder(name: str) -> Path:
 
 def _is_whole(folder: Path) -> bool:
     """Tell whether a copy in the cache has what a model needs: other programs may have asked for less."""
-    return (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+    return (folder / CONFIG).exists() and any(folder.glob("*.safetensors"))
 
 
 def name_parts(folder: Path) -> tuple[str, ...]:
@@ -72,3 +83,28 @@ def name_parts(folder: Path) -> tuple[str, ...]:
 def hub_name(folder: Path) -> str:
     """The last part of the name of a folder."""
     return name_parts(folder)[-1]
+
+
+def save_parts(network: Any, tokenizer: Any, folder: Path) -> None:
+    """Write both as transformers does."""
+    with quiet():
+        network.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' notes and bars off standard error."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    from transformers.utils import logging as bars
+
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+        logger.setLevel(level)

@@ -8,11 +8,10 @@ from pathlib import Path
 from treelm.corpora.companions import COMPANIONS, companion_of_model
 from treelm.errors import InputError, nearest
 from treelm.models import FILES
-from treelm.models.persistence.hub import PREFIX, hub_folder
+from treelm.models.persistence.hub import CONFIG, PREFIX, hub_folder
 
 FOLDER = Path(str(files("treelm"))) / "pretrained"
 """One folder a model, with the files of a run folder, a model card and expected scores."""
-CONFIG = "config.json"
 
 
 def shipped_names() -> list[str]:

@@ -27,7 +27,8 @@ from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.models import FILES, FOREIGN, config_class, system_class
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.files import encode_json, hold_folder, json_hash, write_atomically
-from treelm.models.persistence.shipped import CONFIG, find_run, shipped_names
+from treelm.models.persistence.hub import CONFIG
+from treelm.models.persistence.shipped import find_run, shipped_names
 from treelm.models.persistence.tensors import (
     NARROWED,
     FloatType,
