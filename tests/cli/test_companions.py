@@ -131,6 +131,20 @@ def test_recipes_name_its_corpus_wherever_they_are_read(absent: None) -> None:
     assert load_recipe("lstm-open-english").data.corpus == "open-english"
 
 
+def test_a_corpus_that_is_made_of_its_text_keeps_its_name_and_is_asked_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, treelm: Treelm
+) -> None:
+    assert load_recipe("rnng-open-english").data.corpus == "open-english-silver"
+    monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "catalog.toml"))
+    outcome = treelm("train", "rnng-open-english", "--out", tmp_path / "run")
+    assert outcome.code == 2
+    assert "'open-english-silver' is not shipped; make it as the README" in outcome.err
+    (tmp_path / "train.ptb").write_text("(S (X a))\n")
+    entry = '[open-english-silver]\nlicence = "mine"\ntrain.brackets = {path = "train.ptb"}\n'
+    (tmp_path / "catalog.toml").write_text(entry)
+    assert corpus_entry("open-english-silver").locate("train") == (tmp_path / "train.ptb", "brackets")
+
+
 @pytest.mark.skipif(not (MODULE / "open-english" / "documents.tsv.gz").exists(), reason="the text is not there yet")
 def test_every_document_is_what_the_table_says() -> None:
     with gzip.open(MODULE / "open-english" / "documents.tsv.gz", "rt", encoding="utf-8", newline="") as stream:

@@ -17,6 +17,8 @@ class Companion:
     """The module that holds its files."""
     corpora: tuple[str, ...]
     """Names of its corpora."""
+    made_corpora: tuple[str, ...]
+    """Names of corpora that its models were trained on and that it lacks: users make them, in a catalogue."""
     models: tuple[str, ...]
     """Names of its models: this list is what a treelm without it knows of them."""
 
@@ -38,6 +40,7 @@ COMPANIONS = (
         distribution="treelm-english",
         module="treelm_english",
         corpora=("open-english",),
+        made_corpora=("open-english-silver",),
         models=(
             "chart-gum-open",
             "on-lstm-gum-open",
@@ -53,3 +56,8 @@ COMPANIONS = (
 def companion_of_corpus(name: str) -> Companion | None:
     """The distribution that has a corpus of this name."""
     return next((one for one in COMPANIONS if name in one.corpora), None)
+
+
+def is_made_corpus(name: str) -> bool:
+    """Tell whether recipes of shipped models name a corpus so that no distribution has."""
+    return any(name in one.made_corpora for one in COMPANIONS)
