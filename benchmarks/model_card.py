@@ -45,7 +45,8 @@ CC BY-SA 4.0, as the treebank that it was trained on; authors and licences of te
 A small model of a small corpus, for trying things out, teaching, tests and examples. It is not for figures in a paper
 about its system, not for parsing that anything depends on, and not for text unlike its training data: its vocabulary
 has {{vocabulary_size:,}} tokens, and all other words are known only by their looks (capitals, digits, endings). Compare
-systems with models trained for the purpose. {BIAS}""",
+systems with models trained for the purpose.
+{BIAS}""",
 )
 OPEN_ENGLISH = Corpus(
     text="""\
@@ -62,7 +63,8 @@ domain in the USA alone: `treelm data show open-english`.""",
     limits=f"""\
 A model for surprisals of written English in studies and in teaching. Its vocabulary has {{vocabulary_size:,}} pieces,
 and no word is unknown. It is small, and most of its text is sixty years old or older: it is not for modern usage, nor
-for figures in a paper about its system beyond those that stand here. {BIAS}""",
+for figures in a paper about its system beyond those that stand here.
+{BIAS}""",
 )
 CORPORA = {"gum-open": GUM, "open-english": OPEN_ENGLISH, "open-english-silver": OPEN_ENGLISH}
 DEPENDENCIES = "The trees are constituents made from gum-open's gold dependency trees."

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
-from model_card import CARD, EXPECTED, write_figures
+from model_card import CARD, CORPORA, EXPECTED, write_figures
 
 from treelm import __version__
 from treelm.corpora.data_config import DataConfig, example_sentences, prepared_split
@@ -37,7 +37,7 @@ TOLERANCE_NATS = 1e-3
 """How far a log probability may be from the expected one: other processors round otherwise."""
 Words = Sequence[str]
 UNKNOWN = "Which books did the zorblaxes of Zanzibar read ?"
-"""A sentence with words that no vocabulary of the packaged treebank has."""
+"""A sentence with words that no training text has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def dev_nats_per_word(lm: SyntacticLM, recipe: Recipe) -> float:
 
 def _sentences(data: DataConfig) -> list[Words]:
     """Sentences of the model's language, and unknown words where the language is known."""
-    unknown = [words_of(UNKNOWN)] if data.corpus == "gum-open" else []
+    unknown = [words_of(UNKNOWN)] if data.corpus in CORPORA else []
     return [*(sentence.words for sentence in example_sentences(data)), *unknown]
 
 
