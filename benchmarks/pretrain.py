@@ -8,8 +8,9 @@ Each uses one thread. A run that was stopped goes on where it was; a model that 
 Trained runs stay in --runs, and --again evaluates and copies them once more; to train anew, remove the run folder.
 --trained takes the run folder RUNS/NAME as it is, say from a machine with a GPU: nothing is trained, on whatever device
 it was. Its data must be here under the same names, and are compared by their identity. Where its recipe holds a path of
-that machine, --set data.corpus=NAME says by which name users know the corpus. A new model of a companion is named in
-treelm.corpora.companions; then model_figures.py measures it and writes it into docs/pretrained.md.
+that machine, --set data.corpus=NAME says by which name users know the corpus; --set evaluation.max_sentences=1000
+evaluates on the first sentences of each split, for a model that searches a large corpus. A new model of a companion is
+named in treelm.corpora.companions; then model_figures.py measures it and writes it into docs/pretrained.md.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Arguments:
     most_megabytes: int = 60
     """What all models of that folder together may take."""
     set: tuple[str, ...] = ()
-    """SECTION.FIELD=VALUE: change fields of all recipes, to try the script out; with --trained, names for paths."""
+    """SECTION.FIELD=VALUE: change fields of all recipes, to try the script out; with --trained, of names and
+    [evaluation] alone."""
     trained: bool = False
     """Ship runs as they are."""
     about: str = ""

@@ -53,18 +53,19 @@ def _fields(recipe: Recipe) -> dict[tuple[str, str], Any]:
 
 
 def without_paths(run: Path, changes: Sequence[str]) -> bytes:
-    """The recipe of a run with names for paths of the machine that trained it; other fields cannot be changed.
+    """The recipe of a run with names for paths of the machine that trained it, evaluated as ``changes`` say.
 
-    Raises ``InputError`` for a path that is left.
+    Raises ``InputError`` for a change of how it was trained, and for a path that is left.
     """
     path = run / FILE_NAME
     values = tomllib.loads(path.read_text(encoding="utf-8"))
     for change in changes:
         section, field, value = parse_override(change)
-        if (section, field) not in NAMES:
+        if (section, field) not in NAMES and section != "evaluation":
             known = ", ".join(map(".".join, NAMES))
-            raise InputError(f"--set {change} with --trained", remedy=f"of a trained model, change {known} alone")
-        values[section][field] = value
+            remedy = f"of a trained model, change {known} and [evaluation] alone"
+            raise InputError(f"--set {change} with --trained", remedy=remedy)
+        values.setdefault(section, {})[field] = value
     for section, field in NAMES:
         value = values.get(section, {}).get(field)
         if value and Path(value).is_absolute():

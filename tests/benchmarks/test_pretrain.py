@@ -65,12 +65,14 @@ def test_a_run_of_another_machine_is_shipped_as_it_is(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
-    assert main(Arguments(names=(NAME,), runs=runs, to=tmp_path, trained=True)) == 0
+    fewer = ("evaluation.max_sentences=2",)
+    assert main(Arguments(names=(NAME,), runs=runs, to=tmp_path, trained=True, set=fewer)) == 0
     assert {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()} == before
     shipped = tmp_path / NAME
     lm = load_model(shipped)
     assert not lm.surprisal(["Zorblaxes read ."])[0].words[0].is_unk
     assert load_run_recipe(shipped).data.corpus == "open-english-silver"
+    assert load_run_recipe(shipped).evaluation.max_sentences == 2
     card = (shipped / "README.md").read_text()
     for text in (
         "A recurrent neural network grammar on open-english with silver trees, in the pieces of words",
@@ -80,6 +82,7 @@ def test_a_run_of_another_machine_is_shipped_as_it_is(
         "training.device",
         "model.hidden_size",
         "CC BY-SA 4.0, the strictest",
+        "| sentences / words | 2 / ",
         "--trained` |\n| training | 1 epochs",
     ):
         assert text in card
