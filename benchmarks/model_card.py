@@ -87,7 +87,7 @@ def model_card(name: str, folder: Path) -> str:
     """The card, in Markdown, from what the folder holds."""
     lm, recipe, figures = load_model(folder), load_run_recipe(folder), read_figures(folder)
     words = json.loads((folder / EXPECTED).read_text(encoding="utf-8"))["sentences"][0]["words"]
-    corpus = CORPORA.get(recipe.data.corpus or "", _of_other(recipe))
+    corpus = CORPORA.get(recipe.data.corpus or "") or _of_other(recipe)
     parts = [
         f"# {name}",
         figures["origin"]["about"],

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from model_card import model_card
 from pretrain import HOMES, OWN, Arguments, main
 from run_recipes import about_recipe, origin_in_words, without_paths
 
@@ -62,7 +63,7 @@ def runs(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_of_another_machine_is_shipped_as_it_is(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
     fewer = ("evaluation.max_sentences=2",)
@@ -86,6 +87,8 @@ def test_a_run_of_another_machine_is_shipped_as_it_is(
         "--trained` |\n| training | 1 epochs",
     ):
         assert text in card
+    monkeypatch.delenv(CATALOG_VARIABLE)
+    assert model_card(NAME, shipped) == card  # also where the trees are not
     assert str(runs.parent) not in (shipped / "recipe.toml").read_text()
     assert capsys.readouterr().out.startswith(f"{NAME}\t")
 
