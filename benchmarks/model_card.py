@@ -149,7 +149,11 @@ def duration(training: Mapping[str, Any]) -> str:
     """How long it was trained, in words."""
     if training["best_epoch"] is None:
         return f"estimated in {60 * training['minutes']:.1f} s"
-    return f"{training['num_epochs']} epochs, the best {training['best_epoch']}, {training['minutes']:.1f} minutes"
+    parts = [f"{training['num_epochs']} epochs", f"the best {training['best_epoch']}"]
+    parts += [f"{training['num_steps']:,} steps"] if training.get("num_steps") else []  # the first cards have none
+    parts += [f"{training['minutes']:.1f} minutes"]
+    of_processor = training.get("cpu_minutes")
+    return ", ".join(parts) + (f" ({of_processor:.1f} of processor time)" if of_processor else "")
 
 
 def _table(results: Sequence[Mapping[str, Any]]) -> str:

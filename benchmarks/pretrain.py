@@ -9,8 +9,9 @@ Trained runs stay in --runs, and --again evaluates and copies them once more; to
 --trained takes the run folder RUNS/NAME as it is, say from a machine with a GPU: nothing is trained, on whatever device
 it was. Its data must be here under the same names, and are compared by their identity. Where its recipe holds a path of
 that machine, --set data.corpus=NAME says by which name users know the corpus; --set evaluation.max_sentences=1000
-evaluates on the first sentences of each split, for a model that searches a large corpus. A new model of a companion is
-named in treelm.corpora.companions; then model_figures.py measures it and writes it into docs/pretrained.md.
+evaluates on the first sentences of each split, for a model that searches a large corpus (those of open-english are of
+one source, so such figures compare only with each other). A new model of a companion is named in
+treelm.corpora.companions; then model_figures.py measures it and writes it into docs/pretrained.md.
 """
 
 from __future__ import annotations

@@ -154,13 +154,15 @@ def _differences(before: dict[str, Any], now: dict[str, Any], tolerance: float) 
 
 
 def training_of(run: Path) -> dict[str, Any]:
-    """Epochs and minutes of a run, from its log."""
+    """Epochs, updates and minutes of a run, from its log: by the clock, and of processor time."""
     path = run / METRICS
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     entries = [json.loads(line) for line in lines]
     best = [entry["epoch"] for entry in entries if entry["kind"] == "dev" and entry.get("is_best")]
     return {
         "minutes": max((entry["elapsed_seconds"] for entry in entries), default=0.0) / 60,
+        "cpu_minutes": max((entry["cpu_seconds"] for entry in entries if "cpu_seconds" in entry), default=0.0) / 60,
         "num_epochs": max((entry["epoch"] for entry in entries), default=0),
+        "num_steps": max((entry["step"] for entry in entries), default=0),
         "best_epoch": best[-1] if best else None,
     }

@@ -82,6 +82,8 @@ def test_the_card_says_where_it_comes_from_and_how_good_it_is(shipped: Path) -> 
         "licence of the text that it was trained on: not stated",
         "## What it is for, and what not",
         "30 epochs, the best",
+        ", 30 steps, ",
+        " of processor time) |",
         "echo 'the cat sees the dog .' | treelm parse toy-gum-open -",
     ):
         assert text in card
