@@ -70,7 +70,7 @@ fuzz: install
 snapshots: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.surface
 
-# The models that come with the package: about an hour of one core; goes on where it was stopped
+# The models of gum-open that are shipped: two and a half hours on a busy core; goes on where it was stopped
 pretrained: install
 	$(BIN)/python benchmarks/pretrain.py --processes 2
 

@@ -1,124 +1,173 @@
-"""What a shipped model says about itself."""
+"""What a shipped model says about itself: its card, from its files and the figures beside them (``figures.json``)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from shlex import quote
+from typing import Any, NamedTuple
 
-from treelm import __version__
-from treelm.corpora.data_config import example_sentences, prepared_split
-from treelm.evaluation.report import EvaluationResult
+from human_figures import worth
+
+from treelm.corpora.catalog import corpus_entry
+from treelm.corpora.inputs import read_json
 from treelm.models.base import SyntacticLM
+from treelm.models.persistence.files import encode_json, write_atomically
+from treelm.models.persistence.storage import load_model
 from treelm.training.recipe import Recipe
+from treelm.training.run import load_run_recipe
 
-DATA = """\
-The training split of `gum-open`, which comes with the package: English news, interviews, biographies, travel guides,
+CARD, EXPECTED, FIGURES = "README.md", "expected.json", "figures.json"
+TAUGHT = ("rnng", "transformer-grammar", "pushdown", "som", "shift-reduce", "chart", "pcfg")
+"""Systems that trees teach, whatever their config says."""
+
+
+class Corpus(NamedTuple):
+    """What is said of a model because of the corpus that it was trained on."""
+
+    text: str
+    trees: str
+    licence: str
+    limits: str
+
+
+BIAS = "Its probabilities repeat what its texts say, also where that is biased or wrong."
+GUM = Corpus(
+    text="""\
+The training split of `gum-open`, which comes with treelm: English news, interviews, biographies, travel guides,
 academic texts, speeches and court transcripts from the Georgetown University Multilayer corpus (Zeldes 2017),
-{num_words:,} words. The dev split chose the epoch; the test split was only evaluated on.
-{trees}
-"""
-CONSTITUENCY = "Constituency trees of gum-open are the output of a parser run on gold tags, not hand-made."
+{num_words:,} words. The dev split chose the epoch; the test split was only evaluated on.""",
+    trees="Constituency trees of gum-open are the output of a parser run on gold tags, not hand-made.",
+    licence="""\
+CC BY-SA 4.0, as the treebank that it was trained on; authors and licences of texts: `treelm data show gum-open`.""",
+    limits=f"""\
+A small model of a small corpus, for trying things out, teaching, tests and examples. It is not for figures in a paper
+about its system, not for parsing that anything depends on, and not for text unlike its training data: its vocabulary
+has {{vocabulary_size:,}} tokens, and all other words are known only by their looks (capitals, digits, endings). Compare
+systems with models trained for the purpose.
+{BIAS}""",
+)
+OPEN_ENGLISH = Corpus(
+    text="""\
+The training split of `open-english`, which comes with treelm-english: {num_words:,} words of English prose of open
+licences, three quarters fiction of 1900 to 1963, the rest modern. Sentences that share eight words in a row with
+Natural Stories, SAP or the UCL corpus are not in it. The dev split chose the weights; the test split was only evaluated
+on.""",
+    trees="""\
+Its trees are the output of a chart parser, none made by people: `packages/treelm-english/README.md` says how good they
+are.""",
+    licence="""\
+CC BY-SA 4.0, the strictest licence of its texts; the licence of every document, and which of them are in the public
+domain in the USA alone: `treelm data show open-english`.""",
+    limits=f"""\
+A model for surprisals of written English in studies and in teaching. Its vocabulary has {{vocabulary_size:,}} pieces,
+and no word is unknown. It is small, and most of its text is sixty years old or older: it is not for modern usage, nor
+for figures in a paper about its system beyond those that stand here.
+{BIAS}""",
+)
+CORPORA = {"gum-open": GUM, "open-english": OPEN_ENGLISH, "open-english-silver": OPEN_ENGLISH}
 DEPENDENCIES = "The trees are constituents made from gum-open's gold dependency trees."
 NO_TREES = "Training saw no trees."
 
-LICENCE = """\
-CC BY-SA 4.0, as the treebank that it was trained on; authors and licences of the texts: `treelm data show gum-open`.
-"""
-LIMITS = """\
-A small model of a small corpus, for trying things out, teaching, tests and examples. It is not for figures in a paper
-about its system, not for parsing that anything depends on, and not for text unlike its training data: its vocabulary
-has {vocabulary_size:,} tokens, and all other words are known only by their looks (capitals, digits, endings). Compare
-systems with models trained for the purpose. Its probabilities repeat what its texts say, also where that is biased or
-wrong.
-"""
+
+def read_figures(folder: Path) -> dict[str, Any]:
+    """What is recorded: ``origin``, ``training``, ``num_words``, ``dev_loss``, ``results`` and ``measured``."""
+    found: dict[str, Any] = read_json(folder / FIGURES, remedy="ship the model again")
+    return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """How long a model was trained."""
-
-    minutes: float
-    num_epochs: int
-    best_epoch: int | None
+def write_figures(folder: Path, figures: Mapping[str, Any], *, name: str = "") -> None:
+    """Write the figures of a model, and its card from them; its name is that of the folder unless it is given."""
+    write_atomically(folder / FIGURES, encode_json(figures))
+    write_atomically(folder / CARD, model_card(name or folder.name, folder).encode())
 
 
-def model_card(
-    name: str,
-    lm: SyntacticLM,
-    recipe: Recipe,
-    results: Sequence[EvaluationResult],
-    training: Training,
-    *,
-    losses: Mapping[str, float],
-    origin: Mapping[str, str],
-) -> str:
-    """The card, in Markdown. ``losses``: on dev by type of the weights. ``origin``: about, commit, command."""
-    verb = "parse" if lm.parses else "surprisal"
-    example = " ".join(example_sentences(recipe.data)[0].words)
-    return f"""\
-# {name}
-
-{origin["about"]}
-
-    echo {quote(example)} | treelm {verb} {name} -
-
-## Data and licence
-
-{DATA.format(trees=_trees(lm, recipe), num_words=prepared_split(recipe.data, "train").num_tokens)}
-{LICENCE}
-## How it was made
-
-{_making(name, lm, training, losses, origin)}
-## Figures
-
-{_table(results)}
-{_notes(results)}
-## What it is not for
-
-{LIMITS.format(vocabulary_size=len(lm.vocabulary))}"""
+def model_card(name: str, folder: Path) -> str:
+    """The card, in Markdown, from what the folder holds."""
+    lm, recipe, figures = load_model(folder), load_run_recipe(folder), read_figures(folder)
+    words = json.loads((folder / EXPECTED).read_text(encoding="utf-8"))["sentences"][0]["words"]
+    corpus = CORPORA.get(recipe.data.corpus or "") or _of_other(recipe)
+    parts = [
+        f"# {name}",
+        figures["origin"]["about"],
+        f"    echo {quote(' '.join(words))} | treelm {'parse' if lm.parses else 'surprisal'} {name} -",
+        "## Data and licence",
+        f"{corpus.text.format(num_words=figures['num_words'])}\n{_trees(lm, recipe, corpus)}",
+        corpus.licence,
+        "## How it was made",
+        _making(name, lm, figures),
+        "## Figures",
+        f"{_table(figures['results'])}\n\n{_notes(figures['results'])}",
+        *(["## What its surprisals are worth", worth(figures["measured"])] if figures.get("measured") else []),
+        "## What it is for, and what not",
+        corpus.limits.format(vocabulary_size=len(lm.vocabulary)),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def _trees(lm: SyntacticLM, recipe: Recipe) -> str:
-    """What trees training saw: systems without labels see them only if they are taught by spans or attachments."""
-    if recipe.data.format == "conllu":
-        return DEPENDENCIES
-    taught = lm.predicts_labels or getattr(recipe.model.config, "span_weight", 0.0) > 0
-    return CONSTITUENCY if taught else NO_TREES
+def _of_other(recipe: Recipe) -> Corpus:
+    """What can be said of any other corpus, and of files."""
+    named = recipe.data.corpus
+    text = f"The training split of `{named}`" if named else f"`{Path(recipe.data.train or '').name}`"
+    licence = corpus_entry(named).licence if named else "not stated"
+    return Corpus(
+        text=f"{text}, {{num_words:,}} words.",
+        trees="Training saw its trees.",
+        licence=f"The licence of the text that it was trained on: {licence}.",
+        limits=f"Its vocabulary has {{vocabulary_size:,}} tokens. {BIAS}",
+    )
 
 
-def _making(
-    name: str, lm: SyntacticLM, training: Training, losses: Mapping[str, float], origin: Mapping[str, str]
-) -> str:
+def _trees(lm: SyntacticLM, recipe: Recipe, corpus: Corpus) -> str:
+    """What trees training saw: some systems see them only if their config says so."""
+    config = recipe.model.config
+    by_config = getattr(config, "span_weight", 0.0) > 0 or getattr(config, "auxiliary", "none") != "none"
+    if lm.system not in TAUGHT and not by_config:
+        return NO_TREES
+    return DEPENDENCIES if recipe.data.format == "conllu" and corpus is GUM else corpus.trees
+
+
+def _making(name: str, lm: SyntacticLM, figures: Mapping[str, Any]) -> str:
     num_parameters = sum(parameter.numel() for parameter in lm.parameters())
+    origin = figures["origin"]
     rows = {
         "system": f"`{lm.system}`" + (f", {num_parameters:,} parameters" if num_parameters else ""),
-        "recipe": f"`recipe.toml` beside this file, from the packaged recipe `{name}`",
-        "source": f"treelm {__version__}, commit {origin['commit']}",
+        "recipe": f"`recipe.toml` beside this file{origin.get('recipe') and ', '}{origin.get('recipe')}",
+        "source": f"treelm {origin['treelm']}, commit {origin['commit']}",
         "command": f"`{origin['command']}`",
-        "training": _duration(training),
+        "training": duration(figures["training"]),
     }
     if lm.data_identity:
         rows["data"] = ", ".join(f"{split} `{identity}`" for split, identity in lm.data_identity.items())
+    losses = figures["dev_loss"]
     rows |= {f"dev loss per word, weights in {kind}": f"{value:.5f} nats" for kind, value in losses.items()}
-    return "| | |\n| --- | --- |\n" + "".join(f"| {key} | {value} |\n" for key, value in rows.items())
+    return "| | |\n| --- | --- |\n" + "\n".join(f"| {key} | {value} |" for key, value in rows.items())
 
 
-def _duration(training: Training) -> str:
-    if training.best_epoch is None:
-        return f"estimated in {60 * training.minutes:.1f} s"
-    return f"{training.num_epochs} epochs, the best {training.best_epoch}, {training.minutes:.1f} minutes"
+def duration(training: Mapping[str, Any]) -> str:
+    """How long it was trained, in words."""
+    if training["best_epoch"] is None:
+        return f"estimated in {60 * training['minutes']:.1f} s"
+    parts = [f"{training['num_epochs']} epochs", f"the best {training['best_epoch']}"]
+    parts += [f"{training['num_steps']:,} steps"] if training.get("num_steps") else []  # the first cards have none
+    parts += [f"{training['minutes']:.1f} minutes"]
+    of_processor = training.get("cpu_minutes")
+    return ", ".join(parts) + (f" ({of_processor:.1f} of processor time)" if of_processor else "")
 
 
-def _table(results: Sequence[EvaluationResult]) -> str:
-    columns = [dict(result.rows()) for result in results]
-    lines = ["| figure |" + "".join(f" {result.split} |" for result in results), "| --- |" + " ---: |" * len(results)]
+def _table(results: Sequence[Mapping[str, Any]]) -> str:
+    columns = [result["rows"] for result in results]
+    lines = [
+        "| figure |" + "".join(f" {result['split']} |" for result in results),
+        "| --- |" + " ---: |" * len(results),
+    ]
     for name in dict.fromkeys(name for column in columns for name in column):
         lines.append(f"| {name} |" + "".join(f" {column.get(name, '')} |" for column in columns))
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
-def _notes(results: Sequence[EvaluationResult]) -> str:
-    notes = dict.fromkeys(note for result in results for note in result.all_notes())
+def _notes(results: Sequence[Mapping[str, Any]]) -> str:
+    notes = dict.fromkeys(note for result in results for note in result["notes"])
     own = "Figures are of the weights as shipped, by the `[evaluation]` of the recipe; `treelm evaluate` repeats them."
-    return "".join(f"* {note}\n" for note in (own, *notes))
+    return "\n".join(f"* {note}" for note in (own, *notes))

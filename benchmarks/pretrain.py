@@ -1,11 +1,17 @@
-"""The models that come with the package: train by the recipes NAME-gum-open, evaluate, write the model card, copy.
+"""The models that are shipped: train by the recipes of their names, evaluate, write the model card, copy.
 
 python benchmarks/pretrain.py                                  all that are not there yet
 python benchmarks/pretrain.py rnng-gum-open som-gum-open --processes 2 --again
-python benchmarks/pretrain.py lstm-open-english --to ../treelm-english/pretrained --most-megabytes 60
+python benchmarks/pretrain.py lstm-open-english --runs RUNS --trained --to MODELS --most-megabytes 60
 
 Each uses one thread. A run that was stopped goes on where it was; a model that is there is kept without --again.
 Trained runs stay in --runs, and --again evaluates and copies them once more; to train anew, remove the run folder.
+--trained takes the run folder RUNS/NAME as it is, say from a machine with a GPU: nothing is trained, on whatever device
+it was. Its data must be here under the same names, and are compared by their identity. Where its recipe holds a path of
+that machine, --set data.corpus=NAME says by which name users know the corpus; --set evaluation.max_sentences=1000
+evaluates on the first sentences of each split, for a model that searches a large corpus (those of open-english are of
+one source, so such figures compare only with each other). A new model of a companion is named in
+treelm.corpora.companions; then model_figures.py measures it and writes it into docs/pretrained.md.
 """
 
 from __future__ import annotations
@@ -15,22 +21,31 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import tyro
+from run_recipes import about_recipe, origin_in_words, without_paths
 from shipping import CARD, Origin, differences, ship
 
+from treelm.corpora.companions import COMPANIONS
 from treelm.errors import InputError
 from treelm.models.persistence.shipped import FOLDER
 from treelm.models.persistence.storage import load_model
 from treelm.training.outcomes import NonFiniteError, TrainingInterrupted
-from treelm.training.recipe import load_recipe, recipe_names
+from treelm.training.recipe import load_recipe
 from treelm.training.run import has_run, is_estimated, load_run_recipe, train
 
 ROOT = Path(__file__).parents[1]
+OWN = ("lstm-gum-open", "ngram-gum-open", "rnng-gum-open")
+"""What examples, tutorials and the tests of treelm alone need: with more, its wheel would not stay under 10 MB."""
+HOMES = {name: FOLDER for name in OWN} | {
+    name: ROOT / "packages" / one.distribution / "src" / one.module / FOLDER.name
+    for one in COMPANIONS
+    for name in one.models
+}
+"""The models that are shipped, each with the folder of its distribution in this checkout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +53,20 @@ class Arguments:
     """What to make."""
 
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME")] = ()
-    """Recipes, which are also the names of the models; without any, all that end in -gum-open."""
+    """Recipes, which are also the names of the models; without any, all that are shipped."""
     runs: Path = Path("runs/pretrained")
     """Folder of the run folders."""
-    to: Path = FOLDER
-    """Folder of the models."""
-    most_megabytes: int = 28
+    to: Path | None = None
+    """Folder of the models; without it, that of the distribution that has the model, in this checkout."""
+    most_megabytes: int = 60
     """What all models of that folder together may take."""
     set: tuple[str, ...] = ()
-    """SECTION.FIELD=VALUE: change fields of all recipes, to try the script out."""
+    """SECTION.FIELD=VALUE: change fields of all recipes, to try the script out; with --trained, of names and
+    [evaluation] alone."""
+    trained: bool = False
+    """Ship runs as they are."""
+    about: str = ""
+    """What the model is, in a sentence; without it, the first sentence of the packaged recipe of that name."""
     processes: int = 1
     """Models that are made side by side."""
     again: bool = False
@@ -54,38 +74,54 @@ class Arguments:
 
 
 def main(options: Arguments) -> int:
-    """Make the models; the worst exit code."""
-    names = options.names or tuple(name for name in recipe_names() if name.endswith("-gum-open"))
-    todo = [name for name in names if options.again or not (options.to / name / CARD).exists()]
+    """Make the models; the worst exit code. Raises ``InputError`` for a model without a place."""
+    folders = {name: _folder(name, options) for name in options.names or HOMES}
+    todo = [name for name, folder in folders.items() if options.again or not (folder / name / CARD).exists()]
     if options.processes > 1 and len(todo) > 1:
         with ThreadPoolExecutor(options.processes) as threads:
             code = max(threads.map(lambda name: subprocess.run(_command(name, options), check=False).returncode, todo))
     else:
         code = max((_make(name, options) for name in todo), default=0)
-    return max(code, _report(options.to, options.most_megabytes))
+    return max([code, *(_report(folder, options.most_megabytes) for folder in dict.fromkeys(folders.values()))])
+
+
+def _folder(name: str, options: Arguments) -> Path:
+    """Where a model goes."""
+    if options.to is None and name not in HOMES:
+        raise InputError(f"{name} is not a model that is shipped", remedy="say where it goes: --to FOLDER")
+    return options.to or HOMES[name]
 
 
 def _command(name: str, options: Arguments) -> list[str]:
-    again = ["--again"] if options.again else []
-    changes = ["--set", *options.set] if options.set else []
-    places = ["--runs", str(options.runs), "--to", str(options.to), "--most-megabytes", str(options.most_megabytes)]
-    return [sys.executable, __file__, name, *places, *again, *changes]
+    command = [sys.executable, __file__, name, "--runs", str(options.runs), "--to", str(_folder(name, options))]
+    command += ["--most-megabytes", str(options.most_megabytes)]
+    command += [flag for flag, is_set in (("--again", options.again), ("--trained", options.trained)) if is_set]
+    command += ["--about", options.about] if options.about else []
+    return [*command, *(["--set", *options.set] if options.set else [])]
 
 
 def _make(name: str, options: Arguments) -> int:
     torch.set_num_threads(1)
-    run = options.runs / name
+    run, folder = options.runs / name, _folder(name, options) / name
     try:
-        _train(name, run, options.set)
-        origin = Origin(about=_about(name), commit=_commit(), command=f"python benchmarks/pretrain.py {name}")
-        ship(run, options.to / name, origin)
+        about = options.about or about_recipe(name)  # told before anything takes long
+        if not options.trained:
+            _train(name, run, options.set)
+        how = f"treelm train {name}`, then `python benchmarks/pretrain.py {name} --trained"
+        origin = Origin(
+            about=about,
+            commit=_commit(),
+            command=how if options.trained else f"python benchmarks/pretrain.py {name}",
+            recipe=origin_in_words(name, run),
+        )
+        ship(run, folder, origin, recipe_file=without_paths(run, options.set) if options.trained else None)
     except (TrainingInterrupted, NonFiniteError) as stopped:
         print(f"{name}: {stopped}", file=sys.stderr)
         return stopped.exit_code
     except InputError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
-    for text in differences(load_model(options.to / name), options.to / name):
+    for text in differences(load_model(folder), folder):
         print(f"{name}: {text}", file=sys.stderr)
         return 1
     return 0
@@ -98,12 +134,6 @@ def _train(name: str, run: Path, changes: Sequence[str]) -> None:
         return
     resume = has_run(run, recipe)
     train(load_run_recipe(run) if resume else recipe, run, resume=resume)
-
-
-def _about(name: str) -> str:
-    """The first line of the recipe says what the model is."""
-    text = (files("treelm.recipes") / f"{name}.toml").read_text(encoding="utf-8")
-    return text.partition("\n")[0].removeprefix("# ")
 
 
 def _commit() -> str:
@@ -124,4 +154,8 @@ def _report(folder: Path, most_megabytes: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    try:
+        sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    except InputError as error:
+        print(f"pretrain: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
-from model_card import Training, model_card
+from model_card import CARD, CORPORA, EXPECTED, write_figures
 
-from treelm.corpora.data_config import DataConfig, example_sentences
+from treelm import __version__
+from treelm.corpora.data_config import DataConfig, example_sentences, prepared_split
 from treelm.corpora.inputs import read_json
 from treelm.corpora.tokens import words_of
+from treelm.errors import InputError
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import EstimatedLM, SyntacticLM
@@ -26,14 +29,15 @@ from treelm.training.dev import evaluate
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe
-from treelm.training.run import load_run_recipe, set_up
+from treelm.training.run import dev_batches, load_run_recipe
 
-EXPECTED, CARD = "expected.json", "README.md"
+__all__ = ["CARD", "EXPECTED", "Origin", "differences", "ship"]
+
 TOLERANCE_NATS = 1e-3
 """How far a log probability may be from the expected one: other processors round otherwise."""
 Words = Sequence[str]
 UNKNOWN = "Which books did the zorblaxes of Zanzibar read ?"
-"""A sentence with words that no vocabulary of the packaged treebank has."""
+"""A sentence with words that no training text has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,27 +50,38 @@ class Origin:
     """Version of the source."""
     command: str
     """What to type to make it again."""
+    recipe: str = ""
+    """Where its recipe is from, in words."""
 
 
-def ship(run: Path, destination: Path, origin: Origin) -> None:
+def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | None = None) -> None:
     """Make the folder of a shipped model from a run: it is there in full, or as it was before.
 
-    Figures and expected scores are those of the narrow weights, as users will load them. Raises ``InputError`` for a
-    run without a model.
+    Figures and expected scores are those of the narrow weights, as users will load them. ``recipe_file`` stands in the
+    place of the run's own. Raises ``InputError`` for a run without a model, and for a recipe with other data.
     """
     partial = destination.with_name(f".{destination.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     wide = load_model(run)
     floats = float_type(wide)
     save_model(wide, partial, floats=floats)
-    shutil.copyfile(run / RECIPE, partial / RECIPE)
+    (partial / RECIPE).write_bytes(recipe_file or (run / RECIPE).read_bytes())
     recipe, narrowed = load_run_recipe(partial), load_model(partial)
-    losses: dict[str, float] = {"float32": dev_nats_per_word(wide, recipe), floats: dev_nats_per_word(narrowed, recipe)}
+    check_data(wide, recipe)
+    losses = {kind: dev_nats_per_word(lm, recipe) for kind, lm in {"float32": wide, floats: narrowed}.items()}
     results = [judgement.result for judgement in evaluate_run(partial, recipe, protocols=(PLAIN,))]
     write_atomically(partial / EXPECTED, encode_json(expected_scores(narrowed, _sentences(recipe.data))))
-    trained = training_of(run)
-    card = model_card(destination.name, narrowed, recipe, results, trained, losses=losses, origin=vars(origin))
-    write_atomically(partial / CARD, card.encode())
+    figures = {
+        "origin": {**vars(origin), "treelm": __version__},
+        "training": training_of(run),
+        "num_words": prepared_split(recipe.data, "train").num_tokens,
+        "dev_loss": {kind: loss for kind, loss in losses.items() if not math.isnan(loss)},
+        "results": [
+            {"split": result.split, "rows": dict(result.rows()), "notes": list(result.all_notes())}
+            for result in results
+        ],
+    }
+    write_figures(partial, figures, name=destination.name)
     shutil.rmtree(destination, ignore_errors=True)
     partial.rename(destination)
 
@@ -76,9 +91,19 @@ def float_type(lm: SyntacticLM) -> FloatType:
     return "float32" if isinstance(lm, EstimatedLM) else "float16"
 
 
+def check_data(lm: SyntacticLM, recipe: Recipe) -> None:
+    """Raise ``InputError`` if the recipe's data are not those that the model was trained on, by their identity."""
+    for split, identity in lm.data_identity.items():
+        found = prepared_split(recipe.data, split).identity  # type: ignore[arg-type]
+        if found != identity:
+            problem = f"{split} of {recipe.data.corpus or 'the recipe'} is {found}, but it was trained on {identity}"
+            raise InputError(problem, remedy="have the same corpus here, under this name")
+
+
 def dev_nats_per_word(lm: SyntacticLM, recipe: Recipe) -> float:
     """The loss that training minimises, on dev; NaN without dev data."""
-    batches = set_up(recipe, vocabulary=lm.vocabulary).dev or ()
+    has_dev = recipe.data.has_split("dev")
+    batches = dev_batches(prepared_split(recipe.data, "dev"), lm, recipe) if has_dev else ()
     loss = evaluate(Fabric(accelerator="cpu", devices=1), lm, batches, TrainingConfig())
     lm.eval()
     return loss.nats_per_word
@@ -86,7 +111,7 @@ def dev_nats_per_word(lm: SyntacticLM, recipe: Recipe) -> float:
 
 def _sentences(data: DataConfig) -> list[Words]:
     """Sentences of the model's language, and unknown words where the language is known."""
-    unknown = [words_of(UNKNOWN)] if data.corpus == "gum-open" else []
+    unknown = [words_of(UNKNOWN)] if data.corpus in CORPORA else []
     return [*(sentence.words for sentence in example_sentences(data)), *unknown]
 
 
@@ -128,14 +153,16 @@ def _differences(before: dict[str, Any], now: dict[str, Any], tolerance: float) 
     return texts
 
 
-def training_of(run: Path) -> Training:
-    """Epochs and time of a run, from its log."""
+def training_of(run: Path) -> dict[str, Any]:
+    """Epochs, updates and minutes of a run, from its log: by the clock, and of processor time."""
     path = run / METRICS
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     entries = [json.loads(line) for line in lines]
     best = [entry["epoch"] for entry in entries if entry["kind"] == "dev" and entry.get("is_best")]
-    return Training(
-        minutes=max((entry["elapsed_seconds"] for entry in entries), default=0.0) / 60,
-        num_epochs=max((entry["epoch"] for entry in entries), default=0),
-        best_epoch=best[-1] if best else None,
-    )
+    return {
+        "minutes": max((entry["elapsed_seconds"] for entry in entries), default=0.0) / 60,
+        "cpu_minutes": max((entry["cpu_seconds"] for entry in entries if "cpu_seconds" in entry), default=0.0) / 60,
+        "num_epochs": max((entry["epoch"] for entry in entries), default=0),
+        "num_steps": max((entry["step"] for entry in entries), default=0),
+        "best_epoch": best[-1] if best else None,
+    }

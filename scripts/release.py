@@ -1,4 +1,4 @@
-"""Builds what is released, checks it and signs it, in ``dist/VERSION/``: ``make release``. Uploads nothing.
+"""Builds treelm and its companions, checks and signs them, in ``dist/VERSION/``: ``make release``. Uploads nothing.
 
 Refuses a working tree with changes, a version that is not the same everywhere, a changelog without an entry for it,
 missing project URLs, a system without a run in ``tests/legacy``, and a version that was built before. Signs with
@@ -85,10 +85,11 @@ def _check_urls(project: dict[str, Any]) -> None:
 
 
 def build(root: Path, folder: Path) -> list[Path]:
-    """Build source and wheel into a new folder, and let twine check what an index would show of them."""
+    """Build sources and wheels into a new folder, and let twine check what an index would show of them."""
     if folder.exists():
         raise InputError("this version was built before", where=str(folder), remedy="raise the version, or remove it")
-    run([sys.executable, "-m", "build", "--outdir", str(folder)], root)
+    for project in (root, *(path.parent for path in sorted(root.glob("packages/*/pyproject.toml")))):
+        run([sys.executable, "-m", "build", "--outdir", str(folder)], project)
     made = sorted(folder.iterdir())
     run([sys.executable, "-m", "twine", "check", "--strict", *map(str, made)], root)
     return made

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.corpora.helpers import SHARED
+from tests.shipped import need
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -90,6 +91,7 @@ def test_one_call_makes_the_table_of_natural_stories(home: Path) -> None:
     source = SHARED / "human" / "natural-stories" / "reading-times.csv"
     if not source.exists():
         pytest.skip("needs the shared data")
+    need("som-gum-open")
     lines = source.read_text(encoding="utf-8").splitlines(keepends=True)[:41]
     (home / "reading-times.csv").write_text("".join(lines), encoding="utf-8")
     page = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The models in the package: each loads, scores as it did when it was made, and all together are small."""
+"""Models that come with treelm and its companions: each scores as it did when it was made, and the wheel is small."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from model_card import FIGURES
+from pretrain import OWN
 from shipping import CARD, EXPECTED, differences
 
+from treelm.corpora.companions import COMPANIONS, Companion
 from treelm.models.persistence.shipped import FOLDER, shipped_folder, shipped_names
 from treelm.models.persistence.storage import CONFIG, VOCABULARY, WEIGHTS, load_model
 from treelm.training.recipe import load_recipe, recipe_names
 from treelm.training.run import load_run_recipe
 
 ROOT = Path(__file__).parent.parent
-FILES = {CARD, CONFIG, EXPECTED, VOCABULARY, WEIGHTS, "recipe.toml"}
-PACKAGED = [name for name in shipped_names() if shipped_folder(name).parent == FOLDER]
+FILES = {CARD, CONFIG, EXPECTED, FIGURES, VOCABULARY, WEIGHTS, "recipe.toml"}
+CORPORA = {"gum-open", "open-english", "open-english-silver"}
 RECIPES = [name for name in recipe_names() if name.endswith("-gum-open")]
 
 
@@ -28,12 +31,14 @@ def test_a_model_is_complete_and_scores_as_it_did(name: str) -> None:
     folder = shipped_folder(name)
     assert {path.name for path in folder.iterdir()} == FILES
     assert differences(load_model(name), folder) == []
-    corpus = load_run_recipe(name).data.corpus
-    assert corpus == "gum-open" if folder.parent == FOLDER else corpus in ("open-english", "open-english-silver")
+    assert load_run_recipe(name).data.corpus in CORPORA
 
 
-def test_all_together_are_at_most_28_mb() -> None:
-    assert sum(path.stat().st_size for path in FOLDER.glob("*/*")) <= 28_000_000
+@pytest.mark.parametrize("companion", COMPANIONS, ids=lambda companion: companion.distribution)
+def test_a_companion_has_the_models_that_treelm_says_it_has(companion: Companion) -> None:
+    folder = ROOT / "packages" / companion.distribution / "src" / companion.module / FOLDER.name
+    assert sorted(path.name for path in folder.iterdir()) == list(companion.models)
+    assert sum(path.stat().st_size for path in folder.glob("*/*")) <= 60_000_000
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -45,11 +50,18 @@ def test_recipes_agree_on_data_and_words(name: str) -> None:
     assert recipe.training.batches == "sentences"
 
 
-@pytest.mark.skipif(not PACKAGED, reason="no model has been made yet: make pretrained")
+def test_what_goes_into_the_wheel_is_under_10_mb_packed(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in (ROOT / "src" / "treelm").rglob("*"):
+            if path.is_file() and path.suffix != ".pyc":
+                packed.write(path)
+    assert (tmp_path / "packed.zip").stat().st_size < 10_000_000
+
+
 def test_the_wheel_has_them(tmp_path: Path) -> None:
     pytest.importorskip("hatchling", reason="hatchling builds the wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"treelm/pretrained/{name}/{file}" for name in PACKAGED for file in FILES} <= packed
+    assert {f"treelm/pretrained/{name}/{file}" for name in OWN for file in FILES} <= packed

@@ -17,7 +17,15 @@ from treelm.training.recipe import load_recipe
 from treelm.training.run import train
 
 ORIGIN = Origin(about="A toy.", commit="abc", command="make it")
-FILES = {"README.md", "config.json", "expected.json", "model.safetensors", "recipe.toml", "vocabulary.json"}
+FILES = {
+    "README.md",
+    "config.json",
+    "expected.json",
+    "figures.json",
+    "model.safetensors",
+    "recipe.toml",
+    "vocabulary.json",
+}
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +78,12 @@ def test_the_card_says_where_it_comes_from_and_how_good_it_is(shipped: Path) -> 
         "A toy.",
         "commit abc",
         "`make it`",
-        "CC BY-SA 4.0",
-        "not for",
+        "`train.ptb`, 20 words.",
+        "licence of the text that it was trained on: not stated",
+        "## What it is for, and what not",
         "30 epochs, the best",
+        ", 30 steps, ",
+        " of processor time) |",
         "echo 'the cat sees the dog .' | treelm parse toy-gum-open -",
     ):
         assert text in card

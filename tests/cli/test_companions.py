@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
+from treelm import SyntacticLM, load
 from treelm.corpora import companions
 from treelm.corpora.catalog import corpus_entry, corpus_names, is_corpus_name, show
 from treelm.errors import InputError
@@ -53,20 +54,54 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_it_what_is_missing_says_what_to_install(absent: None, treelm: Treelm) -> None:
     assert "open-english" not in corpus_names()
     assert is_corpus_name("open-english")
-    for call in (lambda: corpus_entry("open-english"), lambda: find_run("lstm-open-english")):
-        with pytest.raises(InputError, match="pip install treelm-english"):
-            call()
-    for command in (("data", "show", "open-english"), ("models", "lstm-open-english"), ("train", "lstm-open-english")):
-        outcome = treelm(*command, *(["--out", "run"] if command[0] == "train" else []))
-        assert outcome.code == 2
+    for python in (corpus_entry, find_run, shipped_folder, load, SyntacticLM.from_pretrained):
+        with pytest.raises(InputError, match=r"pip install treelm-english$"):
+            python("open-english" if python is corpus_entry else "palm-gum-open")
+    for command in (
+        ("data", "show", "open-english"),
+        ("models", "palm-gum-open"),
+        ("train", "lstm-open-english", "--out", "run"),
+        ("train", "lstm-gum-open", "--out", "run", "--set", "training.start_from=palm-gum-open"),
+        *(("parse", "palm-gum-open", "-"), ("surprisal", "palm-gum-open", "-"), ("evaluate", "palm-gum-open")),
+        *(("compare", "palm-gum-open"), ("gardenpath", "palm-gum-open"), ("explore", "palm-gum-open")),
+    ):
+        outcome = treelm(*command)
+        assert outcome.code == 2, command
         assert outcome.err.count("\n") == 1
-        assert "pip install treelm-english" in outcome.err
+        assert outcome.err.endswith("pip install treelm-english\n"), outcome.err
+
+
+def test_without_it_its_models_are_listed_as_missing(absent: None, treelm: Treelm) -> None:
+    outcome = treelm("models")
+    assert [line.split("\t")[0] for line in outcome.out.splitlines()] == [
+        "lstm-gum-open",
+        "ngram-gum-open",
+        "rnng-gum-open",
+    ]
+    (line,) = outcome.err.splitlines()
+    assert line.startswith("not installed: chart-gum-open, on-lstm-gum-open, palm-gum-open")
+    assert line.endswith("pip install treelm-english")
+
+
+def test_an_older_release_without_a_model_is_to_be_upgraded(installed: Path) -> None:
+    with pytest.raises(InputError, match=r"pip install --upgrade treelm-english$"):
+        find_run("palm-gum-open")
 
 
 def test_paths_and_other_names_are_not_taken_for_its_models(absent: None) -> None:
-    for run in ("runs/lstm-open-english", "lstm-open-englisch"):
-        with pytest.raises(InputError, match="give the folder"):
-            find_run(run)
+    with pytest.raises(InputError, match="no such run folder"):
+        find_run("runs/palm-gum-open")
+    with pytest.raises(InputError, match="did you mean palm-gum-open"):
+        find_run("palm-gum-opn")
+    with pytest.raises(InputError, match="did you mean palm-gum-open"):
+        shipped_folder("palm-gum-opn")
+
+
+def test_nothing_is_written_beside_its_models(installed: Path, treelm: Treelm, tmp_path: Path) -> None:
+    before = set((installed / "pretrained").rglob("*"))
+    done = treelm("compare", "ngram-open-english", "--max-sentences", 2, "--format", "csv")
+    assert done.code == 0, done.err
+    assert set((installed / "pretrained").rglob("*")) == before
 
 
 def test_its_corpus_is_in_the_catalogue(installed: Path) -> None:
@@ -94,6 +129,20 @@ def test_its_models_have_names_like_those_of_the_package(installed: Path) -> Non
 
 def test_recipes_name_its_corpus_wherever_they_are_read(absent: None) -> None:
     assert load_recipe("lstm-open-english").data.corpus == "open-english"
+
+
+def test_a_corpus_that_is_made_of_its_text_keeps_its_name_and_is_asked_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, treelm: Treelm
+) -> None:
+    assert load_recipe("rnng-open-english").data.corpus == "open-english-silver"
+    monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "catalog.toml"))
+    outcome = treelm("train", "rnng-open-english", "--out", tmp_path / "run")
+    assert outcome.code == 2
+    assert "'open-english-silver' is not shipped; make it as the README" in outcome.err
+    (tmp_path / "train.ptb").write_text("(S (X a))\n")
+    entry = '[open-english-silver]\nlicence = "mine"\ntrain.brackets = {path = "train.ptb"}\n'
+    (tmp_path / "catalog.toml").write_text(entry)
+    assert corpus_entry("open-english-silver").locate("train") == (tmp_path / "train.ptb", "brackets")
 
 
 @pytest.mark.skipif(not (MODULE / "open-english" / "documents.tsv.gz").exists(), reason="the text is not there yet")

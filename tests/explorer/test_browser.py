@@ -22,6 +22,7 @@ from tests.explorer.browser import (
     violations,
     wait_until_read,
 )
+from tests.shipped import need
 
 pytestmark = skips("starlette", "uvicorn")
 NUM_WORDS = len(GARDEN_PATH.split())
@@ -31,6 +32,7 @@ LIMITS = {"lstm": 0.5, "rnng": 1.0}
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
+    need(*RUNS)
     with explorer() as found:
         yield found
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import treelm
 from tests.evaluation.toys import ToyLM
+from tests.shipped import need
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.tokens import BLANKS, Tokenisation, words_of
 from treelm.corpora.word_vocabulary import WordVocabulary
@@ -248,6 +249,7 @@ def test_n_best_trees_of_a_text_are_over_its_words() -> None:
 def test_states_are_extended_by_a_word_for_each_sentence_not_by_the_characters_of_a_text(
     name: str, words: Any, message: str
 ) -> None:
+    need(name)
     lm = treelm.load(name)
     with pytest.raises(InputError, match=message):
         lm.extend(lm.start(3), words)

@@ -83,6 +83,7 @@ def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     found = examine()
     assert found.versions["torch"] == importlib.metadata.version("torch")
     assert found.extras["nltk"].keys() == {"nltk"}
+    assert found.extras["treelm-english"].keys() == {"treelm-english"}
     assert found.processor["medium_rounds"] is rounds_operands("medium")
     assert found.threads["torch"] == torch.get_num_threads()
     assert len(found.gpus) == torch.cuda.device_count()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.shipped import need
 from treelm.models.persistence.shipped import shipped_folder
 from treelm.papers.data import DataRoot, data_sets
 from treelm.papers.declaration import load_paper, paper_folder, paper_names, recipe_of
@@ -67,7 +68,9 @@ def test_the_metrics_of_shipped_tables_are_measured(
         assert metrics <= {metric for values in found.values() for metric in values}
         assert set(found) <= set(measure.baselines())
         return
-    subject = Subject(shipped_folder(SHIPPED.get(system, f"{system}-gum-open")), root, "gum-open")
+    name = SHIPPED.get(system, f"{system}-gum-open")
+    need(name)
+    subject = Subject(shipped_folder(name), root, "gum-open")
     beside = set(subject.run.parent.iterdir())
     values = measure.of_run(subject).values
     assert set(subject.run.parent.iterdir()) == beside  # the folder of a shipped model is not ours to write in

@@ -3,6 +3,7 @@
 import re
 import runpy
 
+from tests.shipped import need
 from tests.site.conftest import ROOT
 
 PICTURES = ROOT / "docs" / "pictures" / "gallery"
@@ -20,6 +21,7 @@ def test_each_picture_is_on_the_page_and_drawn_by_the_script() -> None:
 
 
 def test_the_script_draws_what_is_there() -> None:
+    need("chart-gum-open", "prpn-gum-open")
     drawn = runpy.run_path(str(ROOT / "scripts" / "gallery.py"))["PICTURES"]
     for name in ("tree", "distances"):
         assert _words(drawn[name]()) == _words((PICTURES / f"{name}.svg").read_text(encoding="utf-8"))

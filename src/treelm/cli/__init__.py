@@ -18,7 +18,7 @@ SUBCOMMANDS = {
     "demo": "train small systems on the packaged treebank and compare them in a table and a page",
     "explore": "a page on this machine: type a sentence and watch models read it word by word",
     "data": "list, show, count and prepare corpora; parse raw text; splits of treebanks; trees put on a text",
-    "models": "list the trained models that come with the package, or show the card of one",
+    "models": "list the trained models that are installed, or show the card of one",
     "train": "train a model by a recipe, or resume a run",
     "evaluate": "perplexity and F1 of a run, or score one bracket file against another",
     "reproduce": "the tables and figures of the papers: run what is missing, beside the published values",
@@ -64,21 +64,13 @@ def usage() -> str:
         "examples:\n"
         "  treelm demo --output runs/demo\n"
         "  echo 'The dog barks .' | treelm surprisal runs/demo -\n"
-        f"{_shipped_example()}\n"
+        "  echo 'The dog barks .' | treelm surprisal rnng-gum-open -     (a model of the package)\n\n"
         "treelm SUBCOMMAND --help explains a subcommand.\n"
         "exit codes: 0 done; 1 an audit failed; 2 bad input (one line says what, where, and what to do); 3 done, but\n"
         "  --on-error skip left sentences out; 65 training stopped at a number that is not finite; 70 a fault of\n"
         "  treelm itself (its traceback is in a file); 71 one of several training processes died; 75 stopped by a\n"
         "  signal after saving (resume with treelm train --resume RUN); 130 interrupted. docs/exit-codes.md has more\n"
     )
-
-
-def _shipped_example() -> str:
-    """A line that shows that names of shipped models stand for run folders."""
-    from treelm.models.persistence.shipped import shipped_names
-
-    names = shipped_names()
-    return f"  echo 'The dog barks .' | treelm surprisal {names[0]} -     (a model of the package)\n" if names else ""
 
 
 def main() -> None:

@@ -8,14 +8,15 @@ from typing import Annotated
 
 import tyro
 
-from treelm.cli.arguments import parse
+from treelm.cli.arguments import note, parse
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """Trained models that come with the package. Their names can stand wherever a run folder can.
+    """Trained models that come with treelm and treelm-english. Their names can stand wherever a run folder can.
 
-    Without NAME: name, system and size of each, as TSV. With NAME: its card, with data, licence, recipe and metrics.
+    Without NAME: name, system and size of each, as TSV. With NAME: its card, with data, licence, recipe, metrics, and
+    what its surprisals are worth.
 
     Example: treelm models
     Example: treelm models rnng-gum-open
@@ -28,13 +29,16 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "models", arguments)
-    from treelm.models.persistence.shipped import shipped_folder, shipped_names
+    from treelm.models.persistence.shipped import missing_models, shipped_folder, shipped_names
 
     if options.name:
         print((shipped_folder(options.name) / "README.md").read_text(encoding="utf-8"), end="")
         return 0
     for name in shipped_names():
         print(*_row(shipped_folder(name)), sep="\t")
+    missing = missing_models()
+    for remedy in dict.fromkeys(missing.values()):
+        note(f"not installed: {', '.join(name for name in missing if missing[name] == remedy)}; {remedy}")
     return 0
 
 

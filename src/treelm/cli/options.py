@@ -129,7 +129,7 @@ class ModelNames:
 
 def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[str, ...], str]:
     """Return the runs that are named, and last the file; standard input where a single run may stand alone."""
-    from treelm.models.persistence.shipped import check_given, shipped_names
+    from treelm.models.persistence.shipped import check_given, is_shipped_name
 
     if not inputs:
         check_given("")
@@ -138,7 +138,7 @@ def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[s
             raise InputError(f"no file after the run {inputs[0]}", remedy="name the file last")
         return tuple(inputs), STDIN
     *runs, file = inputs
-    if file in shipped_names() and not Path(file).exists():
+    if is_shipped_name(file) and not Path(file).exists():
         raise InputError(f"no file, but a run: {file}", remedy="name the file last, or - for standard input")
     return tuple(runs), file
 

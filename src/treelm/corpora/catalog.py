@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import platformdirs
 
-from treelm.corpora.companions import COMPANIONS, companion_of_corpus
+from treelm.corpora.companions import COMPANIONS, companion_of_corpus, is_made_corpus
 from treelm.corpora.downloads import Download, Progress, fetch
 from treelm.corpora.inputs import read_bytes
 from treelm.corpora.lines import SUFFIXES, Format
@@ -82,8 +82,8 @@ def corpus_names() -> list[str]:
 
 
 def is_corpus_name(text: str) -> bool:
-    """Tell whether a text is the name of a corpus, here or in a distribution that is not installed, and no path."""
-    return _is_packaged(text) or text in corpus_names()
+    """Tell whether a text is the name of a corpus, also of one that is not here, and no path."""
+    return _is_packaged(text) or is_made_corpus(text) or text in corpus_names()
 
 
 def _is_packaged(name: str) -> bool:
@@ -105,6 +105,9 @@ def corpus_entry(name: str) -> CorpusEntry:
     entries = _user_entries()
     if name in entries:
         return _parse_entry(name, entries[name])
+    if is_made_corpus(name):
+        remedy = f"make it as the README of packages/treelm-english says, and name its files in {user_catalog()}"
+        raise InputError(f"corpus {name!r} is not shipped", remedy=remedy)
     if Path(name).is_dir():
         return _directory_entry(Path(name))
     names = corpus_names()

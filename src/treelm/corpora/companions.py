@@ -17,8 +17,10 @@ class Companion:
     """The module that holds its files."""
     corpora: tuple[str, ...]
     """Names of its corpora."""
-    model_suffix: str
-    """The end of the names of its models."""
+    made_corpora: tuple[str, ...]
+    """Names of corpora that its models were trained on and that it lacks: users make them, in a catalogue."""
+    models: tuple[str, ...]
+    """Names of its models: this list is what a treelm without it knows of them."""
 
     @property
     def folder(self) -> Path | None:
@@ -29,8 +31,8 @@ class Companion:
 
     @property
     def install(self) -> str:
-        """What to do to have it."""
-        return f"pip install {self.distribution}"
+        """What to do to have what is missing: it may be there in an older release."""
+        return f"pip install {'' if self.folder is None else '--upgrade '}{self.distribution}"
 
 
 COMPANIONS = (
@@ -38,7 +40,15 @@ COMPANIONS = (
         distribution="treelm-english",
         module="treelm_english",
         corpora=("open-english",),
-        model_suffix="-open-english",
+        made_corpora=("open-english-silver",),
+        models=(
+            "chart-gum-open",
+            "on-lstm-gum-open",
+            "palm-gum-open",
+            "prpn-gum-open",
+            "shift-reduce-gum-open",
+            "som-gum-open",
+        ),
     ),
 )
 
@@ -48,6 +58,6 @@ def companion_of_corpus(name: str) -> Companion | None:
     return next((one for one in COMPANIONS if name in one.corpora), None)
 
 
-def companion_of_model(name: str) -> Companion | None:
-    """The distribution that has models of such a name; a path is none."""
-    return next((one for one in COMPANIONS if name.endswith(one.model_suffix) and Path(name).name == name), None)
+def is_made_corpus(name: str) -> bool:
+    """Tell whether recipes of shipped models name a corpus so that no distribution has."""
+    return any(name in one.made_corpora for one in COMPANIONS)

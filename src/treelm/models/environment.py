@@ -17,6 +17,7 @@ import torch
 from packaging.requirements import Requirement
 
 from treelm.corpora.catalog import user_catalog
+from treelm.corpora.companions import COMPANIONS
 from treelm.corpora.mapping import usable_cores
 from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory
 from treelm.models.layers.precision import rounds_operands
@@ -38,7 +39,7 @@ class Environment:
     versions: Values
     """Releases of Python, of this package and of what it requires; None for what is not installed."""
     extras: Mapping[str, Values]
-    """The same for what each optional extra requires."""
+    """The same for what each optional extra requires, and for each distribution beside this one."""
     processor: Values
     threads: Values
     gpus: Mapping[str, float]
@@ -124,10 +125,11 @@ def _versions() -> dict[str, str | None]:
 
 def _extras() -> dict[str, dict[str, str | None]]:
     always = _requirements()
-    return {
+    extras = {
         extra: {one.name: _version(one.name) for one in _requirements(extra) if one not in always}
         for extra in _metadata("Provides-Extra")
     }
+    return {**extras, **{one.distribution: {one.distribution: _version(one.distribution)} for one in COMPANIONS}}
 
 
 def _unmet_requirements() -> Iterator[str]:

@@ -24,7 +24,7 @@ from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
 from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
-from treelm.models.persistence.shipped import check_given, shipped_names
+from treelm.models.persistence.shipped import check_given, is_shipped_name
 from treelm.models.search.settings import BEAM, SearchName, SearchPrecision
 from treelm.training.config import TrainingConfig
 
@@ -252,7 +252,7 @@ def _from_here(value: Any) -> Any:
     """A path of the working directory as an absolute one; names, "none" and nothing stay."""
     if not isinstance(value, str) or value in ("", "none") or is_corpus_name(value):
         return value
-    return value if value in shipped_names() and not Path(value).is_dir() else str(Path(value).absolute())
+    return value if is_shipped_name(value) and not Path(value).is_dir() else str(Path(value).absolute())
 
 
 def _resolve_files(data: DataConfig, folder: Path) -> DataConfig:
@@ -280,7 +280,7 @@ def _resolve_start(training: TrainingConfig, folder: Path) -> TrainingConfig:
         return training
     check_given(training.start_from)
     path = folder / training.start_from
-    if not path.is_dir() and training.start_from in shipped_names():
+    if not path.is_dir() and is_shipped_name(training.start_from):
         return training
     return replace(training, start_from=os.path.realpath(path))
 

@@ -239,7 +239,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     encoded = EncodedCorpus(train_data, vocabulary, labels, tags=model.tags)
     model.check_corpus(encoded, trains=True)
     batches = _train_batches(encoded, model, recipe)
-    dev = None if dev_data is None else _dev_batches(dev_data, model, recipe)
+    dev = None if dev_data is None else dev_batches(dev_data, model, recipe)
     trees = _dev_trees(recipe, model)
     return Setup(recipe=recipe, model=model, encoded=encoded, batches=batches, dev=dev, dev_trees=trees)
 
@@ -303,7 +303,8 @@ def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfi
     return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)
 
 
-def _dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:
+def dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:
+    """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
     labels = model.labels if model.predicts_labels else merge_labels([corpus])  # else any label will do
     unknown_labels = recipe.data.unknown_labels
     encoded = EncodedCorpus(corpus, model.vocabulary, labels, tags=model.tags, unknown_labels=unknown_labels)

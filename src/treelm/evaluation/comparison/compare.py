@@ -48,7 +48,7 @@ def compare(
             rows += kept_one.runs
             made = kept_one.made if len(sources) == 1 else {}
         else:
-            is_ours = source.parent != shipped.FOLDER and not is_foreign(source)
+            is_ours = not shipped.is_shipped_folder(source) and not is_foreign(source)
             folder = keep_in or (source if is_ours else None)
             kept = KeptMetrics(folder and folder / FOLDER)
             rows.append(measure(source, names[source], settings, kept, show))

@@ -1,11 +1,11 @@
-"""Models that come with the package, by name: wherever a run folder is accepted, so is one of these names."""
+"""Models that come with the package or a companion, by name: wherever a run folder is accepted, so is such a name."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
 
-from treelm.corpora.companions import COMPANIONS, companion_of_model
+from treelm.corpora.companions import COMPANIONS
 from treelm.errors import InputError, nearest
 from treelm.models import FILES
 from treelm.models.persistence.hub import CONFIG, PREFIX, hub_folder
@@ -19,12 +19,31 @@ def shipped_names() -> list[str]:
     return sorted(_folders())
 
 
+def missing_models() -> dict[str, str]:
+    """The names of models of companions that are not here, with what to do to have them."""
+    here = _folders()
+    return {name: one.install for one in COMPANIONS for name in one.models if name not in here}
+
+
+def is_shipped_name(text: str) -> bool:
+    """Tell whether a text is the name of such a model, here or in a companion that is not installed, and no path."""
+    return text in _folders() or text in missing_models()
+
+
+def is_shipped_folder(folder: Path) -> bool:
+    """Tell whether a folder is that of a model in an installed package, where nothing is written."""
+    return folder in _folders().values()
+
+
 def shipped_folder(name: str) -> Path:
     """The folder of a model in a package; raises ``InputError`` for another name, with what to install for it."""
-    folders = _folders()
+    folders, missing = _folders(), missing_models()
+    if name in missing:
+        raise InputError(f"model {name!r} is not installed", remedy=missing[name])
     if name not in folders:
-        remedy = _to_install(name) or f"it has {', '.join(sorted(folders)) or 'none'}"
-        raise InputError(f"no model {name!r} in the package", remedy=remedy)
+        near = nearest(name, [*folders, *missing])
+        has = f"it has {', '.join(sorted(folders)) or 'none'}"
+        raise InputError(f"no model {name!r} in the package", remedy=f"{near}{has}")
     return folders[name]
 
 
@@ -32,12 +51,6 @@ def _folders() -> dict[str, Path]:
     """The folder of each model, by name."""
     places = [FOLDER, *(one.folder / FOLDER.name for one in COMPANIONS if one.folder is not None)]
     return {path.parent.name: path.parent for place in places for path in place.glob(f"*/{CONFIG}")}
-
-
-def _to_install(name: str) -> str:
-    """What to do for a model of a distribution that is not installed; "" for a name that is none of its."""
-    companion = companion_of_model(name)
-    return "" if companion is None or companion.folder is not None else companion.install
 
 
 def check_given(run: str | Path) -> None:
@@ -52,18 +65,18 @@ def find_run(run: str | Path) -> Path:
     Or a file that another program keeps a model in (``treelm.models.FILES``).
 
     A folder of that name comes first. Raises ``InputError`` that lists the shipped models when there is none,
-    and for the empty text.
+    that says what to install for one of a companion, and for the empty text.
     """
     check_given(run)
     path = Path(run)
     if path.is_dir() or (path.suffix in FILES and path.is_file()):
         return path
-    folders = _folders()
-    if str(run) in folders:
-        return folders[str(run)]
+    if is_shipped_name(str(run)):
+        return shipped_folder(str(run))
     if str(run).startswith(PREFIX):
         return hub_folder(str(run).removeprefix(PREFIX))
-    offered = f", or one of the models in the package: {', '.join(sorted(folders))}" if folders else ""
-    near = nearest(str(run), sorted(folders))
+    names = shipped_names()
+    offered = f", or one of the models in the package: {', '.join(names)}" if names else ""
+    near = nearest(str(run), [*names, *missing_models()])
     remedy = f"{near}give the folder that training wrote{offered}, or {PREFIX}NAME of the Hugging Face hub"
-    raise InputError("no such run folder", where=str(run), remedy=_to_install(str(run)) or remedy)
+    raise InputError("no such run folder", where=str(run), remedy=remedy)

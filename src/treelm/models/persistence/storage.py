@@ -28,7 +28,7 @@ from treelm.models import FILES, FOREIGN, config_class, system_class
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.files import encode_json, hold_folder, json_hash, write_atomically
 from treelm.models.persistence.hub import CONFIG
-from treelm.models.persistence.shipped import find_run, shipped_names
+from treelm.models.persistence.shipped import find_run, is_shipped_name
 from treelm.models.persistence.tensors import (
     NARROWED,
     FloatType,
@@ -83,7 +83,7 @@ class Pretrained(nn.Module, ModelHubMixin, library_name="treelm", tags=_TAGS):
         ['The', 'dog', 'barks', '.']
         """
         name = pretrained_model_name_or_path
-        return super().from_pretrained(find_run(name) if str(name) in shipped_names() else name, **options)
+        return super().from_pretrained(find_run(name) if is_shipped_name(str(name)) else name, **options)
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """Write the model as a folder; ``options`` are those of the hub.

@@ -1,0 +1,120 @@
+"""What a model's surprisals are worth: the commands that measure it, what is kept of their output, how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from treelm.evaluation.intervals import interval
+
+GARDEN_PATHS = {"GPE_MVRR": "MVRR", "GPE_NPS": "NP/S", "GPE_NPZ": "NP/Z"}
+BESIDE = {"trigram": "trigram of 13.6 million words", "gpt2": "GPT-2"}
+"""Published models of Natural Stories that cards repeat, on the same words."""
+Record = dict[str, Any]
+
+
+class Measure(NamedTuple):
+    """A subcommand with its options, and what is kept of its JSON."""
+
+    command: tuple[str, ...]
+    keep: Callable[[Mapping[str, Any]], Record]
+
+
+def _syntaxgym(found: Mapping[str, Any]) -> Record:
+    search = found["title"].partition(": ")[2]
+    return {"search": search, "sg_score": found["sg_score"], "circuits": found["circuits"]}
+
+
+def _reading(found: Mapping[str, Any]) -> Record:
+    (own,) = (model for model in found["models"] if model["kind"] == "run")
+    beside = {model["name"]: model["delta"]["nats_per_word"] for model in found["models"] if model["name"] in BESIDE}
+    return {
+        "corpus": found["corpus"],
+        "delta": {name: own["delta"][name] for name in ("nats_per_word", "low", "high")},
+        "beside": beside,
+        "num_words": found["num_words"],
+        "num_unknown": own["num_unknown"],
+        "num_words_of_corpus": found["num_words"] + sum(found["left_out"].values()),
+    }
+
+
+def _garden_paths(found: Mapping[str, Any]) -> Record:
+    """Mean over items at the critical word, with half of its 95 % interval."""
+    (model,) = found["models"]
+    effects = {
+        GARDEN_PATHS[one["effect"]]: {
+            "bits": one["bits"],
+            "interval": interval(list(one["by_item"].values())),
+            "num_items": len(one["by_item"]),
+            "num_unknown": one["num_unknown"],
+        }
+        for one in model["effects"]
+        if one["region"] == 0
+    }
+    return {"effects": effects}
+
+
+MEASURES = {
+    "syntaxgym": Measure(("syntaxgym", "NAME"), _syntaxgym),
+    "reading": Measure(("reading", "NAME", "--corpus", "natural-stories"), _reading),
+    "gardenpath": Measure(("gardenpath", "NAME", "--subsets", "garden-path", "--references", "none"), _garden_paths),
+}
+
+
+def worth(measured: Mapping[str, Record]) -> str:
+    """The part of a card: a table of what was measured, and what it says, in Markdown."""
+    rows: list[tuple[str, str]] = []
+    notes: list[str] = []
+    for name, tell in (("syntaxgym", _tell_syntax), ("reading", _tell_reading), ("gardenpath", _tell_garden_paths)):
+        if name in measured:
+            own_rows, note = tell(measured[name])
+            rows += own_rows
+            notes.append(f"* {note} (`{measured[name]['command']}`, {measured[name]['date']})")
+    table = "\n".join(["| figure | |", "| --- | ---: |", *(f"| {name} | {value} |" for name, value in rows)])
+    return "\n".join([table, "", *notes])
+
+
+def _tell_syntax(record: Record) -> tuple[list[tuple[str, str]], str]:
+    rows = [("SyntaxGym: SG score, % of items right, mean of 31 suites", f"{100 * record['sg_score']:.1f}")]
+    rows += [(f"  {name}", f"{100 * share:.1f}") for name, share in record["circuits"].items()]
+    return rows, f"Search of SyntaxGym: {record['search']}"
+
+
+def _tell_reading(record: Record) -> tuple[list[tuple[str, str]], str]:
+    unknown = f"{record['num_unknown']:,} of {record['num_words_of_corpus']:,}"
+    rows = [
+        ("Natural Stories: gain in log likelihood of reading times, 10^-3 nats a word, 95 % interval", milli(record)),
+        *((f"  {BESIDE[name]}, same words", f"{1000 * value:.2f}") for name, value in record["beside"].items()),
+        ("  words that it does not know", unknown),
+    ]
+    low, high = record["delta"]["low"], record["delta"]["high"]
+    said = "adds to" if low > 0 else "takes away from" if high < 0 else "was not shown to add to"
+    baseline = "length, frequency, punctuation and place"
+    note = f"Surprisal {said} the prediction of reading times by {baseline}; {record['num_words']:,} words compared"
+    return rows, note
+
+
+def _tell_garden_paths(record: Record) -> tuple[list[tuple[str, str]], str]:
+    rows = [
+        (f"garden path {name}: bits at the critical word, 95 % interval", effect_text(effect))
+        for name, effect in record["effects"].items()
+    ]
+    shown = [name for name, one in record["effects"].items() if one["bits"] - (one["interval"] or 0.0) > 0]
+    unknown = max(one["num_unknown"] for one in record["effects"].values())
+    items = max(one["num_items"] for one in record["effects"].values())
+    said = f"Led up the garden path, as people are: {', '.join(shown) or 'none was shown'}"
+    return rows, said + (f"; up to {unknown} of {items} items have an unknown word" if unknown else "")
+
+
+def milli(record: Record) -> str:
+    """A gain in 10^-3 nats with its interval."""
+    mean, low, high = (1000 * record["delta"][name] for name in ("nats_per_word", "low", "high"))
+    return f"{mean:.2f} ({low:.2f} to {high:.2f})"
+
+
+def effect_text(effect: Mapping[str, Any]) -> str:
+    """An effect in bits with its interval."""
+    if effect["interval"] is None:
+        return f"{effect['bits']:+.2f}"
+    low, high = effect["bits"] - effect["interval"], effect["bits"] + effect["interval"]
+    return f"{effect['bits']:+.2f} ({low:+.2f} to {high:+.2f})"

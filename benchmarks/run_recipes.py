@@ -1,0 +1,74 @@
+"""Recipes of runs that are shipped: what they say of the model, where they are from, and without paths of a machine."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from importlib.resources import files
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from treelm.errors import InputError
+from treelm.models.configs import to_plain
+from treelm.training.recipe import FILE_NAME, SECTIONS, Recipe, load_recipe, parse_override, recipe_names
+from treelm.training.run import load_run_recipe
+
+NAMES = (
+    *(("data", name) for name in ("corpus", "train", "dev", "test")),
+    ("vocabulary", "file"),
+    ("training", "start_from"),
+)
+"""Fields of a recipe that hold names or paths."""
+
+
+def about_recipe(name: str) -> str:
+    """The first sentence of a packaged recipe, which says what the model is; ``InputError`` if there is none."""
+    if name not in recipe_names():
+        raise InputError("no packaged recipe of that name", remedy="say what the model is: --about TEXT")
+    text = (files("treelm.recipes") / f"{name}.toml").read_text(encoding="utf-8")
+    remarks = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    return re.split(r"(?<=\.) (?=[A-Z])", " ".join(line.removeprefix("# ") for line in remarks))[0]
+
+
+def origin_in_words(name: str, run: Path) -> str:
+    """Whether a run's recipe is the packaged one of a name, and which fields are others; "" without such a recipe."""
+    if name not in recipe_names():
+        return ""
+    own = load_run_recipe(run)
+    before, now = _fields(load_recipe(name)), _fields(own)
+    found = {("model", field) for field in (*own.model.bounds, *getattr(own.model.config, "inventories", ()))}
+    others = [".".join(key) for key in now if now[key] != before.get(key) and key not in found and key not in NAMES]
+    return f"from the packaged recipe `{name}`" + (f", but for {', '.join(others)}" if others else "")
+
+
+def _fields(recipe: Recipe) -> dict[tuple[str, str], Any]:
+    """All values of a recipe, by section and field."""
+    sections = {name: to_plain(getattr(recipe, name)) for name in SECTIONS if name != "model"}
+    sections["model"] = to_plain(recipe.model.config)
+    return {(name, field): value for name, fields in sections.items() for field, value in fields.items()}
+
+
+def without_paths(run: Path, changes: Sequence[str]) -> bytes:
+    """The recipe of a run with names for paths of the machine that trained it, evaluated as ``changes`` say.
+
+    Raises ``InputError`` for a change of how it was trained, and for a path that is left.
+    """
+    path = run / FILE_NAME
+    values = tomllib.loads(path.read_text(encoding="utf-8"))
+    for change in changes:
+        section, field, value = parse_override(change)
+        if (section, field) not in NAMES and section != "evaluation":
+            known = ", ".join(map(".".join, NAMES))
+            remedy = f"of a trained model, change {known} and [evaluation] alone"
+            raise InputError(f"--set {change} with --trained", remedy=remedy)
+        values.setdefault(section, {})[field] = value
+    for section, field in NAMES:
+        value = values.get(section, {}).get(field)
+        if value and Path(value).is_absolute():
+            remedy = f"give what users have: --set {section}.{field}=NAME"
+            raise InputError(f"{section}.{field} = {value}, a path of one machine", where=str(path), remedy=remedy)
+    return tomli_w.dumps(values).encode()

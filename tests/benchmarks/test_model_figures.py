@@ -1,0 +1,140 @@
+"""What a model's surprisals are worth is measured by the subcommands, kept, and told in cards and on the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import model_figures
+from human_figures import MEASURES, worth
+from model_card import CARD, model_card, read_figures
+from model_figures import BEGIN, END, FOLDERS, PAGE, Arguments, main, tables
+
+from treelm.cli import run as run_treelm
+from treelm.errors import InputError
+
+MODELS = [path.parent for folder in FOLDERS for path in sorted(folder.glob("*/config.json"))]
+TIMES = "text,sentence,word,rt\n" + "".join(
+    f"{text},{number},{word},{300 + 7 * len(word) + (13 * place + 5 * number + text) % 11}\n"
+    for text in range(5)
+    for number in range(4)
+    for place, word in enumerate(["The", "dog", "barks", "and", "the", "museum", "was", "built", "."])
+)
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two models without figures of people, and a page."""
+    folder = tmp_path / "pretrained"
+    for model in MODELS:
+        if model.name in ("ngram-gum-open", "chart-gum-open"):
+            shutil.copytree(model, folder / model.name)
+            figures = {key: value for key, value in read_figures(model).items() if key != "measured"}
+            (folder / model.name / "figures.json").write_text(json.dumps(figures))
+    (tmp_path / "page.md").write_text(f"before\n{BEGIN}old\n{END}after\n")
+    monkeypatch.setattr(model_figures, "FOLDERS", (folder,))
+    monkeypatch.setattr(model_figures, "PAGE", tmp_path / "page.md")
+    return folder
+
+
+@pytest.fixture
+def called(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The subcommands that were called; they are run in this process, on a table in the place of Natural Stories."""
+    (tmp_path / "times.csv").write_text(TIMES)
+    columns = ["--corpus", str(tmp_path / "times.csv"), "--document-column", "text", "--sentence-column", "sentence"]
+    names: list[str] = []
+
+    def run(arguments: Sequence[str]) -> Any:
+        names.append(arguments[0])
+        given = [*arguments[:2], *columns] if arguments[0] == "reading" else arguments
+        assert run_treelm([*given, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    monkeypatch.setattr(model_figures, "_json_of", run)
+    return names
+
+
+def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, called: list[str]) -> None:
+    assert main(Arguments()) == 0
+    assert called == ["syntaxgym", "reading", "gardenpath"]  # the chart parser predicts no words
+    card, page = (packages / "ngram-gum-open" / CARD).read_text(), model_figures.PAGE.read_text()
+    measured = read_figures(packages / "ngram-gum-open")["measured"]
+    for text in (
+        f"mean of 31 suites | {100 * measured['syntaxgym']['sg_score']:.1f} |",
+        "Natural Stories: gain in log likelihood",
+        "words that it does not know | 20 of 180 |",  # "barks"
+        "garden path NP/Z: bits at the critical word",
+        "`treelm gardenpath ngram-gum-open --subsets garden-path --references none`",
+    ):
+        assert text in card
+    assert page.startswith(f"before\n{BEGIN}\n|")
+    assert page.endswith(f"|\n\n{END}after\n")
+    assert "| `chart-gum-open` | - | - | - | - | - |" in page
+    assert f"| `ngram-gum-open` | {100 * measured['syntaxgym']['sg_score']:.1f} |" in page
+
+    del called[:]
+    figures = read_figures(packages / "ngram-gum-open")
+    del figures["measured"]["gardenpath"]
+    figures["measured"]["reading"]["weights"] = "other"
+    (packages / "ngram-gum-open" / "figures.json").write_text(json.dumps(figures))
+    assert main(Arguments(names=("ngram-gum-open",))) == 0
+    assert called == ["reading", "gardenpath"]
+    assert read_figures(packages / "ngram-gum-open")["measured"]["gardenpath"] == measured["gardenpath"]
+
+
+def test_a_measure_that_fails_loses_no_other(
+    packages: Path, called: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = model_figures._json_of
+
+    def fail(arguments: Sequence[str]) -> Any:
+        if arguments[0] == "reading":
+            raise InputError("treelm reading ended with 2", remedy="see its message")
+        return run(arguments)
+
+    monkeypatch.setattr(model_figures, "_json_of", fail)
+    monkeypatch.setattr(model_figures, "MEASURES", {name: MEASURES[name] for name in ("gardenpath", "reading")})
+    with pytest.raises(InputError, match="reading"):
+        main(Arguments(names=("ngram-gum-open",)))
+    assert list(read_figures(packages / "ngram-gum-open")["measured"]) == ["gardenpath"]
+    assert "garden path NP/S" in (packages / "ngram-gum-open" / CARD).read_text()
+
+
+def test_a_name_that_is_none_is_told_before_anything_is_measured(packages: Path, called: list[str]) -> None:
+    with pytest.raises(InputError, match="did you mean ngram-gum-open"):
+        main(Arguments(names=("ngram-gum-opn",)))
+    assert called == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(1e-3, 3e-3, "adds to"), (-3e-3, -1e-3, "takes away from"), (-1e-3, 1e-3, "was not shown to add to")],
+)
+def test_the_card_says_no_more_than_the_interval_does(low: float, high: float, said: str) -> None:
+    delta = {"nats_per_word": (low + high) / 2, "low": low, "high": high}
+    origin = {"command": "treelm", "date": "today"}
+    counts = {"num_words": 9, "num_unknown": 0, "num_words_of_corpus": 10}
+    effects = {
+        name: {"bits": bits, "interval": 0.5, "num_items": 24, "num_unknown": 0}
+        for name, bits in (("MVRR", -1.0), ("NP/S", 0.4), ("NP/Z", 0.6))
+    }
+    text = worth(
+        {"reading": {**origin, "delta": delta, "beside": {}, **counts}, "gardenpath": {**origin, "effects": effects}}
+    )
+    assert f"Surprisal {said} the prediction" in text
+    assert "Led up the garden path, as people are: NP/Z (" in text
+    assert "| garden path MVRR: bits at the critical word, 95 % interval | -1.00 (-1.50 to -0.50) |" in text
+
+
+def test_cards_and_the_page_are_what_was_recorded() -> None:
+    for folder in MODELS:
+        assert (folder / CARD).read_text(encoding="utf-8") == model_card(folder.name, folder), folder.name
+    page = PAGE.read_text(encoding="utf-8")
+    assert f"{BEGIN}{tables(MODELS)}{END}" in page, "python benchmarks/model_figures.py --only-write"

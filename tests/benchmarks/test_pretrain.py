@@ -1,0 +1,144 @@
+"""Runs that were trained elsewhere become shipped models as they are."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import sys
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from model_card import model_card
+from pretrain import HOMES, OWN, Arguments, main
+from run_recipes import about_recipe, origin_in_words, without_paths
+
+from treelm.corpora.catalog import CATALOG_VARIABLE
+from treelm.models.persistence.shipped import FOLDER
+from treelm.models.persistence.storage import load_model
+from treelm.training.recipe import load_recipe, recipe_names
+from treelm.training.run import load_run_recipe, train
+
+NAME = "rnng-open-english"
+SIZES = ("embedding_size", "hidden_size", "num_layers")
+CHANGES = (
+    *("vocabulary.max_size=350", *(f"model.{name}={8 if name != 'num_layers' else 1}" for name in SIZES)),
+    *("training.epochs=1", "training.precision=fp32", "evaluation.action_beam=4", "evaluation.word_beam=2"),
+)
+PARTS = {"train": (0, 200), "dev": (200, 203), "test": (203, 206)}
+
+
+def write_corpus(folder: Path, *, first: int = 0) -> None:
+    """A corpus of a few trees, and a catalogue that has it under the name that the recipe says."""
+    trees = (files("treelm") / "data" / "gum-open" / "train.ptb.gz").read_bytes()
+    lines = gzip.decompress(trees).decode().splitlines(keepends=True)[first:]
+    entry = ['[open-english-silver]\nlicence = "as open-english"\n']
+    for split, (begin, end) in PARTS.items():
+        (folder / f"{split}.ptb").write_text("".join(lines[begin:end]))
+        entry.append(f'{split}.brackets = {{path = "{split}.ptb"}}\n')
+    (folder / "catalog.toml").write_text("".join(entry))
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of subwords on a corpus of the catalogue, as a machine with a GPU leaves it."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    write_corpus(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CATALOG_VARIABLE, str(folder / "catalog.toml"))
+        train(load_recipe(NAME, CHANGES), folder / "runs" / NAME, on_terminal=False)
+    recipe = folder / "runs" / NAME / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace('device = "auto"', 'device = "cuda"'))
+    shutil.rmtree(folder / "runs" / NAME / "checkpoints")
+    return folder
+
+
+@pytest.fixture
+def runs(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CATALOG_VARIABLE, str(elsewhere / "catalog.toml"))
+    return elsewhere / "runs"
+
+
+def test_a_run_of_another_machine_is_shipped_as_it_is(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
+    fewer = ("evaluation.max_sentences=2",)
+    assert main(Arguments(names=(NAME,), runs=runs, to=tmp_path, trained=True, set=fewer)) == 0
+    assert {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()} == before
+    shipped = tmp_path / NAME
+    lm = load_model(shipped)
+    assert not lm.surprisal(["Zorblaxes read ."])[0].words[0].is_unk
+    assert load_run_recipe(shipped).data.corpus == "open-english-silver"
+    assert load_run_recipe(shipped).evaluation.max_sentences == 2
+    card = (shipped / "README.md").read_text()
+    for text in (
+        "A recurrent neural network grammar on open-english with silver trees, in the pieces of words",
+        "Its trees are the output of a chart parser",
+        "Its vocabulary has 350 pieces",
+        "from the packaged recipe `rnng-open-english`, but for vocabulary.max_size, training.",
+        "training.device",
+        "model.hidden_size",
+        "CC BY-SA 4.0, the strictest",
+        "| sentences / words | 2 / ",
+        "--trained` |\n| training | 1 epochs",
+    ):
+        assert text in card
+    monkeypatch.delenv(CATALOG_VARIABLE)
+    assert model_card(NAME, shipped) == card  # also where the trees are not
+    assert str(runs.parent) not in (shipped / "recipe.toml").read_text()
+    assert capsys.readouterr().out.startswith(f"{NAME}\t")
+
+
+def test_a_path_of_another_machine_gets_a_name_and_nothing_else_can_be_changed(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "runs" / NAME
+    shutil.copytree(runs / NAME, copy)
+    recipe = (copy / "recipe.toml").read_text().replace('"open-english-silver"', '"/gpu/silver"')
+    (copy / "recipe.toml").write_text(recipe)
+    options = {"names": (NAME,), "runs": tmp_path / "runs", "to": tmp_path / "to", "trained": True}
+    assert main(Arguments(**options)) == 2
+    assert "data.corpus = /gpu/silver, a path of one machine; give what users have" in capsys.readouterr().err
+    assert main(Arguments(**options, set=("model.hidden_size=16",))) == 2
+    assert "of a trained model, change data.corpus" in capsys.readouterr().err
+    assert not (tmp_path / "to" / NAME).exists()
+    named = tomllib.loads(without_paths(copy, ["data.corpus=open-english-silver"]).decode())
+    assert named == tomllib.loads(recipe.replace("/gpu/silver", "open-english-silver"))
+
+
+def test_other_data_under_the_name_are_noticed(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_corpus(tmp_path, first=1)
+    monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "catalog.toml"))
+    assert main(Arguments(names=(NAME,), runs=runs, to=tmp_path / "to", trained=True)) == 2
+    assert "but it was trained on" in capsys.readouterr().err
+    assert not (tmp_path / "to" / NAME).exists()
+
+
+def test_what_is_missing_is_one_line(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"runs": tmp_path, "to": tmp_path, "trained": True}
+    assert main(Arguments(names=("som-open-english",), **options)) == 2
+    assert "no such run folder" in capsys.readouterr().err
+    assert main(Arguments(names=("other",), **options)) == 2
+    assert capsys.readouterr().err == "other: no packaged recipe of that name; say what the model is: --about TEXT\n"
+
+
+def test_every_model_has_its_place() -> None:
+    assert set(OWN) == {path.name for path in FOLDER.iterdir()}
+    assert all((folder / name).is_dir() for name, folder in HOMES.items())
+
+
+@pytest.mark.parametrize("name", sorted(HOMES))
+def test_models_are_of_the_packaged_recipes_of_their_names(name: str) -> None:
+    assert name in recipe_names()
+    assert origin_in_words(name, HOMES[name] / name) == f"from the packaged recipe `{name}`"
+
+
+def test_a_recipe_says_in_a_sentence_what_its_model_is() -> None:
+    assert about_recipe("som-open-english").endswith("dependencies; in the pieces of words that the LSTM has.")
+    assert about_recipe("shift-reduce-gum-open").endswith("(Table 5, Shen et al. 2021), taught by dependency trees.")
