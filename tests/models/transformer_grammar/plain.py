@@ -135,6 +135,15 @@ class PlainGrammar:
         self.num_labels, self.ends_word = len(model.labels), model.vocabulary.ends_word
         self.finish = FIRST_LABEL + self.num_labels  # there is none
 
+    @property
+    def num_groups(self) -> int:
+        return 4 if self.config.binary and self.config.order == "top-down" else 1
+
+    def group(self, state: State) -> int:
+        """The least number of words that have still to come, up to three."""
+        needed = sum(2 - children for children in state.children) - (state.num_open - 1) if state.num_open else 1
+        return min(needed, 3)
+
     def initial(self) -> State:
         return self._read(State(begun(self.config)), [self.parameters["start_embedding"]])
 

@@ -37,7 +37,8 @@ HEIGHT = 9  # rows below on the stack
 PLACE = 10  # positions pushed before
 NUM_BEFORE = 11  # rows before among those that are seen
 NUM_CHILDREN = 12  # whole ones of the innermost open nonterminal; a word in pieces is one
-NUM_COLUMNS = 13
+NUM_NEEDED = 13  # words that have at least to come until a binary tree is complete
+NUM_COLUMNS = 14
 
 _MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}
 
@@ -67,7 +68,7 @@ class KeyValueStacks:
         self._keys = FloatRows(0 if weights.pointer is None else weights.pointer.labels.shape[1], like)
         start = np.zeros((1, NUM_COLUMNS), np.int64)
         start[0, [BELOW, BEFORE, OPENED, LABEL]] = NONE
-        start[0, TOP] = EMPTY
+        start[0, TOP], start[0, NUM_NEEDED] = EMPTY, 1
         self.push(start, weights.marks[:1])
 
     def __len__(self) -> int:
