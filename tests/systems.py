@@ -128,6 +128,11 @@ SMALL: dict[str, Small] = {
     "tg binary": Small(
         system="transformer-grammar", model={**_TG, "binary": True, "max_open": 60}, learns_from_trees=True
     ),
+    "tg external": Small(
+        system="transformer-grammar",
+        model={**_TG, "composition": "external", "composer_size": 4},
+        learns_from_trees=True,
+    ),
     "tg bottom-up": Small(
         system="transformer-grammar",
         model={**_TRANSFORMER, "order": "bottom-up", "positions": "height"},
@@ -135,7 +140,11 @@ SMALL: dict[str, Small] = {
     ),
     "tg bottom-up binary": Small(
         system="transformer-grammar",
-        model={**_TRANSFORMER, "order": "bottom-up", "positions": "place", "binary": True, "masking": False},
+        model={
+            **_TRANSFORMER,
+            **{"order": "bottom-up", "positions": "place", "binary": True, "masking": False},
+            **{"composition": "external", "composer_size": 4},
+        },
         learns_from_trees=True,
     ),
     "plm-mask": Small(system="transformer-grammar", model={**_PLM, "structured_heads": True}, learns_from_trees=True),

@@ -23,6 +23,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "bottom-up": {"order": "bottom-up", "positions": "height"},
     "bottom-up without masking": {"order": "bottom-up", "positions": "place", "masking": False, "kind_vector": True},
     "bottom-up binary": {"order": "bottom-up", "positions": "height", "binary": True, "softmax": "one"},
+    "external": {"composition": "external", "composer_size": 4, "composer_layers": 2},
+    "external binary, by place": {"composition": "external", "composer_size": 4, "binary": True, "positions": "place"},
+    "external bottom-up": {"composition": "external", "composer_size": 4, "order": "bottom-up", "positions": "height"},
+    "external bottom-up, without masking": {
+        "composition": "external",
+        "composer_size": 4,
+        "order": "bottom-up",
+        "positions": "place",
+        "masking": False,
+        "embedding_dropout_by": "type",
+    },
     "PLM": PLM,
     "PLM-mask": {**PLM, "structured_heads": True},
 }

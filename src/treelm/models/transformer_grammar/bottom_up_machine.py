@@ -128,6 +128,8 @@ class BottomUpMachine(OneGroup):
         new[:, at.TOP] = CONSTITUENT
         vectors = self.weights.marks.index_select(0, to_device(1 + label, self.weights.marks.device))
         num_parts = old[:, at.HEIGHT] - begins[:, at.HEIGHT] + 1
+        if self.weights.composer is not None:
+            return self.stacks.push(new, self.stacks.composed(top, num_parts, vectors))
         return self.stacks.push(new, vectors, Composing(np.arange(len(top)), top, num_parts))
 
     def _items_of(self, top: Ints, most: int) -> Ints:

@@ -91,7 +91,12 @@ class KeyValueMachine:
         mark = 1 + actions - FIRST_NT  # START is the first
         mark[closes] = 1 + self.weights.num_labels + (old[closes, at.LABEL] if self.weights.config.composes else 0)
         vectors = self.weights.marks.index_select(0, to_device(mark, self.weights.marks.device))
-        new_top = self.stacks.push(new, vectors, self._composing(closes, top[closes], old[closes]))
+        taking = self._composing(closes, top[closes], old[closes])
+        if self.weights.composer is not None:
+            index = to_device(closes, vectors.device)
+            composed = self.stacks.composed(taking.tops, taking.num_parts - 1, vectors.index_select(0, index))
+            vectors, taking = vectors.index_copy(0, index, composed), NOTHING
+        new_top = self.stacks.push(new, vectors, taking)
         history = self.histories.append(analyses.history[sources], actions)
         sentence, shortfall = analyses.sentence[sources], analyses.shortfall[sources]
         return self._scored(Candidates(sentence, score, shortfall, new_top, history))

@@ -5,6 +5,7 @@ Shapes: n positions of a batch without padding, A actions, W tokens, D units, L 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,6 +30,7 @@ from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 from treelm.models.transformer_grammar.bottom_up import items_on_stack
 from treelm.models.transformer_grammar.bottom_up_machine import BottomUpMachine
+from treelm.models.transformer_grammar.composer import Composer
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.machine import KeyValueMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
@@ -68,6 +70,17 @@ class TransformerGrammar(GenerativeParser):
         self.kind_vector = nn.Parameter(torch.zeros(size)) if config.kind_vector else None
         self.action_head = nn.Linear(size, FIRST_NT + len(labels) - (config.softmax == "one"))  # SHIFT is its tokens
         nn.init.zeros_(self.action_head.bias)
+        self.composer = (
+            Composer(
+                size,
+                config.composer_size,
+                config.num_heads,
+                num_layers=config.composer_layers,
+                dropout=config.dropout,
+            )
+            if config.composition == "external"
+            else None
+        )
         self.pointer = Pointer(size, len(labels)) if config.has_reach else None
         for matrix in (self.word_embedding, *self._marks, self.action_head.weight):
             start_normal(matrix)
@@ -118,11 +131,12 @@ class TransformerGrammar(GenerativeParser):
         given = [word_vectors, *self._marks]
         if self.kind_vector is not None:
             given.append(self.close_embedding + self.kind_vector)
-        vectors = torch.cat(given)
-        if self.config.embedding_dropout_by == "type":
-            units = self._drop(vectors).index_select(0, plan.inputs)
-        else:
-            units = self._drop(vectors.index_select(0, plan.inputs))
+        by_type, vectors = self.config.embedding_dropout_by == "type", torch.cat(given)
+        vectors = self._drop(vectors) if by_type else vectors
+        if self.composer is not None:
+            vectors = self.composer.compose(vectors, plan.levels)
+        units = vectors.index_select(0, plan.inputs)
+        units = units if by_type else self._drop(units)
         sight = sight_of(plan.positions, self.config)
         for block in self._layers:
             units = block(units, sight, plan.packing)
@@ -165,6 +179,9 @@ class TransformerGrammar(GenerativeParser):
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
             pointer=None if self.pointer is None else PointerWeights.of(self.pointer),
+            composer=None
+            if self.composer is None
+            else copy.deepcopy(self.composer).double().requires_grad_(False).eval(),
         )
 
     # Trees of bottom-up derivations.
