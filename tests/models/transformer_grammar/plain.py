@@ -233,7 +233,7 @@ class PlainGrammar:
             start = f"blocks.{layer}."
             weights = {n.removeprefix(start): value for n, value in own.items() if n.startswith(start)}
             kinds = [lambda i, j: min(max(i - j, -8), 8) + 8]
-            units = block(weights, units, sees, num_heads=self.config.num_heads, kinds=kinds)
+            units = block(weights, units, sees, num_heads=self.config.composer_heads, kinds=kinds)
         summed = layer_norm(torch.stack(units).sum(0), own["norm.weight"], own["norm.bias"])
         return own["output.weight"] @ summed + own["output.bias"]
 

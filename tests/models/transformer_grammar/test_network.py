@@ -137,7 +137,7 @@ def test_what_comes_later_changes_nothing() -> None:
         one, two = (model._outputs(plan, model.word_embedding[plan.types]) for plan in plans)
         steps = [steps_of(plan) for plan in plans]
         same = 1 + next(place for place, pair in enumerate(zip(*steps, strict=False)) if pair[0] != pair[1])
-        assert same > 6
+        assert same >= 6
         torch.testing.assert_close(one[:same], two[:same], rtol=0, atol=1e-14)
         assert not torch.allclose(one[same : same + 2], two[same : same + 2])
 

@@ -71,6 +71,8 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     brackets are tokens like any other."""
     composer_size: int = 128
     """Units of this small Transformer (``external``)."""
+    composer_heads: int = 4
+    """Heads of its attention (``external``)."""
     composer_layers: int = 1
     """Blocks of this small Transformer (``external``)."""
     masking: bool = True
@@ -101,7 +103,7 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     def __post_init__(self) -> None:
         """Check values."""
         self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", *_BOUNDS["top-down"])
-        self.require_at_least(1, "composer_size", "composer_layers", *_BOUNDS["bottom-up"])
+        self.require_at_least(1, "composer_size", "composer_heads", "composer_layers", *_BOUNDS["bottom-up"])
         self.require_one_of("order", get_args(GrammarOrder))
         self.require_dropout("dropout")
         self.require_one_of("composition", get_args(Composition))
@@ -118,8 +120,8 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
         if self.kind_vector:
             self.require("composition", self.composition == "internal", "'internal' with kind_vector")
         if self.composition == "external":
-            divides = self.composer_size % self.num_heads == 0
-            self.require("composer_size", divides, f"a multiple of num_heads = {self.num_heads}")
+            divides = self.composer_size % self.composer_heads == 0
+            self.require("composer_size", divides, f"a multiple of composer_heads = {self.composer_heads}")
 
     @property
     def bounds(self) -> tuple[str, ...]:

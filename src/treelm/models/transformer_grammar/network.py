@@ -74,7 +74,7 @@ class TransformerGrammar(GenerativeParser):
             Composer(
                 size,
                 config.composer_size,
-                config.num_heads,
+                config.composer_heads,
                 num_layers=config.composer_layers,
                 dropout=config.dropout,
             )
