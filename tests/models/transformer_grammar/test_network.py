@@ -169,10 +169,10 @@ def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
     for _ in range(63):
         deep = (1, [deep])
     flat: Node = (0, [*[3] * 64, (1, [2] * 9)])
-    for variant in (VARIANTS["TG"], VARIANTS["PLM-mask"] if heads == 2 else VARIANTS["PLM"]):
-        model = build_grammar(
-            Tokens(5), 2, **{**variant, "size": heads, "num_heads": heads, "max_consecutive": 64, "num_layers": 1}
-        )
+    others = ("PLM-mask", "bottom-up") if heads == 2 else ("PLM", "external bottom-up")
+    for variant in (VARIANTS["TG"], *(VARIANTS[name] for name in others)):
+        sizes = {"size": heads, "num_heads": heads, "num_layers": 1, "max_consecutive": 64, "max_unary": 64}
+        model = build_grammar(Tokens(5), 2, **{**variant, **sizes})
         for tree in (deep, flat):
             found = float(model.tree_log_probs(as_batch([tree], model.vocabulary)))  # type: ignore[arg-type]
             assert read_aloud(model, tree) == pytest.approx(found, abs=1e-9)
