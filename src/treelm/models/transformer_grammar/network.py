@@ -5,7 +5,6 @@ Shapes: n positions of a batch without padding, A actions, W tokens, D units, L 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +20,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
 from treelm.models.layers.attention import AttentionBlock, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
+from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
 from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.joint import joint_log_probs, joint_losses, one_softmax_log_probs, one_softmax_losses
@@ -70,17 +70,8 @@ class TransformerGrammar(GenerativeParser):
         self.kind_vector = nn.Parameter(torch.zeros(size)) if config.kind_vector else None
         self.action_head = nn.Linear(size, FIRST_NT + len(labels) - (config.softmax == "one"))  # SHIFT is its tokens
         nn.init.zeros_(self.action_head.bias)
-        self.composer = (
-            Composer(
-                size,
-                config.composer_size,
-                config.composer_heads,
-                num_layers=config.composer_layers,
-                dropout=config.dropout,
-            )
-            if config.composition == "external"
-            else None
-        )
+        self.composer = self._new_composer() if config.composition == "external" else None
+        self._exact_composer = ExactCopy[Composer]()
         self.pointer = Pointer(size, len(labels)) if config.has_reach else None
         for matrix in (self.word_embedding, *self._marks, self.action_head.weight):
             start_normal(matrix)
@@ -142,6 +133,11 @@ class TransformerGrammar(GenerativeParser):
             units = block(units, sight, plan.packing)
         return self._drop(self.norm(units.index_select(0, plan.contexts)))
 
+    def _new_composer(self) -> Composer:
+        config = self.config
+        sizes = config.size, config.composer_size, config.composer_heads
+        return Composer(*sizes, num_layers=config.composer_layers, dropout=config.dropout)
+
     @property
     def _marks(self) -> list[Tensor]:
         """Vectors of what is no token: START, opening and closing brackets."""
@@ -179,9 +175,7 @@ class TransformerGrammar(GenerativeParser):
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
             pointer=None if self.pointer is None else PointerWeights.of(self.pointer),
-            composer=None
-            if self.composer is None
-            else copy.deepcopy(self.composer).double().requires_grad_(False).eval(),
+            composer=None if self.composer is None else self._exact_composer.of(self.composer, self._new_composer),
         )
 
     # Trees of bottom-up derivations.
