@@ -120,22 +120,18 @@ SMALL: dict[str, Small] = {
     "tg without masking": Small(
         system="transformer-grammar", model={**_TG, "masking": False, "positions": "height"}, learns_from_trees=True
     ),
-    "tg of one softmax": Small(
-        system="transformer-grammar",
-        model={**_TG, "softmax": "one", "kind_vector": True, "embedding_dropout_by": "type"},
-        learns_from_trees=True,
-    ),
     "tg binary": Small(
-        system="transformer-grammar", model={**_TG, "binary": True, "max_open": 60}, learns_from_trees=True
+        system="transformer-grammar",
+        model={**_TG, "binary": True, "max_open": 60, "composition": "external", "composer_size": 4},
+        learns_from_trees=True,
     ),
     "tg bottom-up": Small(
         system="transformer-grammar",
-        model={**_TRANSFORMER, "order": "bottom-up", "positions": "height"},
-        learns_from_trees=True,
-    ),
-    "tg bottom-up binary": Small(
-        system="transformer-grammar",
-        model={**_TRANSFORMER, "order": "bottom-up", "positions": "place", "binary": True, "masking": False},
+        model={
+            **_TRANSFORMER,
+            **{"order": "bottom-up", "positions": "height"},
+            **{"softmax": "one", "kind_vector": True, "embedding_dropout_by": "type"},
+        },
         learns_from_trees=True,
     ),
     "plm-mask": Small(system="transformer-grammar", model={**_PLM, "structured_heads": True}, learns_from_trees=True),

@@ -14,6 +14,9 @@ PRESENT = {
     "palm": {"table1", "table2", "table3", "table4", "figure1"},
     "prpn": {"table1", "table2", "table3", "table4", "table5", "figure4"},
     "rnng": {"table1", "table2", "table3", "table4", "table5", "figure2", "figure3"},
+    "pushdown": {"table2"},
+    "tg": {"table1"},
+    "variants": {"table1"},
     "som": {"table1", "table2", "table3", "table4", "table5", "table8", "figure2"},
 }
 

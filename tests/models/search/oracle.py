@@ -86,6 +86,15 @@ def leads_to_end(plain: Plain, state: State, action: int) -> bool:
     return rule is None or bool(rule(state, action))
 
 
+def num_groups(plain: Plain) -> int:
+    """Groups of analyses that do not crowd each other out; a plain form may have several."""
+    return int(getattr(plain, "num_groups", 1))
+
+
+def group_of(plain: Plain, state: State) -> int:
+    return int(plain.group(state)) if num_groups(plain) > 1 else 0  # type: ignore[attr-defined]
+
+
 Candidate = tuple[float, State, tuple[int, ...]]
 
 
@@ -134,7 +143,7 @@ def search_step(
     threshold: float = math.inf,
 ) -> list[Candidate]:
     """The analyses that are about to shift the token, or to end (None)."""
-    arrived: list[Candidate] = []
+    arrived: dict[int, list[Candidate]] = {}  # by group
     at_goal = list[float]()  # before the token
     while beam:
         candidates = []
@@ -152,10 +161,23 @@ def search_step(
         in_play = log_sum([*at_goal, *(one[0] for one in candidates if not one[4])])
         candidates = [one for one in candidates if one[4] or one[0] > in_play - threshold]
         candidates.sort(key=lambda one: -one[0])
-        top, goals = candidates[:action_beam], [one for one in candidates if one[4]]
-        goals = goals[: max(fast_track, sum(one[4] for one in top))]
-        arrived += [one[:3] for one in goals if one[0] > floor(arrived, word_beam, threshold)]
-        top = [one for one in top if not one[4] and one[0] > floor(arrived, word_beam, threshold)]
-        beam = [(s, plain.apply(state, action), (*acts, action)) for s, state, acts, action, _ in top]
-    found = log_sum(score for score, _, _ in arrived)
-    return sorted((one for one in arrived if one[0] > found - threshold), key=lambda one: -one[0])[:word_beam]
+        stays = []
+        for group in sorted({group_of(plain, one[1]) for one in candidates}):
+            of_group = [one for one in candidates if group_of(plain, one[1]) == group]
+            top, goals = of_group[:action_beam], [one for one in of_group if one[4]]
+            goals = goals[: max(fast_track, sum(one[4] for one in top))]
+            own = arrived.setdefault(group, [])
+            own += [one[:3] for one in goals if one[0] > floor(own, word_beam, threshold)]
+            stays += [one for one in top if not one[4]]
+        beam = []
+        for s, state, acts, action, _ in stays:
+            groups = range(group_of(plain, state), num_groups(plain))
+            if s > min(floor(arrived.get(group, []), word_beam, threshold) for group in groups):
+                beam.append((s, plain.apply(state, action), (*acts, action)))
+    found = log_sum(score for of_group in arrived.values() for score, _, _ in of_group)
+    kept = [
+        one
+        for of_group in arrived.values()
+        for one in sorted((one for one in of_group if one[0] > found - threshold), key=lambda one: -one[0])[:word_beam]
+    ]
+    return sorted(kept, key=lambda one: -one[0])

@@ -18,7 +18,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.base import Loss, Losses
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
-from treelm.models.search.machine import closed_by_reduce, closing_actions
+from treelm.models.search.machine import OneGroup, closed_by_reduce, closing_actions
 from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.sentences import Searchable
@@ -117,7 +117,7 @@ class Grammar:
 
 
 @dataclass
-class TableMachine:
+class TableMachine(OneGroup):
     """Rows are states; the head reads one-hot vectors of contexts."""
 
     grammar: Grammar

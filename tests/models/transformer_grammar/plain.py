@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tests.models.layers.plain_attention import gelu, layer_norm
+from tests.models.layers.plain_attention import block, gelu, layer_norm
 from tests.models.rnng.worlds import top_down
 
 SHIFT, REDUCE, FIRST_LABEL = 0, 1, 2
@@ -101,6 +101,8 @@ class Walk:
 
     def composed(self, config: Any, base: int, depth: int = 0) -> Walk:
         """With what lies above a place of the stack as one constituent."""
+        if config.composition == "external":
+            return replace(self, stack=self.stack[:base]).pushed(config, "CLOSED", depth)
         parts = self.stack[base:]
         composed = replace(self, stack=self.stack[:base]).pushed(config, "COMPOSE", depth, sees=parts)
         return composed.pushed(config, "STACK", depth)
@@ -120,6 +122,7 @@ class State:
     above: int = -1  # the last action
     in_word: bool = False
     is_finished: bool = False
+    vectors: tuple[Tensor, ...] = ()  # of each position, its input
     children: tuple[int, ...] = ()  # of each open nonterminal; the pieces of a word are one
 
     @property
@@ -134,6 +137,15 @@ class PlainGrammar:
         self.config, self.parameters = model.config, dict(model.named_parameters())
         self.num_labels, self.ends_word = len(model.labels), model.vocabulary.ends_word
         self.finish = FIRST_LABEL + self.num_labels  # there is none
+
+    @property
+    def num_groups(self) -> int:
+        return 4 if self.config.binary and self.config.order == "top-down" else 1
+
+    def group(self, state: State) -> int:
+        """The least number of words that have still to come, up to three."""
+        needed = sum(2 - children for children in state.children) - (state.num_open - 1) if state.num_open else 1
+        return min(needed, 3)
 
     def initial(self) -> State:
         return self._read(State(begun(self.config)), [self.parameters["start_embedding"]])
@@ -207,7 +219,23 @@ class PlainGrammar:
         else:
             label = 0 if self.config.composition == "none" else state.walk.frames[-1][1]
             vector = self.parameters["close_embedding"][label]
+            if self.config.composition == "external":
+                base = state.walk.frames[-1][0]
+                vector = self.composed(vector, [state.vectors[number] for number in state.walk.stack[base + 1 :]])
         return self._read(new, self._vectors(vector, len(new.walk.positions) - len(state.walk.positions)))
+
+    def composed(self, label: Tensor, children: list[Tensor]) -> Tensor:
+        """The vector of a constituent by external composition."""
+        own = {n.removeprefix("composer."): p for n, p in self.parameters.items() if n.startswith("composer.")}
+        units = [own["input.weight"] @ vector + own["input.bias"] for vector in [label, *children]]
+        sees = [range(len(units))] * len(units)
+        for layer in range(self.config.composer_layers):
+            start = f"blocks.{layer}."
+            weights = {n.removeprefix(start): value for n, value in own.items() if n.startswith(start)}
+            kinds = [lambda i, j: min(max(i - j, -8), 8) + 8]
+            units = block(weights, units, sees, num_heads=self.config.composer_heads, kinds=kinds)
+        summed = layer_norm(torch.stack(units).sum(0), own["norm.weight"], own["norm.bias"])
+        return own["output.weight"] @ summed + own["output.bias"]
 
     def _vectors(self, vector: Tensor, count: int) -> list[Tensor]:
         """The inputs of an action's positions."""
@@ -223,7 +251,7 @@ class PlainGrammar:
 
     def _read_one(self, state: State, x: Tensor) -> State:
         """One more position, layer by layer."""
-        own = len(state.keys)
+        own, state = len(state.keys), replace(state, vectors=(*state.vectors, x))
         keys, values = list[Tensor](), list[Tensor]()
         for layer in range(self.config.num_layers):
             weights = self._layer(layer)

@@ -102,6 +102,8 @@ class PlainBottomUp(PlainGrammar):
         base = len(state.walk.stack) - sum(part.num_rows for part in parts)
         new = replace(state, walk=state.walk.composed(self.config, base), label=None, above=1)
         vector = self.parameters["close_embedding"][label]
+        if self.config.composition == "external":
+            vector = self.composed(vector, [state.vectors[number] for number in state.walk.stack[base:]])
         read = self._read(new, self._vectors(vector, len(new.walk.positions) - len(state.walk.positions)))
         assert isinstance(read, Stacked)
         num_unary = parts[0].num_unary + 1 if reach == 1 else 0

@@ -31,6 +31,25 @@ def test_flat_actions_become_those_of_the_recursion() -> None:
         assert np.array_equal(batch.tokens, expected.tokens)
 
 
+def test_a_narrow_beam_never_runs_dry() -> None:
+    """Whatever comes next, a word or the end: of every model, after every word, and with a tree at the end."""
+    for seed in range(2):
+        model = build_grammar(Tokens(5), 2, seed=seed, num_layers=1, binary=True, max_open=30)
+        model.set_beam(action_beam=4, word_beam=1, fast_track=1)
+        sentences = [["3"], ["1", "2", "3", "4"], ["0"] * 9]
+        for words, tree in zip(sentences, model.parse(sentences), strict=True):
+            assert np.isfinite(model.score([words])[0].log_probs).all()
+            assert tree.words() == words
+            check_binary(tree, is_root=True)
+
+
+def check_binary(tree: Tree, *, is_root: bool = False) -> None:
+    assert len(tree.children) == 2 or is_root
+    for child in tree.children:
+        if isinstance(child, Tree):
+            check_binary(child)
+
+
 def test_a_tree_by_hand() -> None:
     tree: Node = (0, [(1, [(2, [3, 4, 5])]), (1, [(0, [6])]), 7])
     assert plain_binarised(tree, np.ones(9, np.bool_)) == (0, [(2, [3, (2, [4, 5])]), (0, [6, 7])])

@@ -12,9 +12,12 @@ from treelm.models.search.settings import Search
 
 
 @pytest.mark.isa
-@pytest.mark.parametrize(("variant", "matmul"), [("TG", "highest"), ("PLM-mask", "medium")])
+@pytest.mark.parametrize(
+    ("variant", "matmul"),
+    [("TG", "highest"), ("PLM-mask", "medium"), ("external bottom-up", "highest")],
+)
 def test_a_sentence_scores_the_same_bytes_in_batches_of_1_and_9(variant: str, matmul: str) -> None:
-    sizes = {"size": 256, "num_layers": 2, "num_heads": 4, "max_distance": 30}
+    sizes = {"size": 256, "num_layers": 2, "num_heads": 4, "max_distance": 30, "composer_size": 64}
     model = build_grammar(Tokens(5541), 27, seed=3, dtype=torch.float32, **{**VARIANTS[variant], **sizes})
     with torch.no_grad():
         for parameter in model.parameters():

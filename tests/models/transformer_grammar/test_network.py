@@ -19,6 +19,7 @@ from treelm.models.search.sentences import SentenceResult, search_all
 from treelm.models.search.settings import Search
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
+from treelm.models.transformer_grammar.plan import BatchPlan
 
 TINY = {"max_open": 2, "max_consecutive": 2, "max_stack": 2, "max_unary": 1}
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
@@ -134,9 +135,17 @@ def test_what_comes_later_changes_nothing() -> None:
         other: Node = (0, [3, (1, [4, (2, [5])]), 6, 2, 1, (1, [(2, [0])])])
         plans = [model._plan(as_batch([tree], vocabulary)) for tree in (before, other)]
         one, two = (model._outputs(plan, model.word_embedding[plan.types]) for plan in plans)
-        same = 9  # contexts up to the fourth word
+        steps = [steps_of(plan) for plan in plans]
+        same = 1 + next(place for place, pair in enumerate(zip(*steps, strict=False)) if pair[0] != pair[1])
+        assert same >= 6
         torch.testing.assert_close(one[:same], two[:same], rtol=0, atol=1e-14)
         assert not torch.allclose(one[same : same + 2], two[same : same + 2])
+
+
+def steps_of(plan: BatchPlan) -> list[tuple[int, int]]:
+    """Actions, and the words of those that shift."""
+    coming = iter(plan.words.tolist())
+    return [(action, next(coming) if action == 0 else -1) for action in plan.actions.tolist()]
 
 
 @pytest.mark.parametrize("unit", ["type", "token"])
@@ -160,10 +169,10 @@ def test_widths_down_to_one_and_tall_stacks(heads: int) -> None:
     for _ in range(63):
         deep = (1, [deep])
     flat: Node = (0, [*[3] * 64, (1, [2] * 9)])
-    for variant in (VARIANTS["TG"], VARIANTS["PLM-mask"] if heads == 2 else VARIANTS["PLM"]):
-        model = build_grammar(
-            Tokens(5), 2, **{**variant, "size": heads, "num_heads": heads, "max_consecutive": 64, "num_layers": 1}
-        )
+    others = ("PLM-mask", "bottom-up") if heads == 2 else ("PLM", "external bottom-up")
+    for variant in (VARIANTS["TG"], *(VARIANTS[name] for name in others)):
+        sizes = {"size": heads, "num_heads": heads, "num_layers": 1, "max_consecutive": 64, "max_unary": 64}
+        model = build_grammar(Tokens(5), 2, **{**variant, **sizes})
         for tree in (deep, flat):
             found = float(model.tree_log_probs(as_batch([tree], model.vocabulary)))  # type: ignore[arg-type]
             assert read_aloud(model, tree) == pytest.approx(found, abs=1e-9)
@@ -192,7 +201,11 @@ def test_twenty_starts_are_nearly_uniform() -> None:
     ("values", "found"),
     [
         ({"num_heads": 3}, "num_heads is 3"),
-        ({"composition": "external"}, "composition is 'external'"),
+        ({"composition": "outside"}, "composition is 'outside'"),
+        ({"composition": "external", "composer_size": 6}, "composer_size is 6"),
+        ({"order": "in-order"}, "order is 'in-order'"),
+        ({"order": "bottom-up"}, "positions is 'depth'"),
+        ({"order": "bottom-up", "positions": "place", "composition": "none"}, "composition is 'none'"),
         ({"structured_heads": True}, "composition is 'internal'"),
         ({"structured_heads": True, "composition": "none", "num_heads": 1}, "num_heads is 1"),
         ({"max_open": 0}, "max_open is 0"),

@@ -68,10 +68,15 @@ def test_all_positions_see_what_a_walked_stack_shows_them(variant: str, position
 
 @pytest.mark.parametrize("positions", ["height", "place"])
 @pytest.mark.parametrize("masking", [True, False])
-def test_bottom_up_positions_too(masking: bool, positions: str) -> None:
+def test_bottom_up_and_external_positions_too(masking: bool, positions: str) -> None:
     config = config_of("bottom-up", masking=masking, positions=positions)
     assert num_different(trees_of(TOKENS, 100), config) == 0
     assert num_different(trees_of(TOKENS, 20), config, _compose_sees_the_stack) > 20
+    for variant in ("external", "external bottom-up"):
+        config = config_of(variant, masking=masking, positions=positions, composer_size=6)
+        assert num_different(trees_of(TOKENS, 100), config) == 0
+    if masking:
+        assert num_different(trees_of(TOKENS, 20), config, _popped_one_later) > 20
 
 
 def _popped_never(found: Positions) -> None:

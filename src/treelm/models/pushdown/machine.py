@@ -18,6 +18,7 @@ from treelm.models.pushdown import rows as at
 from treelm.models.pushdown.rows import TapeRows
 from treelm.models.pushdown.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.machine import OneGroup
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.validity import log_softmax
 from treelm.trees.transitions import SHIFT
@@ -26,7 +27,7 @@ ITSELF = 1
 """The attachment that closes nothing; that which closes c constituents has the number ITSELF + c."""
 
 
-class TapeMachine:
+class TapeMachine(OneGroup):
     """Rows and histories of one search. Only ``collect`` renumbers what exists."""
 
     def __init__(self, weights: SearchWeights) -> None:

@@ -16,7 +16,7 @@ from treelm.models.rnng.constituents import ConstituentTable
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
-from treelm.models.search.machine import closed_by_reduce, closing_actions
+from treelm.models.search.machine import OneGroup, closed_by_reduce, closing_actions
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.validity import (
     CONSTITUENT,
@@ -56,7 +56,7 @@ class ModelRule:
         return spread(valid_actions(self._config, configuration), self._config, self._num_labels)
 
 
-class StackMachine:
+class StackMachine(OneGroup):
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
     def __init__(self, weights: SearchWeights, rule: Rule | None = None) -> None:

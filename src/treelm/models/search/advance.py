@@ -105,8 +105,9 @@ class Advance:
         """Begin a search with nothing found; ``keep`` is the number of candidates that matter."""
         self._machine, self._goal, self._settings = machine, goal, settings
         self._num_sentences, self._keep = num_sentences, keep
-        self._best = np.full((num_sentences, keep), -np.inf)  # best candidates so far
-        self._floor: Floats = np.full(num_sentences, -np.inf)  # what a candidate must beat, by sentence
+        self._num_rows = num_sentences * machine.num_groups  # of the beam: groups of sentences
+        self._best = np.full((self._num_rows, keep), -np.inf)  # best candidates so far
+        self._floor: Floats = np.full(self._num_rows, -np.inf)  # what a candidate must beat
         self._found = [no_arrivals()]
 
     def run(self, analyses: Analyses, waiting: Analyses) -> tuple[Arrivals, Analyses, Cut]:
@@ -129,17 +130,19 @@ class Advance:
         return self._machine.moved(analyses, rows, histories), self._machine.moved(waiting, rows, histories)
 
     def _step(self, analyses: Analyses, account: Account) -> Analyses:
-        layout = Layout(analyses.sentence, self._num_sentences)
+        analyses, layout = self._laid_out(analyses)
         floor, beam = self._floor, self._settings.action_beam
         others = self._goal.others(analyses)
         width = others.shape[1]
         at_goal = analyses.score + analyses.log_probs[:, self._goal.action]
-        in_play = account.expand(analyses.sentence, others, at_goal)
+        num_groups = self._machine.num_groups
+        in_play = np.repeat(account.expand(analyses.sentence, others, at_goal), num_groups)
         matrix = layout.pad(others) if layout.num_sentences > 1 else others.reshape(1, -1).copy()
-        matrix[matrix <= np.maximum(floor, in_play - self._settings.threshold)[:, None]] = -np.inf
+        to_beat = self._floor_of_successors()
+        matrix[matrix <= np.maximum(to_beat, in_play - self._settings.threshold)[:, None]] = -np.inf
         rows, places = np.nonzero(best(matrix, beam))
         values = matrix[rows, places]
-        stays = Layout(rows, self._num_sentences)
+        stays = Layout(rows, self._num_rows)
         padded = stays.pad(values)
         least = nth_best(padded, beam)
         reaching = self._goal.reaching(analyses, layout, floor, least)
@@ -148,15 +151,15 @@ class Advance:
         arrives &= reaching > floor[:, None]
         self._accept(analyses, layout, reaching, arrives)
         inside = stays.flat(*np.nonzero(chosen[:, : stays.width]))
-        account.choose(rows[inside], values[inside], floor)
+        account.choose(rows[inside] // num_groups, values[inside], to_beat[::num_groups])
         arriving = layout.flat(*np.nonzero(arrives))
         account.arrive(analyses.sentence[arriving], at_goal[arriving])
-        staying = chosen[:, : stays.width] & (padded > self._floor[:, None]) & self._open[:, None]
+        staying = chosen[:, : stays.width] & (padded > self._floor_of_successors()[:, None]) & self._open[:, None]
         index = stays.flat(*np.nonzero(staying))
         if len(index) == 0:
             return analyses.take(index)
         rows, places, values = rows[index], places[index], values[index]
-        account.go_on(rows, values)
+        account.go_on(rows // num_groups, values)
         sources, actions = layout.flat(rows, places // width), places % width + 1
         shortfall = np.maximum(analyses.shortfall[sources], in_play[rows] - values)
         return replace(self._machine.apply(analyses, sources, actions, values), shortfall=shortfall)
@@ -167,8 +170,22 @@ class Advance:
 
     @property
     def _open(self) -> Bools:
-        """Sentences whose search goes on while it has analyses."""
-        return np.ones(self._num_sentences, np.bool_)
+        """Rows of the beam whose search goes on while it has analyses."""
+        return np.ones(self._num_rows, np.bool_)
+
+    def _laid_out(self, analyses: Analyses) -> tuple[Analyses, Layout]:
+        """The analyses by rows of the beam: sentences, in groups if there are several."""
+        if self._machine.num_groups == 1:
+            return analyses, Layout(analyses.sentence, self._num_sentences)
+        row = analyses.sentence * self._machine.num_groups + self._machine.groups(analyses.top)
+        order = np.argsort(row, kind="stable")
+        return analyses.take(order), Layout(row[order], self._num_rows)
+
+    def _floor_of_successors(self) -> Floats:
+        """What those that stay in search must beat: they may come into a higher group of their sentence."""
+        floors = self._floor.reshape(self._num_sentences, -1)
+        lowest: Floats = np.minimum.accumulate(floors[:, ::-1], 1)[:, ::-1].ravel()
+        return lowest
 
     def _accept(self, analyses: Analyses, layout: Layout, scores: Floats, arrives: Bools) -> None:
         rows, columns = np.nonzero(arrives)
@@ -176,7 +193,7 @@ class Advance:
             return
         source = layout.flat(rows, columns)
         found = Arrivals(
-            sentence=rows,
+            sentence=rows // self._machine.num_groups,
             score=scores[rows, columns],
             shortfall=analyses.shortfall[source],
             top=analyses.top[source],

@@ -87,7 +87,7 @@ def _taken(values: Any, rows: Ints | Bools) -> Any:
 
 
 class Layout:
-    """Places of n flat entries, ordered by sentence, in a matrix with one row a sentence."""
+    """Places of n flat entries, ordered by sentence or group, in a matrix with one row for each."""
 
     def __init__(self, sentence: Ints, num_sentences: int) -> None:
         """Find the first entry and the width of each sentence's row."""
@@ -95,7 +95,7 @@ class Layout:
         self.num_sentences = num_sentences
         self.width = int(counts.max(initial=0))
         self.starts = np.cumsum(counts) - counts
-        self._sentence = sentence
+        self.row = sentence
         self._column = np.arange(len(sentence)) - self.starts[sentence]
 
     def pad(self, values: Floats) -> Floats:
@@ -103,7 +103,7 @@ class Layout:
         if self.num_sentences == 1:
             return values.reshape(1, -1)
         out = np.full((self.num_sentences, self.width, *values.shape[1:]), -np.inf)
-        out[self._sentence, self._column] = values
+        out[self.row, self._column] = values
         return out.reshape(self.num_sentences, -1)
 
     def flat(self, rows: Ints, columns: Ints) -> Ints:

@@ -105,7 +105,7 @@ class Beam:
         found = log_sums(candidates.sentence, candidates.score, self.num_sentences)
         deficit = found[candidates.sentence] - candidates.score
         candidates = replace(candidates, shortfall=np.maximum(candidates.shortfall, deficit))
-        kept = candidates.take(deficit < self.settings.threshold).first(self.settings.word_beam, self.num_sentences)
+        kept = self._best_of(candidates.take(deficit < self.settings.threshold))
         num_open = self.machine.num_open(kept.top)
         since = self.machine.histories.count_since(kept.history, SHIFT, self.machine.num_closed)
         metrics = token_metrics(kept.sentence, kept.score, num_open, since, self.num_sentences)
@@ -116,6 +116,17 @@ class Beam:
         self._collect()
         self._crowded = np.maximum(self._crowded, cut.crowded + self._crowded_out(candidates, kept, found))
         return self._with_losses(metrics, kept, found, before, cut)
+
+    def _best_of(self, candidates: Arrivals) -> Arrivals:
+        """As many candidates as the word beam holds, of each group."""
+        width, num_groups = self.settings.word_beam, self.machine.num_groups
+        if num_groups == 1:
+            return candidates.first(width, self.num_sentences)
+        row = candidates.sentence * num_groups + self.machine.groups(candidates.top)
+        order = np.argsort(row, kind="stable")
+        layout = Layout(row[order], self.num_sentences * num_groups)
+        rank = np.arange(len(order)) - layout.starts[layout.row]
+        return candidates.take(np.sort(order[rank < width]))
 
     def _crowded_out(self, candidates: Arrivals, kept: Arrivals, found: Floats) -> Floats:
         """The share of candidates that a narrower search would have kept, but that did not fit into the word beam."""

@@ -41,10 +41,11 @@ class Goal(ABC):
 
     @abstractmethod
     def reaching(self, analyses: Analyses, layout: Layout, floor: Floats, least_other: Floats) -> Floats:
-        """Scores of the actions that reach the goal: (sentences, width); -inf for some that are not worth computing.
+        """Scores of the actions that reach the goal: (groups, width); -inf for some that are not worth computing.
 
-        Those are, by sentence, at or below ``floor`` (they would be dropped), or below ``least_other`` (the k-th best
-        other successor) without being among the best ``fast_track``.
+        Those are, by group (all analyses of a sentence, unless the machine has several), at or below ``floor`` (they
+        would be dropped), or below ``least_other`` (the k-th best other successor) without being among the best
+        ``fast_track``.
         """
 
 
@@ -83,21 +84,23 @@ class Token(Goal):
         """Scores as of every goal, computed only where an upper bound says that they matter."""
         shifted = analyses.score + analyses.log_probs[:, SHIFT]
         scores = np.full(len(shifted), -np.inf)
-        candidates = np.flatnonzero(shifted > floor[analyses.sentence])
+        candidates = np.flatnonzero(shifted > floor[layout.row])
         if len(candidates) == 0:
             return layout.pad(scores)
-        _BoundedScores(self, analyses, shifted, scores, candidates).fill(layout, floor, least_other)
+        _BoundedScores(self, analyses, layout, shifted, scores, candidates).fill(layout, floor, least_other)
         return layout.pad(scores)
 
 
 class _BoundedScores:
     """Scores of SHIFT that matter, found by an upper bound on each."""
 
-    def __init__(self, goal: Token, analyses: Analyses, shifted: Floats, scores: Floats, candidates: Ints) -> None:
+    def __init__(
+        self, goal: Token, analyses: Analyses, layout: Layout, shifted: Floats, scores: Floats, candidates: Ints
+    ) -> None:
         """Compute the candidates' logits; ``fill`` writes into ``scores``."""
         self._head, self._fast_track = goal._head, goal._fast_track
-        self._sentence = analyses.sentence[candidates]
-        self._tokens = goal._tokens[self._sentence]
+        self._row = layout.row[candidates]
+        self._tokens = goal._tokens[analyses.sentence[candidates]]
         taken = analyses.outputs if len(candidates) == len(scores) else analyses.take(candidates).outputs
         self._outputs, self._candidates, self._scores = taken, candidates, scores
         self._logits = self._head.logits(taken, self._tokens)
@@ -107,17 +110,17 @@ class _BoundedScores:
         everything = np.arange(len(self._candidates))
         if len(everything) <= _FEW:
             return self._compute(everything)
-        upper, floor = np.full(len(everything), np.inf), floor[self._sentence]
+        upper, floor = np.full(len(everything), np.inf), floor[self._row]
         likely = upper > floor
         for rough in (True, False):
             self._lower(upper, np.flatnonzero(likely), rough=rough)
             of_all = np.full(len(self._scores), -np.inf)
             of_all[self._candidates] = upper
-            few = nth_best(layout.pad(of_all), self._fast_track + 2)[self._sentence]
-            likely = (upper > floor) & ((upper >= few) | (upper > least_other[self._sentence]))
+            few = nth_best(layout.pad(of_all), self._fast_track + 2)[self._row]
+            likely = (upper > floor) & ((upper >= few) | (upper > least_other[self._row]))
         self._compute(np.flatnonzero(likely))
         if self._fast_track:
-            found = nth_best(layout.pad(self._scores), self._fast_track)[self._sentence]
+            found = nth_best(layout.pad(self._scores), self._fast_track)[self._row]
             self._compute(np.flatnonzero((upper > np.maximum(floor, found)) & ~likely))
         return None
 

@@ -56,6 +56,16 @@ class Machine(Protocol):
     def outputs(self, tops: Ints) -> Tensor:
         """Vectors that the head reads, for analyses with these rows: (n, E)."""
 
+    @property
+    def num_groups(self) -> int:
+        """Number of groups G of analyses that must not crowd each other out of a beam; see ``groups``."""
+
+    def groups(self, tops: Ints) -> Ints:
+        """The group of each analysis with these rows, 0 to G - 1: (n,). In a beam, every group has all of its room.
+
+        No action but SHIFT leads to a lower one.
+        """
+
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of analyses with these rows, or whatever waits to be part of a constituent: (n,)."""
 
@@ -94,6 +104,16 @@ class WordHead(Protocol):
 
     def log_probs(self, outputs: Tensor) -> Tensor:
         """log p of every token: float64 (n, V)."""
+
+
+class OneGroup:
+    """The groups of a machine whose analyses may all go on, and all end, sooner or later: one."""
+
+    num_groups = 1
+
+    def groups(self, tops: Ints) -> Ints:
+        """All of them are in the same group."""
+        return np.zeros(len(tops), np.int64)
 
 
 def closed_by_reduce(num_actions: int) -> Ints:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from treelm.models.layers.devices import to_device
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
-from treelm.models.search.machine import closing_actions
+from treelm.models.search.machine import OneGroup, closing_actions
 from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded, renumbered
 from treelm.models.search.validity import CONSTITUENT, WORD, log_softmax
 from treelm.models.search.words import log_normalisers
@@ -34,7 +34,7 @@ LABEL = at.LABEL  # of a REDUCE that has still to reach; -1 for none
 _ROWS = 64  # REDUCEs whose keys are held at a time
 
 
-class BottomUpMachine:
+class BottomUpMachine(OneGroup):
     """Stacks and histories of one search. Only ``collect`` renumbers what exists."""
 
     def __init__(self, weights: SearchWeights) -> None:
@@ -128,6 +128,8 @@ class BottomUpMachine:
         new[:, at.TOP] = CONSTITUENT
         vectors = self.weights.marks.index_select(0, to_device(1 + label, self.weights.marks.device))
         num_parts = old[:, at.HEIGHT] - begins[:, at.HEIGHT] + 1
+        if self.weights.composer is not None:
+            return self.stacks.push(new, self.stacks.composed(top, num_parts, vectors))
         return self.stacks.push(new, vectors, Composing(np.arange(len(top)), top, num_parts))
 
     def _items_of(self, top: Ints, most: int) -> Ints:

@@ -16,7 +16,7 @@ from treelm.models.transformer_grammar.bottom_up import needed_bounds as bottom_
 from treelm.trees.transitions import Order
 
 GrammarOrder = Literal["top-down", "bottom-up"]
-Composition = Literal["internal", "none"]
+Composition = Literal["internal", "external", "none"]
 Positions = Literal["depth", "height", "place"]
 Softmax = Literal["two-level", "one"]
 DropoutUnit = Literal["type", "token"]
@@ -66,10 +66,17 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     """Trees become binary before training, to the right, and constituents have two children, but for the only word of a
     sentence."""
     composition: Composition = "internal"
-    """``internal``: a closed constituent is composed by a position that sees its parts alone. ``none``: closing
+    """``internal``: a closed constituent is composed by a position that sees its parts alone. ``external``: its closing
+    bracket has the vector that a small Transformer of its own makes of its label and its children. ``none``: closing
     brackets are tokens like any other."""
+    composer_size: int = 128
+    """Units of this small Transformer (``external``)."""
+    composer_heads: int = 4
+    """Heads of its attention (``external``)."""
+    composer_layers: int = 1
+    """Blocks of this small Transformer (``external``)."""
     masking: bool = True
-    """Hide what stands inside of closed constituents (``internal``); else all that was ever read is seen."""
+    """Hide what stands inside of closed constituents (unless ``none``); else all that was ever read is seen."""
     structured_heads: bool = False
     """Of every layer, the first head sees what stands before the innermost open nonterminal, the second this
     nonterminal and what follows (``none``)."""
@@ -96,7 +103,7 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
     def __post_init__(self) -> None:
         """Check values."""
         self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", *_BOUNDS["top-down"])
-        self.require_at_least(1, *_BOUNDS["bottom-up"])
+        self.require_at_least(1, "composer_size", "composer_heads", "composer_layers", *_BOUNDS["bottom-up"])
         self.require_one_of("order", get_args(GrammarOrder))
         self.require_dropout("dropout")
         self.require_one_of("composition", get_args(Composition))
@@ -111,7 +118,10 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
             self.require("composition", self.composition == "none", "'none' with structured_heads")
             self.require("num_heads", self.num_heads >= 2, "at least 2 with structured_heads")
         if self.kind_vector:
-            self.require("composition", self.composes, "'internal' with kind_vector")
+            self.require("composition", self.composition == "internal", "'internal' with kind_vector")
+        if self.composition == "external":
+            divides = self.composer_size % self.composer_heads == 0
+            self.require("composer_size", divides, f"a multiple of composer_heads = {self.composer_heads}")
 
     @property
     def bounds(self) -> tuple[str, ...]:

@@ -65,9 +65,11 @@ class KeyValueMachine:
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; scores already count it."""
         new = self._pushed_on(analyses.top, self.stacks.items(analyses.top))
+        goes_on = new[:, at.IN_WORD].copy()
         new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = 0, WORD
         new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
         new[:, at.NUM_CHILDREN] += self.weights.ends_word[tokens]
+        new[:, at.NUM_NEEDED] -= goes_on == 0
         vectors = self.weights.tokens.index_select(0, to_device(tokens, self.weights.tokens.device))
         top = self.stacks.push(new, vectors)
         history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
@@ -83,12 +85,18 @@ class KeyValueMachine:
         new[opens, at.NUM_OPEN] += 1
         new[opens, at.NUM_CONSECUTIVE] += 1
         new[opens, at.TOP], new[opens, at.NUM_CHILDREN] = OPEN, 0
+        new[opens, at.NUM_NEEDED] += 1
         new[closes] = self._closed(old[closes], new[closes])
         new[:, at.IN_WORD] = 0
         mark = 1 + actions - FIRST_NT  # START is the first
         mark[closes] = 1 + self.weights.num_labels + (old[closes, at.LABEL] if self.weights.config.composes else 0)
         vectors = self.weights.marks.index_select(0, to_device(mark, self.weights.marks.device))
-        new_top = self.stacks.push(new, vectors, self._composing(closes, top[closes], old[closes]))
+        taking = self._composing(closes, top[closes], old[closes])
+        if self.weights.composer is not None:
+            index = to_device(closes, vectors.device)
+            composed = self.stacks.composed(taking.tops, taking.num_parts - 1, vectors.index_select(0, index))
+            vectors, taking = vectors.index_copy(0, index, composed), NOTHING
+        new_top = self.stacks.push(new, vectors, taking)
         history = self.histories.append(analyses.history[sources], actions)
         sentence, shortfall = analyses.sentence[sources], analyses.shortfall[sources]
         return self._scored(Candidates(sentence, score, shortfall, new_top, history))
@@ -146,6 +154,21 @@ class KeyValueMachine:
     def outputs(self, tops: Ints) -> Tensor:
         """Hidden states of stacks with these tops: (n, D)."""
         return self.stacks.outputs(tops)[: len(tops)]
+
+    @property
+    def num_groups(self) -> int:
+        """In binary trees how many words have still to come, at the least, sets apart: none, one, two, more."""
+        return 4 if self.weights.config.binary else 1
+
+    def groups(self, tops: Ints) -> Ints:
+        """The least number of words that have still to come, up to three; 0 for all unless trees are binary.
+
+        Where none has, the sentence can but end, and where more than one has, it cannot end soon. Whatever comes next,
+        a beam that holds some of each has an analysis for it.
+        """
+        items = self.stacks.items(tops)
+        needed: Ints = np.minimum(items[:, at.NUM_NEEDED] + items[:, at.IN_WORD], self.num_groups - 1)
+        return needed
 
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of stacks with these tops: (n,)."""

@@ -20,6 +20,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
 from treelm.models.layers.attention import AttentionBlock, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
+from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
 from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.joint import joint_log_probs, joint_losses, one_softmax_log_probs, one_softmax_losses
@@ -29,6 +30,7 @@ from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 from treelm.models.transformer_grammar.bottom_up import items_on_stack
 from treelm.models.transformer_grammar.bottom_up_machine import BottomUpMachine
+from treelm.models.transformer_grammar.composer import Composer
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.machine import KeyValueMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
@@ -68,6 +70,8 @@ class TransformerGrammar(GenerativeParser):
         self.kind_vector = nn.Parameter(torch.zeros(size)) if config.kind_vector else None
         self.action_head = nn.Linear(size, FIRST_NT + len(labels) - (config.softmax == "one"))  # SHIFT is its tokens
         nn.init.zeros_(self.action_head.bias)
+        self.composer = self._new_composer() if config.composition == "external" else None
+        self._exact_composer = ExactCopy[Composer]()
         self.pointer = Pointer(size, len(labels)) if config.has_reach else None
         for matrix in (self.word_embedding, *self._marks, self.action_head.weight):
             start_normal(matrix)
@@ -118,15 +122,21 @@ class TransformerGrammar(GenerativeParser):
         given = [word_vectors, *self._marks]
         if self.kind_vector is not None:
             given.append(self.close_embedding + self.kind_vector)
-        vectors = torch.cat(given)
-        if self.config.embedding_dropout_by == "type":
-            units = self._drop(vectors).index_select(0, plan.inputs)
-        else:
-            units = self._drop(vectors.index_select(0, plan.inputs))
+        by_type, vectors = self.config.embedding_dropout_by == "type", torch.cat(given)
+        vectors = self._drop(vectors) if by_type else vectors
+        if self.composer is not None:
+            vectors = self.composer.compose(vectors, plan.levels)
+        units = vectors.index_select(0, plan.inputs)
+        units = units if by_type else self._drop(units)
         sight = sight_of(plan.positions, self.config)
         for block in self._layers:
             units = block(units, sight, plan.packing)
         return self._drop(self.norm(units.index_select(0, plan.contexts)))
+
+    def _new_composer(self) -> Composer:
+        config = self.config
+        sizes = config.size, config.composer_size, config.composer_heads
+        return Composer(*sizes, num_layers=config.composer_layers, dropout=config.dropout)
 
     @property
     def _marks(self) -> list[Tensor]:
@@ -165,6 +175,7 @@ class TransformerGrammar(GenerativeParser):
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
             pointer=None if self.pointer is None else PointerWeights.of(self.pointer),
+            composer=None if self.composer is None else self._exact_composer.of(self.composer, self._new_composer),
         )
 
     # Trees of bottom-up derivations.

@@ -16,6 +16,7 @@ from treelm.models.layers.packing import Packing
 from treelm.models.search.derivations import BoolArray, Derivations, IntArray, derive, require_valid
 from treelm.models.transformer_grammar.binary import binarised_batch
 from treelm.models.transformer_grammar.bottom_up import NONE, BottomUp, derive_bottom_up
+from treelm.models.transformer_grammar.composer import Level, plan_levels
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.positions import Padded, Positions, lay_out, pad
 from treelm.trees.transitions import FIRST_NT, SHIFT
@@ -37,6 +38,7 @@ class BatchPlan:
     shifts: Tensor  # (W,) contexts in which a token comes next
     words: Tensor  # (W,) which token it is
     sentence: Tensor  # (A,)
+    levels: tuple[Level, ...]  # constituents whose vectors are composed, which stand behind all others
     reaches: ReachPlan | None  # bottom-up, where REDUCE has to say how far it reaches
 
 
@@ -66,8 +68,10 @@ def plan_batch(
     positions = lay_out(derivations, config)
     next_actions = _next_actions(config, batch, derivations, positions, ends_word, num_labels)
     types, token = np.unique(batch.tokens, return_inverse=True)
+    levels, inputs = _inputs(positions, derivations, token, len(types), num_labels, config)
     plan = BatchPlan(
-        inputs=torch.from_numpy(_inputs(positions, derivations, token, len(types), num_labels, config)),
+        inputs=torch.from_numpy(inputs),
+        levels=levels,
         types=torch.from_numpy(types),
         positions=pad(positions, Packing.indices(positions.lengths)[1]),
         packing=_packing(positions.lengths),
@@ -134,16 +138,26 @@ def _inputs(
     start: int,
     num_labels: int,
     config: TransformerGrammarConfig,
-) -> IntArray:
-    """The vector of each position (n,): ``token`` (W,), START, (X unless bottom-up, X) or, without composition, one."""
+) -> tuple[tuple[Level, ...], IntArray]:
+    """The vector of each position (n,): ``token`` (W,), START, (X unless bottom-up, X) or, without composition, one.
+
+    With external composition X) is no input, but a part of what is composed by levels.
+    """
     actions, trees = derivations.actions, derivations.local_trees
     vector = np.zeros(len(actions), np.int64)
     vector[actions == SHIFT] = token
     opens = actions >= FIRST_NT
     vector[opens] = start + 1 + actions[opens] - FIRST_NT
     label = actions[trees.entries[trees.offsets[:-1]]] - FIRST_NT if config.composes else 0
-    vector[trees.reduce] = start + 1 + (0 if config.is_bottom_up else num_labels) + label
+    first_close = start + 1 + (0 if config.is_bottom_up else num_labels)
+    vector[trees.reduce] = first_close + label
+    if config.composition == "external":
+        is_root = np.asarray(derivations.state.num_open)[trees.reduce] == 1
+        wanted = np.flatnonzero(~is_root | config.is_bottom_up)
+        labels = actions[trees.entries[trees.offsets[:-1]]] - FIRST_NT
+        levels, vector = plan_levels(trees, vector, first_close + labels, wanted, first_close + num_labels)
+        return levels, np.append(vector, start)[positions.action]
     inputs: IntArray = np.append(vector, start)[positions.action]
     if config.kind_vector:
         inputs[np.flatnonzero(positions.composes) + 1] += num_labels
-    return inputs
+    return (), inputs

@@ -49,7 +49,7 @@ def lay_out(derivations: Derivations, config: TransformerGrammarConfig) -> Posit
     closes = actions == REDUCE
     num_open = np.asarray(derivations.state.num_open)
     ends = closes & (num_open == 1) & (not config.is_bottom_up)
-    count = np.where(ends, 0, np.where(closes & config.composes, 2, 1))
+    count = np.where(ends, 0, np.where(closes & (config.composition == "internal"), 2, 1))
     if config.is_bottom_up:
         count[actions >= FIRST_NT] = 0
     begins = np.flatnonzero(derivations.is_start)

@@ -37,7 +37,8 @@ HEIGHT = 9  # rows below on the stack
 PLACE = 10  # positions pushed before
 NUM_BEFORE = 11  # rows before among those that are seen
 NUM_CHILDREN = 12  # whole ones of the innermost open nonterminal; a word in pieces is one
-NUM_COLUMNS = 13
+NUM_NEEDED = 13  # words that have at least to come until a binary tree is complete
+NUM_COLUMNS = 14
 
 _MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}
 
@@ -64,10 +65,11 @@ class KeyValueStacks:
         self._items = IntRows(NUM_COLUMNS)
         self._layers = [FloatRows(2 * config.size, like) for _ in weights.layers]  # keys, then values
         self._outputs = FloatRows(config.size, like)
+        self._vectors = FloatRows(0 if weights.composer is None else config.size, like)  # of rows, to be composed
         self._keys = FloatRows(0 if weights.pointer is None else weights.pointer.labels.shape[1], like)
         start = np.zeros((1, NUM_COLUMNS), np.int64)
         start[0, [BELOW, BEFORE, OPENED, LABEL]] = NONE
-        start[0, TOP] = EMPTY
+        start[0, TOP], start[0, NUM_NEEDED] = EMPTY, 1
         self.push(start, weights.marks[:1])
 
     def __len__(self) -> int:
@@ -90,6 +92,8 @@ class KeyValueStacks:
         looking[:, PLACE] += 1
         seen = self._seen(items, composing)
         rows = self._items.append(items)
+        if self._weights.composer is not None:
+            self._vectors.append(vectors)
         with_looking = np.concatenate([self._items.all, looking])
         again = vectors.index_select(0, to_device(composing.rows, vectors.device))
         if self._weights.kind is not None:
@@ -107,6 +111,22 @@ class KeyValueStacks:
         if self._weights.pointer is not None:
             self._keys.append(self._weights.pointer.key(padded_rows(outputs))[:num_rows])
         return rows
+
+    def composed(self, tops: Ints, num_children: Ints, labels: Tensor) -> Tensor:
+        """Vectors of constituents with these labels (n, D), of so many rows from these tops on down: (n, D)."""
+        composer = self._weights.composer
+        assert composer is not None
+        if len(tops) == 0:
+            return labels
+        lists = lists_along(self._items.all, tops, num_children, BELOW)
+        number = num_children[:, None] - 1 - np.arange(lists.shape[1])  # left to right
+        missing = number < 0
+        children = np.take_along_axis(lists, np.maximum(number, 0), 1)
+        vectors = self._vectors.get_lists(to_device(children, labels.device))
+        parts = torch.cat([labels[:, None], vectors], 1).double()
+        hidden = np.concatenate([np.zeros((len(tops), 1), np.bool_), missing], 1)
+        made: Tensor = composer(parts, to_device(hidden, labels.device))
+        return made.to(labels.dtype)
 
     def keys(self, lists: Ints) -> Tensor:
         """Keys of the pointer to the items that end in the rows of some lists (n, S): (n, S, P)."""
@@ -161,8 +181,9 @@ class KeyValueStacks:
             tops = tops[~marked[tops]]
         new, index = renumbering(marked), np.flatnonzero(marked)
         self._items.keep(index)
-        pointer = [] if self._weights.pointer is None else [self._keys]
-        for rows in (self._outputs, *pointer, *self._layers):
+        others = [] if self._weights.pointer is None else [self._keys]
+        others += [] if self._weights.composer is None else [self._vectors]
+        for rows in (self._outputs, *others, *self._layers):
             rows.keep(index)
         items = self._items.all
         for column in (BELOW, BEFORE, OPENED):
@@ -172,6 +193,7 @@ class KeyValueStacks:
     def copy(self) -> KeyValueStacks:
         """An independent copy."""
         new = copy.copy(self)
-        new._items, new._outputs, new._keys = self._items.copy(), self._outputs.copy(), self._keys.copy()
+        new._items, new._outputs = self._items.copy(), self._outputs.copy()
+        new._keys, new._vectors = self._keys.copy(), self._vectors.copy()
         new._layers = [rows.copy() for rows in self._layers]
         return new

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from treelm.models.search.attention import BlockWeights, Norm, Product
 from treelm.models.search.rows import Affine, Bools
+from treelm.models.transformer_grammar.composer import Composer
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.reach import Pointer
 
@@ -27,6 +28,7 @@ class SearchWeights:
     actions: Product
     words: Affine  # in tiny models with impossible tokens after the V
     pointer: PointerWeights | None
+    composer: Composer | None  # in float64, so that what is rounded does not depend on company
 
 
 @dataclass(frozen=True)
