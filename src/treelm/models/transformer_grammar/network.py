@@ -26,10 +26,12 @@ from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
+from treelm.models.structures import StackSight
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.machine import KeyValueMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
 from treelm.models.transformer_grammar.positions import sight_of
+from treelm.models.transformer_grammar.sight import sight_of_tree
 from treelm.models.transformer_grammar.weights import SearchWeights
 from treelm.trees.transitions import FIRST_NT
 
@@ -134,3 +136,11 @@ class TransformerGrammar(GenerativeParser):
             actions=Product.linear(self.action_head),
             words=Affine.of(*words, copied=False),
         )
+
+    def structure(self, words: Sequence[str]) -> StackSight:
+        """What each position of the best tree sees.
+
+        Raises ``InputError`` for a sentence without words, and when the search found no tree.
+        """
+        (tree,) = self.parse([words])
+        return sight_of_tree(tree, self.config)
