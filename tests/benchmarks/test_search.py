@@ -29,3 +29,11 @@ def test_short_sentences_are_measured_beside_a_long_one() -> None:
     sizes = ["--short", "3", "--long", "6", "--rounds", "2", "--action-beam", "4", "--word-beam", "2"]
     rows = rows_of("benchmarks/long_sentences.py", *sizes)
     assert [set(row["ms_a_word"]) for row in rows] == [{"3", "6"}] * 2
+
+
+def test_searches_are_measured_at_equal_widths() -> None:
+    sizes = ["--recipes", "tg-demo", "--beams", "2", "--words", "3"]
+    (row,) = rows_of("benchmarks/search_speed.py", *sizes)
+    assert (row["recipe"], row["action_beam"], row["word_beam"]) == ("tg-demo", 2, 5)
+    assert row["num_words"] >= 3
+    assert row["words_per_second"] > 0 <= row["of_search_mb"] < row["peak_mb"]

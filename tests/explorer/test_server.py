@@ -90,7 +90,8 @@ def test_each_model_has_the_cards_of_what_it_has(events: list[dict[str, Any]]) -
         "palm": {"next", "trees", "attention-over-spans"},
         "som": {"next", "trees", "memory"},
     }
-    assert {name for found in cards.values() for name in found} == {panel.identifier for panel in PANELS}
+    of_others = {"what-positions-see", "stack-and-tape"}  # of Transformers, tested in tests/figures
+    assert {name for found in cards.values() for name in found} == {panel.identifier for panel in PANELS} - of_others
 
 
 def test_a_word_that_is_chosen_is_looked_at_as_if_nothing_followed(readers: list[Reader]) -> None:

@@ -33,6 +33,10 @@ text { font: 13px sans-serif; fill: #1d2430; }
 .memory .cell { fill: #dcecf8; stroke: #5b94be; } .memory .read { fill: #fbeeb5; stroke: #b58a00; }
 .memory .split { fill: #f9d9c2; stroke: #d55e00; stroke-width: 2.5; }
 .memory .empty { fill: none; stroke: #dcdfe5; stroke-dasharray: 3 3; }
+.sight .row, .tape .name { text-anchor: end; } .tape text { text-anchor: middle; }
+.sight .seen, .tape .cell { fill: #dcecf8; stroke: #5b94be; }
+.sight .own, .tape .read { fill: #fbeeb5; stroke: #b58a00; }
+.sight .part, .tape .split { fill: #f9d9c2; stroke: #d55e00; } .sight .hidden { fill: none; stroke: #dcdfe5; }
 """
 _LENGTH = re.compile(r'\b(width|height)="([0-9.]+)"')
 

@@ -7,23 +7,26 @@ from pathlib import Path
 from shlex import quote
 
 from treelm.figures.memory_grid import MemoryGrid
+from treelm.figures.stack_tape import TapeGrid
 from treelm.figures.terminal import draw_tree
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import sentence_surprisal
-from treelm.models.structures import SlotSpans
+from treelm.models.structures import SlotSpans, StackTape
 
 
 def seen_in_sentence(run: Path, words: Sequence[str]) -> Iterator[str]:
-    """Analyses of a sentence by a run: its tree with surprisals, and its memory of slots. Nothing without trees."""
+    """Analyses of a sentence by a run: its tree with surprisals, its memory or stack. Nothing without trees."""
     lm = load(run)
     if not lm.parses:
         return
     yield f"\n{lm.system} ({run})"
     yield drawn_sentence(lm, words)
-    memory = lm.structure(words)
-    if isinstance(memory, SlotSpans):
-        yield "what each slot of the memory holds after every word\n\n" + MemoryGrid.of(memory).as_text()
+    match lm.structure(words):
+        case SlotSpans() as memory:
+            yield "what each slot of the memory holds after every word\n\n" + MemoryGrid.of(memory).as_text()
+        case StackTape() as tape:
+            yield "the stack after every word, and how many constituents hold each\n\n" + TapeGrid(tape=tape).as_text()
 
 
 def drawn_sentence(lm: SyntacticLM, words: Sequence[str]) -> str:

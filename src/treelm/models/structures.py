@@ -47,6 +47,24 @@ class SlotSpans:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StackSight:
+    """What each position of a derivation may attend to: START, opening brackets, words and closing brackets."""
+
+    tokens: tuple[str, ...]
+    seen: tuple[tuple[int, ...], ...]  # of each position, the positions that it sees, itself last
+    composes: tuple[bool, ...]  # positions that see the parts of a constituent alone, and stand for it from then on
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackTape:
+    """The stack after every word, and on how many built constituents' tape each word read so far is."""
+
+    tokens: tuple[str, ...]
+    stacks: tuple[tuple[tuple[int, int], ...], ...]  # after each token, spans ``start <= i < end``, the bottom first
+    depths: tuple[tuple[int, ...], ...]  # after token k, of the tokens 0 to k
+
+
+@dataclass(frozen=True, kw_only=True)
 class UsedRule:
     """A rule of a grammar, and how often it stands in the trees of some sentences."""
 
@@ -56,8 +74,8 @@ class UsedRule:
     probability: float
 
 
-Structure = Distances | SpanWeights | SlotSpans
-Kind = TypeVar("Kind", Distances, SpanWeights, SlotSpans)
+Structure = Distances | SpanWeights | SlotSpans | StackSight | StackTape
+Kind = TypeVar("Kind", Distances, SpanWeights, SlotSpans, StackSight, StackTape)
 
 
 def of_kind(found: Structure | None, kind: type[Kind]) -> Kind:

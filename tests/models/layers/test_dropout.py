@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from treelm.models.layers.dropout import dropout, dropout_mask, dropout_off, shared_draws
+from treelm.models.layers.dropout import add_dropped, dropout, dropout_mask, dropout_off, shared_draws
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
@@ -86,3 +86,20 @@ def test_dropout_of_torch_is_off_as_the_packages_own_is_and_normalisation_stays_
     assert isinstance(normalise, nn.BatchNorm1d)
     assert normalise.num_batches_tracked == 2  # it was in training mode
     assert not torch.equal(network[0](units), network[0](units))
+
+
+@pytest.mark.parametrize("added_type", [torch.float32, torch.bfloat16])
+def test_what_is_dropped_and_added_at_once_is_what_is_dropped_and_then_added(added_type: torch.dtype) -> None:
+    units, added = torch.randn(5, 8, requires_grad=True), torch.randn(5, 8).to(added_type).requires_grad_()
+    weights = torch.randn(5, 8)
+    found = []
+    for training in (True, False):
+        torch.manual_seed(3)
+        total = add_dropped(units, added, 0.3, training=training)
+        torch.manual_seed(3)
+        wanted = units + dropout(added, 0.3, training=training)
+        torch.testing.assert_close(total, wanted)
+        gradients = (torch.autograd.grad((one * weights).sum(), (units, added)) for one in (total, wanted))
+        torch.testing.assert_close(*gradients)
+        found.append(total)
+    assert not torch.equal(*found)

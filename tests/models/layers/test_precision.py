@@ -1,8 +1,10 @@
 """Products in reduced precision."""
 
+import pytest
 import torch
 from torch.nn import functional
 
+from treelm.models.layers import precision
 from treelm.models.layers.precision import (
     add_outer,
     add_product,
@@ -11,6 +13,7 @@ from treelm.models.layers.precision import (
     like_operand,
     linear,
     matmul_precision,
+    multiply_into,
     small_products,
     sum_of_rows,
 )
@@ -97,3 +100,23 @@ def test_many_rounded_rows_are_added_up_in_float32() -> None:
     found = sum_of_rows(torch.ones(5000, 40, dtype=torch.bfloat16), like=torch.ones(1))
     assert found.dtype == torch.float32
     assert (found / 5000 - 1).abs().max() < 2**-8  # a sum in bfloat16 ends at 256
+
+
+@pytest.mark.parametrize(
+    ("dtype", "setting", "cut"),
+    [
+        (torch.float64, "medium", False),
+        (torch.float32, "highest", False),
+        (torch.float32, "medium", True),
+        (torch.bfloat16, "highest", True),
+    ],
+)
+def test_products_are_cut_only_where_a_kernel_is_compiled_for_every_shape(
+    dtype: torch.dtype, setting: str, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "float32_setting", lambda: setting)
+    shapes = list[int]()
+    monkeypatch.setattr(precision, "_multiply_into", lambda out, left, right, bias: shapes.append(len(left)))
+    rows, weight = torch.zeros(219, 4), torch.zeros(4, 3, dtype=dtype)
+    multiply_into(torch.zeros(219, 3), rows, weight)
+    assert shapes == ([192, 24, 3] if cut else [219])

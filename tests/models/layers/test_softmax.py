@@ -17,10 +17,12 @@ def operands() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 11, 512])
+@pytest.mark.parametrize("whole", [True, False])
 def test_loss_and_gradient_equal_torch_for_any_chunk(
-    operands: tuple[torch.Tensor, ...], chunk: int, monkeypatch: pytest.MonkeyPatch
+    operands: tuple[torch.Tensor, ...], chunk: int, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(softmax, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(softmax, "WHOLE_ROWS" if whole else "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(softmax, "compiles_shapes", lambda dtype, device: not whole)
     hidden, weight, bias, targets = operands
     found = summed_cross_entropy(hidden, weight, bias, targets)
     expected = functional.cross_entropy(functional.linear(hidden, weight, bias), targets, reduction="sum")

@@ -17,7 +17,7 @@ from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_scor
 from treelm.evaluation.trivial_baselines import Baseline
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.files import encode_json, write_atomically
-from treelm.models.structures import Distances, SlotSpans, SpanWeights
+from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.training.checkpoints import check_name
 from treelm.training.metrics import FILE_NAME as METRICS
 from treelm.training.metrics import read_metrics
@@ -189,6 +189,8 @@ class SentenceAnalysis:
     distances: Distances | None = None
     attention: SpanWeights | None = None
     memory: SlotSpans | None = None
+    sight: StackSight | None = None
+    tape: StackTape | None = None
     beam: tuple[tuple[PartialTree, ...], ...] = ()  # after each word, the most probable analyses that a search held
 
 

@@ -18,7 +18,7 @@ from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMet
 from treelm.inference.loading import load
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.scores import sentence_surprisal
-from treelm.models.structures import Distances, SlotSpans, SpanWeights
+from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.training.run import recipe_of_model
 from treelm.trees.tree import Tree
 
@@ -140,5 +140,9 @@ def _structure(lm: SyntacticLM, words: Sequence[str]) -> dict[str, Any]:
             return {"attention": replace(found, weights=tuple(map(tuple, weights)))}
         case SlotSpans() as found:
             return {"memory": found}
+        case StackSight() as found:
+            return {"sight": found}
+        case StackTape() as found:
+            return {"tape": found}
         case None:
             return {}

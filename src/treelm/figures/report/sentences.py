@@ -128,7 +128,7 @@ def _beam(shown: Shown) -> Markup | None:
 
 def _structures(analysis: SentenceAnalysis) -> list[Structure]:
     """What an analysis keeps of a system's ``structure``."""
-    kept = (analysis.distances, analysis.attention, analysis.memory)
+    kept = (analysis.distances, analysis.attention, analysis.memory, analysis.sight, analysis.tape)
     return [one for one in kept if one is not None]
 
 

@@ -10,7 +10,9 @@ from treelm.figures.markup import Markup, element
 from treelm.figures.memory_grid import MemoryGrid
 from treelm.figures.report.parts import drawing
 from treelm.figures.span_attention import span_grid
-from treelm.models.structures import Distances, SlotSpans, SpanWeights, Structure
+from treelm.figures.stack_attention import StackAttention
+from treelm.figures.stack_tape import TapeGrid
+from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape, Structure
 
 
 def _distances(found: Distances) -> Markup:
@@ -25,6 +27,14 @@ def _attention(found: SpanWeights) -> Markup:
 
 def _memory(found: SlotSpans) -> Markup:
     return Markup(MemoryGrid.of(found).as_svg(styled=False))
+
+
+def _sight(found: StackSight) -> Markup:
+    return Markup(StackAttention(sight=found).as_svg(styled=False))
+
+
+def _tape(found: StackTape) -> Markup:
+    return Markup(TapeGrid(tape=found).as_svg(styled=False))
 
 
 class StructurePicture(NamedTuple):
@@ -42,7 +52,12 @@ class StructurePicture(NamedTuple):
         return next((one for one in found if isinstance(one, self.kind)), None)
 
 
-_MEMORY_KEY = (("split", "the slot where the word attaches (theta)"), ("read", "the word itself"), ("cell", "composed"))
+def _key(**kinds: str) -> Markup:
+    """What the colours of a picture mean."""
+    entries = (element("li", element("i", class_=f"of-{kind}"), " ", text) for kind, text in kinds.items())
+    return element("ul", *entries, class_="key")
+
+
 PICTURES = (
     StructurePicture(
         Distances,
@@ -64,10 +79,24 @@ PICTURES = (
         _memory,
         "What each slot of the memory covers after every word (columns), the root on top.",
         layout="cards whole",
-        key=element(
-            "ul",
-            *(element("li", element("i", class_=f"of-{kind}"), " ", text) for kind, text in _MEMORY_KEY),
-            class_="key",
-        ),
+        key=_key(split="the slot where the word attaches (theta)", read="the word itself", cell="composed"),
+    ),
+    StructurePicture(
+        StackSight,
+        "what positions see",
+        _sight,
+        "Attention as a stack: which earlier positions (columns) each position of the derivation (rows) may see. A "
+        "closing bracket is read twice: once to compose its constituent, and once to predict what comes next.",
+        layout="cards whole",
+        key=_key(cell="seen", split="parts of the constituent that is composed", read="itself"),
+    ),
+    StructurePicture(
+        StackTape,
+        "stack and tape",
+        _tape,
+        "The stack after every word (columns): boxes are its constituents, numbers say how many constituents built so "
+        "far hold a word (rows), which is what attention sees of the tree.",
+        layout="cards whole",
+        key=_key(split="the constituent just built", read="the word alone", cell="built before"),
     ),
 )

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from treelm.models.layers.dropout import dropout
+from treelm.models.layers.dropout import add_dropped
 from treelm.models.layers.packing import Packing
 
 MOST_WEIGHTS = 2**24
@@ -159,9 +159,9 @@ class AttentionBlock(nn.Module):
 
     def finish(self, units: Tensor, mixed: Tensor) -> Tensor:
         """The layer's outputs (..., D) from its inputs and the mixed values, (..., D) both."""
-        units = units + dropout(self.output(mixed), self.dropout, training=self.training)
+        units = add_dropped(units, self.output(mixed), self.dropout, training=self.training)
         inner = functional.gelu(self.up(self.feedforward_norm(units)))
-        return units + dropout(self.down(inner), self.dropout, training=self.training)
+        return add_dropped(units, self.down(inner), self.dropout, training=self.training)
 
     def forward(self, units: Tensor, sight: Sight, packing: Packing | None = None) -> Tensor:
         """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own."""

@@ -122,3 +122,24 @@ def dropout(units: Tensor, probability: float, *, training: bool, shared: bool =
         return units
     dropped: Tensor = _Dropout.apply(units, probability, shared)  # type: ignore[no-untyped-call]
     return dropped
+
+
+class _AddDropped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, units: Tensor, added: Tensor, probability: float) -> Tensor:
+        mask = _mask(tuple(added.shape), probability, added, shared=False)
+        ctx.save_for_backward(mask)
+        return torch.addcmul(units, added, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (mask,) = ctx.saved_tensors
+        return gradients[0], gradients[0] * mask, None
+
+
+def add_dropped(units: Tensor, added: Tensor, probability: float, *, training: bool) -> Tensor:
+    """units + dropout(added), of one shape; in one pass over them if they are of one type, too."""
+    if not training or probability == 0 or _is_off.get() or units.dtype != added.dtype:
+        return units + dropout(added, probability, training=training)
+    total: Tensor = _AddDropped.apply(units, added, probability)  # type: ignore[no-untyped-call]
+    return total

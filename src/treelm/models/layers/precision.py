@@ -150,7 +150,7 @@ def multiply_into(out: Tensor, left: Tensor, right: Tensor, *, bias: Tensor | No
     """
     if whole:
         return _multiply_into(out, left, right, bias)
-    for start, end in _few_shapes(left, _LARGEST_PRODUCT):
+    for start, end in _few_shapes(left, right.dtype, _LARGEST_PRODUCT):
         _multiply_into(out[start:end], left[start:end], right, bias)
 
 
@@ -168,7 +168,7 @@ def _multiply_into(out: Tensor, left: Tensor, right: Tensor, bias: Tensor | None
 
 def add_product(out: Tensor, left: Tensor, right: Tensor) -> None:
     """out += left @ right. ``right`` comes from ``operand`` and decides the precision."""
-    for start, end in _few_shapes(left, _LARGEST_PRODUCT):
+    for start, end in _few_shapes(left, right.dtype, _LARGEST_PRODUCT):
         rows, total = left[start:end], out[start:end]
         if right.dtype == total.dtype:
             total.addmm_(rows, right)
@@ -181,7 +181,7 @@ def add_outer(total: Tensor, left: Tensor, right: Tensor, *, dtype: torch.dtype,
 
     ``whole`` as in ``multiply_into``: every piece costs a pass over ``total``.
     """
-    for start, end in [(0, len(left))] if whole else _few_shapes(left, _LARGEST_OUTER):
+    for start, end in [(0, len(left))] if whole else _few_shapes(left, dtype, _LARGEST_OUTER):
         if dtype == total.dtype:
             total.addmm_(left[start:end].T, right[start:end])
         else:
@@ -223,10 +223,19 @@ def product(left: Tensor, right: Tensor, *, like: Tensor) -> Tensor:
 _LARGEST_PRODUCT, _LARGEST_OUTER = 512, 4096
 
 
-def _few_shapes(rows: Tensor, largest: int) -> Iterator[tuple[int, int]]:
-    """Cut rows into pieces of the largest size, a multiple of 512, one of 64, one of 8 (up to 128), and a rest."""
+def compiles_shapes(dtype: torch.dtype, device: torch.device) -> bool:
+    """Tell whether products of this type are made by oneDNN: on a CPU, but for exact ones, which MKL makes."""
+    is_exact = dtype == torch.float64 or (dtype == torch.float32 and float32_setting() == "highest")
+    return device.type == "cpu" and not is_exact
+
+
+def _few_shapes(rows: Tensor, dtype: torch.dtype, largest: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into pieces of the largest size, a multiple of 512, one of 64, one of 8 (up to 128), and a rest.
+
+    Only where every new shape costs something: each piece costs a pass over the other factor or the sum.
+    """
     start, num_rows = 0, len(rows)
-    if num_rows and rows.device.type != "cpu":
+    if num_rows and not compiles_shapes(dtype, rows.device):
         yield 0, num_rows
         return
     while start < num_rows:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from treelm.models.layers.precision import add_outer, column_sums, multiply_into, operand, product
+from treelm.models.layers.precision import add_outer, column_sums, compiles_shapes, multiply_into, operand, product
 
 CHUNK_ROWS = 512
 WHOLE_ROWS = 1024
@@ -130,6 +130,7 @@ def summed_cross_entropy(
     hidden (n, E), weight (V, E), bias (V), targets (n,). ``whole``: chunks are multiplied in one piece, for numbers of
     rows that come again and again (see ``precision.multiply_into``).
     """
+    whole = whole or not compiles_shapes(operand(weight[:0]).dtype, weight.device)
     if not torch.is_grad_enabled():
         return -target_log_probs(hidden, weight, bias, targets).sum()
     total: Tensor = _SummedCrossEntropy.apply(hidden, weight, bias, targets, whole)  # type: ignore[no-untyped-call]

@@ -27,7 +27,7 @@ from treelm.models.pushdown.attachment import AttachmentHead
 from treelm.models.pushdown.config import PushdownConfig
 from treelm.models.pushdown.machine import TapeMachine
 from treelm.models.pushdown.plan import BatchPlan, plan_batch
-from treelm.models.pushdown.trees import spans_of, stacks_of
+from treelm.models.pushdown.trees import spans_of, tape_of
 from treelm.models.pushdown.weights import AttachmentWeights, SearchWeights
 from treelm.models.scores import Loss
 from treelm.models.search.attention import BlockWeights, Norm, Product
@@ -35,7 +35,7 @@ from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, Ints, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
-from treelm.models.structures import BOUNDARY, SlotSpans
+from treelm.models.structures import StackTape
 from treelm.trees.tree import Tree
 
 
@@ -193,19 +193,10 @@ class Pushdown(GenerativeParser):
         """The constituents on the stack side by side, and the last word, which has still to attach."""
         return self.build_tree(actions, ends_word, words)
 
-    def structure(self, words: Sequence[str]) -> SlotSpans:
-        """The stack after every word of the best tree, its first constituent in the root's slot.
+    def structure(self, words: Sequence[str]) -> StackTape:
+        """The stack and the tape after every word of the best tree.
 
-        The decision of a word is the slot of the constituent that it has become part of. Raises ``InputError`` for a
-        sentence without words, and when the search found no tree.
+        Raises ``InputError`` for a sentence without words, and when the search found no tree.
         """
         (tree,) = self.parse([words])
-        spans = [(span.start, span.end) for span in tree.spans() if span.end - span.start > 1]
-        stacks = stacks_of(spans, len(words))
-        num_slots = max(map(len, stacks))
-        columns = [[(start + 1, end + 1) for start, end in stack] for stack in stacks]  # <s> has the place 0
-        return SlotSpans(
-            tokens=(BOUNDARY, *words),
-            decisions=(num_slots, *(num_slots - len(stack) for stack in stacks)),
-            spans=tuple((*(None,) * (num_slots - len(one)), *reversed(one)) for one in [[], *columns]),
-        )
+        return tape_of([(span.start, span.end) for span in tree.spans() if span.end - span.start > 1], words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from treelm.models.structures import StackTape
 from treelm.trees.transitions import SHIFT
 
 Span = tuple[int, int]
@@ -37,3 +38,12 @@ def stacks_of(spans: Iterable[Span], num_words: int) -> list[tuple[Span, ...]]:
         stack.append((start, end))
         stacks.append(tuple(stack))
     return stacks
+
+
+def tape_of(spans: Sequence[Span], words: Sequence[str]) -> StackTape:
+    """The stack of a binary tree after every word, and the tape: how many of its constituents so far hold a word."""
+    depths = [
+        tuple(sum(start <= place < end <= last + 1 for start, end in spans) for place in range(last + 1))
+        for last in range(len(words))
+    ]
+    return StackTape(tokens=tuple(words), stacks=tuple(stacks_of(spans, len(words))), depths=tuple(depths))

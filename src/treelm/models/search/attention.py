@@ -20,7 +20,7 @@ from treelm.models.search.rows import Affine, FloatRows, Ints, blocks, widened
 NONE = -1
 """No row, in a list of rows."""
 _ROUND = 16  # what a query sees is padded to a multiple, so that its sums do not depend on other queries
-_QUERIES, _SEEN = 64, 4096  # queries and rows whose keys and values are held at a time
+_QUERIES, _SEEN = 64, 1024  # queries, and rows whose keys and values are held at a time: these fit into a cache
 
 
 def lists_of_seen(num_queries: int, most: int) -> Ints:

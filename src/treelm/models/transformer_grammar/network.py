@@ -28,6 +28,7 @@ from treelm.models.search.model import GenerativeParser
 from treelm.models.search.rows import Affine, Bools, widened
 from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
+from treelm.models.structures import StackSight
 from treelm.models.transformer_grammar.bottom_up import items_on_stack
 from treelm.models.transformer_grammar.bottom_up_machine import BottomUpMachine
 from treelm.models.transformer_grammar.composer import Composer
@@ -36,6 +37,7 @@ from treelm.models.transformer_grammar.machine import KeyValueMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
 from treelm.models.transformer_grammar.positions import sight_of
 from treelm.models.transformer_grammar.reach import Pointer
+from treelm.models.transformer_grammar.sight import sight_of_tree
 from treelm.models.transformer_grammar.weights import PointerWeights, SearchWeights
 from treelm.trees.transitions import FIRST_NT
 from treelm.trees.tree import Tree
@@ -193,3 +195,11 @@ class TransformerGrammar(GenerativeParser):
         if not self.config.is_bottom_up:
             return super().build_open_tree(actions, ends_word, words)
         return Tree("", items_on_stack(actions, ends_word, words, self.labels, binary=self.config.binary))
+
+    def structure(self, words: Sequence[str]) -> StackSight:
+        """What each position of the best tree sees.
+
+        Raises ``InputError`` for a sentence without words, and when the search found no tree.
+        """
+        (tree,) = self.parse([words])
+        return sight_of_tree(tree, self.config)

@@ -1,0 +1,51 @@
+"""What the positions of one tree see, by a stack that is walked: for pictures. Batches have ``positions.seen``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treelm.models.structures import BOUNDARY, StackSight
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, to_actions
+from treelm.trees.tree import Tree
+
+
+def sight_of_tree(tree: Tree, config: TransformerGrammarConfig) -> StackSight:
+    """Walk the stack of a tree. A word in pieces is one position; of PLM-mask's heads it is what any of them sees.
+
+    The closing bracket of the root ends the sentence and has no position.
+    """
+    labels = list(dict.fromkeys(constituent.label for constituent in tree.constituents()))
+    words = iter(tree.words())
+    tokens, seen, composes = list[str](), list[tuple[int, ...]](), list[bool]()
+    stack, pushed = list[int](), list[int]()  # what stands on the stack, and what ever did
+    opened = list[tuple[str, int]]()  # labels of open nonterminals, and their places on the stack
+
+    def read(token: str, sees: Sequence[int], *, is_composing: bool = False) -> int:
+        tokens.append(token)
+        seen.append((*sees, len(seen)))
+        composes.append(is_composing)
+        return len(seen) - 1
+
+    def push(token: str) -> None:
+        position = read(token, stack if config.hides else pushed)
+        stack.append(position)
+        pushed.append(position)
+
+    push(BOUNDARY)
+    for action in to_actions(tree, {label: number for number, label in enumerate(labels)})[:-1]:
+        if action == SHIFT:
+            push(next(words))
+        elif action != REDUCE:
+            opened.append((labels[action - FIRST_NT], len(stack)))
+            push(f"({opened[-1][0]}")
+        else:
+            label, begin = opened.pop()
+            if not config.composes:
+                push(f"{label})")
+                continue
+            composed = read(f"{label})", stack[begin:], is_composing=True)
+            stack[begin:] = [composed]
+            pushed.append(composed)
+            read(f"{label})", stack if config.hides else pushed)
+    return StackSight(tokens=tuple(tokens), seen=tuple(seen), composes=tuple(composes))

@@ -1,0 +1,113 @@
+"""What positions of a derivation see, and stacks with their tapes: against batches, and as pictures."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.pushdown.worlds import binary, build_pushdown, derivation
+from tests.models.rnng.worlds import Node, Tokens, as_batch
+from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
+from treelm.corpora.sentence import Sentence
+from treelm.figures.pictures import picture
+from treelm.figures.report.analyse import analyses_of
+from treelm.figures.stack_attention import StackAttention
+from treelm.figures.stack_tape import TapeGrid
+from treelm.models.layers.packing import Packing
+from treelm.models.pushdown.gold import attachments_of
+from treelm.models.pushdown.trees import spans_of, tape_of
+from treelm.models.search.derivations import derive
+from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.models.transformer_grammar.positions import lay_out, pad, sight_of
+from treelm.models.transformer_grammar.sight import sight_of_tree
+from treelm.trees.tree import Tree
+
+TOKENS = Tokens(9)
+WORDS = ("1", "2", "3")
+SENTENCE = Sentence(words=WORDS, tree=None, identifier="1", source="here", line=1)
+FIGURE = Tree.parse("(S (NP the dog) (VP barks))")
+
+
+def as_tree(node: Node) -> Tree:
+    assert not isinstance(node, int)
+    return Tree(f"X{node[0]}", [str(one) if isinstance(one, int) else as_tree(one) for one in node[1]])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_a_tree_s_positions_see_is_what_those_of_a_batch_see(variant: str) -> None:
+    config = TransformerGrammarConfig(**{"size": 3, "num_heads": 3, "max_distance": 4, **VARIANTS[variant]})
+    trees = trees_of(TOKENS, 12)
+    laid_out = lay_out(derive(config, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
+    hidden = sight_of(pad(laid_out, Packing.indices(laid_out.lengths)[1]), config).hidden
+    assert hidden is not None
+    seen = (~hidden).any(1)
+    places = np.cumsum(laid_out.lengths) - laid_out.lengths
+    for row, tree in enumerate(trees):
+        found, length = sight_of_tree(as_tree(tree), config), laid_out.lengths[row]
+        assert len(found.seen) == len(found.tokens) == length
+        assert list(found.seen) == [tuple(torch.nonzero(seen[row, q])[:, 0].tolist()) for q in range(length)]
+        assert list(found.composes) == (laid_out.composes[places[row] : places[row] + length] == 1).tolist()
+
+
+def test_the_walk_of_a_sentence_in_words() -> None:
+    figure = StackAttention(sight=sight_of_tree(FIGURE, TransformerGrammarConfig()))
+    assert figure.sight.tokens == ("<s>", "(S", "(NP", "the", "dog", "NP)", "NP)", "(VP", "barks", "VP)", "VP)")
+    assert [line.split()[1:] for line in figure.as_text().splitlines()][5:8] == [
+        [*"..+++o"],  # composes
+        [*"##...#o"],  # predicts
+        [*"##...#.o"],
+    ]
+
+
+def test_attention_is_drawn_beside_the_tree() -> None:
+    svg = StackAttention(sight=sight_of_tree(FIGURE, TransformerGrammarConfig()), tree=FIGURE).as_svg()
+    kinds = [one.get("class") for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("rect")]
+    assert [kinds.count(kind) for kind in ("own", "part", "seen")] == [11, 5, 24]
+    names = [one.text for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("text")]
+    assert names.count("barks") == 3  # of a row, of a column, and in the tree
+    assert not re.search(r"href|url\(|<script", svg)
+
+
+@pytest.mark.parametrize("token", [0, 1])
+def test_the_tape_is_that_of_a_batch(token: int) -> None:
+    trees = trees_of(TOKENS, 12, seed=token)
+    tapes = attachments_of(as_batch(trees, TOKENS), TOKENS.ends_word, 99).tape
+    for tree, tape in zip(trees, tapes, strict=True):
+        actions = derivation(binary(tree, TOKENS), 99)
+        length = actions.count(0)
+        found = tape_of(spans_of(actions, 99), [str(number) for number in range(length)])
+        assert list(found.depths) == [tuple(tape[last + 1, 1 : last + 2]) for last in range(length)]
+
+
+def test_the_tape_of_the_documented_example() -> None:
+    grid = TapeGrid(tape=tape_of([(0, 2), (2, 4), (0, 4)], "abcd"))
+    assert grid.tape.stacks == (((0, 1),), ((0, 2),), ((0, 2), (2, 3)), ((0, 4),))
+    assert (
+        grid.as_text()
+        == "   a   b   c   d\na   0  /1  /1  /2\nb      \\1  \\1  |2\nc           0  |2\nd              \\2\n"
+    )
+    root = ElementTree.fromstring(grid.as_svg())
+    boxes = [one.get("class") for one in root.iter() if one.tag.endswith("rect")]
+    assert [boxes.count(kind) for kind in ("cell", "read", "split")] == [1, 2, 2]
+    assert [one.text for one in root.iter() if one.get("class") == "depth"] == [*"0111102222"]
+
+
+def test_a_grammar_is_drawn_as_what_its_tree_sees() -> None:
+    lm = build_grammar(TOKENS)
+    lm.set_beam(action_beam=5, word_beam=3, fast_track=1)
+    (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
+    assert picture(lm, tree) == StackAttention(sight=found, tree=tree).as_svg()
+    assert analyses_of(lm, [SENTENCE])[0].sight == found == sight_of_tree(tree, lm.config)
+
+
+def test_a_pushdown_model_is_drawn_as_its_stack() -> None:
+    lm = build_pushdown(TOKENS)
+    lm.set_beam(action_beam=5, word_beam=3, fast_track=1)
+    (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
+    assert picture(lm, tree) == TapeGrid(tape=found).as_svg()
+    assert analyses_of(lm, [SENTENCE])[0].tape == found
+    assert found.stacks[-1] == ((0, len(WORDS)),)
