@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 RECIPES = (
     "demo",
     "tg-small",
-    "pushdown-small",
     "som-small",
     "prpn-small",
     "palm-s-small",
