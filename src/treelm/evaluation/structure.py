@@ -155,8 +155,11 @@ def kept_spans(sentences: Sequence[Sentence], trees: LearnedTrees, protocol: Spa
     """The spans of each seed's trees: what is left of them for ``agreement``."""
     gold = [bracketing_of(_gold(one), tags=one.tags, where=one.where) for one in sentences]
     analyser = _Analyser(sentences, gold, protocol)
-    compared = (analyser.compare(seed) for seed in trees.seeds)
-    return [[None if one is None else sorted(one.predicted.elements()) for one in seed] for seed in compared]
+    return [_kept(analyser.compare(seed)) for seed in trees.seeds]
+
+
+def _kept(seed: Sequence[ComparedSpans | None]) -> KeptSpans:
+    return [None if one is None else sorted(one.predicted.elements()) for one in seed]
 
 
 def agreement(one: KeptSpans, other: KeptSpans) -> float:
@@ -197,7 +200,7 @@ class _Analyser:
     def analyse(self, trees: LearnedTrees) -> TreeAnalysis:
         seeds = [self.compare(seed) for seed in trees.seeds]
         by_sentence = [[one.counts for one in seed if one] for seed in seeds]
-        pairs = [[_against(one, other) for one, other in zip(*pair, strict=True)] for pair in combinations(seeds, 2)]
+        pairs = combinations(map(_kept, seeds), 2)
         heights = [self._against_heights(seed) for seed in trees.distances]
         return TreeAnalysis(
             name=trees.name,
@@ -209,7 +212,7 @@ class _Analyser:
             f1_by_sentence_length=_by_class(_sentence_length_f1(seed) for seed in seeds),
             left_branching=_spread(self._against_rule(seed, left_branching) for seed in seeds),
             right_branching=_spread(self._against_rule(seed, right_branching) for seed in seeds),
-            agreement=Spread.of(add_up(one for one in pair if one).f1 for pair in pairs),
+            agreement=Spread.of(agreement(*pair) for pair in pairs),
             height_correlation=Spread.of(fmean(correlations) for correlations, _ in heights if correlations),
             distance_by_height=_by_class(by_height for _, by_height in heights),
         )
@@ -298,10 +301,6 @@ def _ranks(values: Distances) -> Distances:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last: Distances = np.cumsum(counts).astype(np.float64)
     return (last - (counts - 1) / 2)[place]
-
-
-def _against(one: ComparedSpans | None, other: ComparedSpans | None) -> SpanCounts | None:
-    return count_matches(one.predicted, other.predicted) if one and other else None
 
 
 def _span_length_f1(seed: Sequence[ComparedSpans | None]) -> dict[str, float]:

@@ -137,4 +137,4 @@ def _agreement(cell: Cell, measure: Structure, out: Path) -> tuple[tuple[float, 
     """How far the trees of the runs that are done agree: one value, since pairs of runs are not independent."""
     done = [out / FOLDER / job for job in cell.jobs if kept(out / FOLDER / job, measure) is not None]
     mean = measure.agreement(done)
-    return ((), "fewer than two seeds are done") if mean is None else ((mean,), "")
+    return ((), cell.missing or "fewer than two seeds are done") if mean is None else ((mean,), "")

@@ -27,7 +27,7 @@ from treelm.evaluation.structure import (
 from treelm.evaluation.trivial_baselines import BUILDERS, TreeBuilder
 from treelm.models.persistence.files import json_hash, write_atomically
 from treelm.papers.data import DataRoot
-from treelm.papers.measures.base import Measured, OnTreebank, Subject, gold_tree
+from treelm.papers.measures.base import Measured, OnTreebank, Subject
 from treelm.papers.measures.evaluation import trivial_names
 
 AGREEMENT = "seeds agree"
@@ -93,14 +93,11 @@ class Structure(OnTreebank):
 
     def _treebank(self, own: DataConfig, root: DataRoot, name: str) -> tuple[list[Sentence], tuple[str, ...]]:
         config = self.config(own, root)
-        sentences = self.sentences(config)
-        for sentence in sentences:
-            gold_tree(sentence)
-        return sentences, self.provenance(root, name, self.files(config))
+        return self.sentences(config), self.provenance(root, name, self.files(config))
 
     def _file(self, run: Path) -> Path:
-        described = [self.protocol, self.tree_builder, self.data, self.split, self.preprocess, self.max_sentences]
-        return run / f"spans-{json_hash(described)[:10]}.json"
+        of = (self.protocol, self.tree_builder, self.data, self.split, self.format, self.preprocess, self.max_sentences)
+        return run / f"spans-{json_hash(of)[:10]}.json"
 
     def _values(self, row: TreeAnalysis) -> Iterator[tuple[str, float]]:
         single: dict[str, Spread | None] = {
