@@ -25,9 +25,21 @@ SENTENCES = (
 WORDS = {"kind": "word", "min_count": 2, "max_size": 60}
 WIDE = {"max_open": 40, "max_consecutive": 20}  # for trees of gum-open
 STREAM, CONLLU = {"batches": "stream"}, {"format": "conllu"}
+PLM = {"composition": "none", "positions": "place", "structured_heads": True}
+LATENT = {"latent_size": 4, "encoder_embedding_size": 4, "encoder_hidden_size": 4, "num_draws": 2}
 RUNS: dict[str, dict[str, Any]] = {
     **{system: {} for system in SYSTEMS},
     **{name: {"training": STREAM} for name in ("lstm", "on-lstm", "palm", "prpn")},
+    "chart": {"vocabulary": {"kind": "affixes", "affix_rows": 64}},
+    "neural-pcfg-compound": {"model": LATENT},
+    "neural-pcfg-low-rank": {"model": {"rules": "low-rank", "rank": 12}},
+    "neural-pcfg-simple": {"model": {"rules": "simple"}},
+    "pushdown": {"model": {"max_depth": 20, "max_stack": 60}},
+    "transformer-grammar": {"model": WIDE},
+    "transformer-grammar-plm-mask": {"model": {**WIDE, **PLM}},
+    "transformer-rotary-stream": {"model": {"positions": "rotary"}, "training": STREAM},
+    "transformer-treereg": {"model": {"auxiliary": "treereg", "treereg_layer": 1, "treereg_units": 6}},
+    "urnng": {"model": {"max_open": 160, "max_consecutive": 80}, "training": {"max_steps": 6}},
     "rnng": {"model": WIDE},
     "rnng-in-order-attention": {
         "model": {**WIDE, "order": "in-order", "composition": "attention"},
@@ -96,7 +108,7 @@ def make(name: str) -> None:
 
 def main(names: list[str]) -> None:
     """Make the named runs anew, or those that are missing."""
-    for name in names or [name for name in RUNS if not (HERE / name).exists()]:
+    for name in names or [name for name in RUNS if not (HERE / name / EXPECTED).exists()]:
         print(name)
         make(name)
 

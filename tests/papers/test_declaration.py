@@ -18,6 +18,7 @@ PRESENT = {
     "tg": {"table1"},
     "variants": {"table1"},
     "som": {"table1", "table2", "table3", "table4", "table5", "table8", "figure2"},
+    "unsupervised": {"table1", "table2"},
 }
 
 
@@ -81,13 +82,15 @@ def test_every_shipped_declaration_loads_and_every_table_is_there(name: str) -> 
     plan = make_plan(tables, root, small=True, seeds=None)
     for planned in plan.tables:
         for row in planned.rows:
-            assert row.row.absent or row.label.startswith("stand-in: gum-open"), (planned.table.name, row)
+            is_of_wsj = (name, planned.table.name) == ("unsupervised", "table1")  # the next table is that of gum-open
+            assert row.row.absent or row.label.startswith("stand-in: gum-open") != is_of_wsj, (planned.table.name, row)
             assert row.missing or not row.row.recipe or row.row.seeds or len(row.jobs) >= 3
     full = make_plan(tables, root, small=False, seeds=None)
     for planned in full.tables:
         for row in planned.rows:  # without data, nothing can be run in a paper's setting, and each row says why
             missing = row.missing or next((cell.missing for cell in row.cells), "")
-            assert missing == row.row.absent if row.row.absent else missing.startswith("needs "), row.row.name
+            if planned.table.data != "gum-open":
+                assert missing == row.row.absent if row.row.absent else missing.startswith("needs "), row.row.name
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 RECIPES = (
     "demo",
+    "tg-small",
     "som-small",
-    "palm-s-small",
-    "palm-u-small",
-    "on-lstm-small",
     "prpn-small",
-    "shift-reduce-small",
+    "palm-s-small",
+    "on-lstm-small",
+    "simple-pcfg-small",
     "awd-lstm-small",
-    "lstm-small",
     "transformer-small",
+    "shift-reduce-small",
     "ngram-demo",
 )
 """A row each: all train on gum-open with the same words unknown, so that perplexities compare. What takes long comes

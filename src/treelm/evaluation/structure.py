@@ -126,12 +126,12 @@ class StructureResult:
 def analyse_structure(
     sentences: Sequence[Sentence], systems: Sequence[LearnedTrees], protocol: SpanProtocol, *, num_draws: int = 5
 ) -> StructureResult:
-    """Analyse the trees of each system beside trivial ones, ``num_draws`` of each kind that is random.
+    """Analyse the trees of each system beside trivial ones, ``num_draws`` of each kind that is random; none for 0.
 
     Raises ``InputError`` for sentences without gold trees, and for trees over other words than theirs.
     """
     gold = [bracketing_of(_gold(one), tags=one.tags, where=one.where) for one in sentences]
-    trivial = trivial_trees(gold, protocol, num_seeds=num_draws, random_distances=True)
+    trivial = trivial_trees(gold, protocol, num_seeds=num_draws, random_distances=True) if num_draws else ()
     beside = (LearnedTrees(name=name, seeds=seeds) for name, seeds in trivial)
     analyser = _Analyser(sentences, gold, protocol)
     if not any(spans is not None for spans in analyser.labels):
@@ -145,6 +145,32 @@ def analyse_structure(
         labels=dict(labels.most_common()),
         rows=rows,
     )
+
+
+KeptSpans = Sequence[Sequence[tuple[int, int]] | None]
+"""The spans of each sentence's tree that a protocol counts, sorted; None of sentences that it leaves out."""
+
+
+def kept_spans(sentences: Sequence[Sentence], trees: LearnedTrees, protocol: SpanProtocol) -> list[KeptSpans]:
+    """The spans of each seed's trees: what is left of them for ``agreement``."""
+    gold = [bracketing_of(_gold(one), tags=one.tags, where=one.where) for one in sentences]
+    analyser = _Analyser(sentences, gold, protocol)
+    return [_kept(analyser.compare(seed)) for seed in trees.seeds]
+
+
+def _kept(seed: Sequence[ComparedSpans | None]) -> KeptSpans:
+    return [None if one is None else sorted(one.predicted.elements()) for one in seed]
+
+
+def agreement(one: KeptSpans, other: KeptSpans) -> float:
+    """Corpus F1 of the trees of two seeds against each other."""
+    pairs = zip(one, other, strict=True)
+    counts = [_common(left, right) for left, right in pairs if left is not None and right is not None]
+    return add_up(counts).f1
+
+
+def _common(left: Sequence[Sequence[int]], right: Sequence[Sequence[int]]) -> SpanCounts:
+    return count_matches(*(Counter((start, end) for start, end in spans) for spans in (left, right)))
 
 
 def _gold(sentence: Sentence) -> Tree:
@@ -172,9 +198,9 @@ class _Analyser:
         self._heights = [distances_from_tree(collapse_unaries(_gold(one)))[1:].astype(float) for one in sentences]
 
     def analyse(self, trees: LearnedTrees) -> TreeAnalysis:
-        seeds = [self._compare(seed) for seed in trees.seeds]
+        seeds = [self.compare(seed) for seed in trees.seeds]
         by_sentence = [[one.counts for one in seed if one] for seed in seeds]
-        pairs = [[_against(one, other) for one, other in zip(*pair, strict=True)] for pair in combinations(seeds, 2)]
+        pairs = combinations(map(_kept, seeds), 2)
         heights = [self._against_heights(seed) for seed in trees.distances]
         return TreeAnalysis(
             name=trees.name,
@@ -186,7 +212,7 @@ class _Analyser:
             f1_by_sentence_length=_by_class(_sentence_length_f1(seed) for seed in seeds),
             left_branching=_spread(self._against_rule(seed, left_branching) for seed in seeds),
             right_branching=_spread(self._against_rule(seed, right_branching) for seed in seeds),
-            agreement=Spread.of(add_up(one for one in pair if one).f1 for pair in pairs),
+            agreement=Spread.of(agreement(*pair) for pair in pairs),
             height_correlation=Spread.of(fmean(correlations) for correlations, _ in heights if correlations),
             distance_by_height=_by_class(by_height for _, by_height in heights),
         )
@@ -202,7 +228,7 @@ class _Analyser:
         """Gold labels of the constituents of each predicted label; of a unary chain, the most frequent one."""
         found: dict[str, Counter[str]] = {}
         frequency = Counter(label for labels in self.labels if labels for _, label in labels)
-        for labels, tree, one in zip(self.labels, trees, self._compare(trees), strict=True):
+        for labels, tree, one in zip(self.labels, trees, self.compare(trees), strict=True):
             if labels is None or one is None:
                 continue
             of_span: dict[Span, str] = {}
@@ -213,7 +239,7 @@ class _Analyser:
         order = sorted(found, key=lambda symbol: (-found[symbol].total(), symbol))
         return {symbol: dict(found[symbol].most_common()) for symbol in order}
 
-    def _compare(self, trees: Sequence[Bracketing]) -> list[ComparedSpans | None]:
+    def compare(self, trees: Sequence[Bracketing]) -> list[ComparedSpans | None]:
         """Spans of each sentence, None where the protocol leaves it out."""
         found: list[ComparedSpans | None] = []
         for gold, one in zip(self._gold, compare_spans(self._gold, trees, self._protocol), strict=True):
@@ -275,10 +301,6 @@ def _ranks(values: Distances) -> Distances:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last: Distances = np.cumsum(counts).astype(np.float64)
     return (last - (counts - 1) / 2)[place]
-
-
-def _against(one: ComparedSpans | None, other: ComparedSpans | None) -> SpanCounts | None:
-    return count_matches(one.predicted, other.predicted) if one and other else None
 
 
 def _span_length_f1(seed: Sequence[ComparedSpans | None]) -> dict[str, float]:

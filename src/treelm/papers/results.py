@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from treelm.evaluation.intervals import interval
-from treelm.papers.measures import PICTURE, Training
+from treelm.papers.measures import AGREEMENT, PICTURE, Structure, Training
 from treelm.papers.plan import Cell, PlannedRow, PlannedTable
 from treelm.papers.work import FOLDER, kept
 
@@ -117,6 +117,8 @@ def _picture(row: PlannedRow, out: Path, codes: dict[str, int], not_yet: str) ->
 
 def _ours(cell: Cell, out: Path, codes: dict[str, int], not_yet: str) -> tuple[tuple[float, ...], str]:
     """The values of a cell's jobs that are done, and why there are not all."""
+    if isinstance(cell.measure, Structure) and cell.metric == AGREEMENT and not cell.baseline:
+        return _agreement(cell, cell.measure, out)
     found: list[float] = []
     why = cell.missing
     for job in cell.jobs:
@@ -129,3 +131,10 @@ def _ours(cell: Cell, out: Path, codes: dict[str, int], not_yet: str) -> tuple[t
         found += values
         why = why if values else "not measured of this system"
     return tuple(found), why
+
+
+def _agreement(cell: Cell, measure: Structure, out: Path) -> tuple[tuple[float, ...], str]:
+    """How far the trees of the runs that are done agree: one value, since pairs of runs are not independent."""
+    done = [out / FOLDER / job for job in cell.jobs if kept(out / FOLDER / job, measure) is not None]
+    mean = measure.agreement(done)
+    return ((), cell.missing or "fewer than two seeds are done") if mean is None else ((mean,), "")

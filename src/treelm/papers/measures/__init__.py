@@ -10,12 +10,14 @@ from typing import Any
 
 from treelm.papers.measures.base import Measure, Measured, Subject
 from treelm.papers.measures.evaluation import Evaluate
+from treelm.papers.measures.learned import AGREEMENT, Structure
 from treelm.papers.measures.pictures import PICTURE, Picture
 from treelm.papers.measures.shapes import Depth, Splits
 from treelm.papers.measures.syntax_tests import SyntaxGym
 from treelm.papers.measures.times import SearchSpeed, Training, TrainingSpeed
 
 __all__ = [
+    "AGREEMENT",
     "KINDS",
     "PICTURE",
     "Depth",
@@ -25,6 +27,7 @@ __all__ = [
     "Picture",
     "SearchSpeed",
     "Splits",
+    "Structure",
     "Subject",
     "SyntaxGym",
     "Training",
@@ -33,6 +36,7 @@ __all__ = [
 
 KINDS: dict[str, Any] = {
     "evaluate": Evaluate,
+    "structure": Structure,
     "splits": Splits,
     "depth": Depth,
     "syntaxgym": SyntaxGym,

@@ -62,7 +62,7 @@ class Evaluate(GivenSearch, OnTreebank):
 
     def baselines(self) -> Sequence[str]:
         """Trivial trees and the binary upper bound."""
-        return _trivial_names() if self.protocols else ()
+        return trivial_names() if self.protocols else ()
 
     def of_run(self, subject: Subject) -> Measured:
         """Evaluate the run on each file, and add the files up where there are several."""
@@ -98,7 +98,7 @@ class Evaluate(GivenSearch, OnTreebank):
 
 
 @cache
-def _trivial_names() -> tuple[str, ...]:
+def trivial_names() -> tuple[str, ...]:
     """Names of the trivial baselines, from those of one tree."""
     tree = bracketing_of(Tree("S", ("a", "b", "c")))
     return tuple(row.name for row in trivial_baselines([tree], PLAIN, num_seeds=1, random_distances=True))
