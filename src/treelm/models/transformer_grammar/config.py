@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.models.bounds import BoundedConfig, CheckedConfig
+from treelm.models.bounds import BoundedConfig
+from treelm.models.documents import DocumentConfig
 from treelm.trees.transitions import Order
 
 Composition = Literal["internal", "none"]
@@ -17,7 +18,7 @@ Positions = Literal["depth", "height", "place"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
+class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     """A Transformer Grammar (TG), unless the switches say otherwise. Raises ``InputError`` for what makes no network.
 
     Without masking it is the model 1110 of Zhao et al. (2025); with ``composition = "none"`` and
@@ -66,6 +67,7 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
         if self.structured_heads:
             self.require("composition", self.composition == "none", "'none' with structured_heads")
             self.require("num_heads", self.num_heads >= 2, "at least 2 with structured_heads")
+        self.check_context()
 
     @property
     def order(self) -> Order:

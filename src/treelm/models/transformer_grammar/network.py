@@ -17,6 +17,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
+from treelm.models.documents import DocumentReader
 from treelm.models.layers.attention import AttentionBlock, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.softmax import tied
@@ -34,7 +35,7 @@ from treelm.models.transformer_grammar.weights import SearchWeights
 from treelm.trees.transitions import FIRST_NT
 
 
-class TransformerGrammar(GenerativeParser):
+class TransformerGrammar(GenerativeParser, DocumentReader):
     """A joint model of a sentence and its tree, built action by action (Sartran et al. 2022).
 
     The hidden state of the last position predicts the next action by a softmax over the valid ones and, for SHIFT, the
@@ -65,11 +66,17 @@ class TransformerGrammar(GenerativeParser):
         embeddings = (self.word_embedding, self.start_embedding, self.open_embedding, self.close_embedding)
         for matrix in (*embeddings, self.action_head.weight):
             start_normal(matrix)
+        self.read_documents(config, size, dropout=config.dropout)
 
     @property
     def config(self) -> TransformerGrammarConfig:
         """The sizes and the variant that this network was built from."""
         return self._config
+
+    @property
+    def token_vectors(self) -> Tensor:
+        """The tied embedding."""
+        return self.word_embedding
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bounds."""
@@ -81,25 +88,27 @@ class TransformerGrammar(GenerativeParser):
         Raises ``InputError`` for a tree that the model cannot build.
         """
         plan = self._plan(batch)
+        starts = self.starts_of(batch)
         word_vectors, word_weight = tied(self.word_embedding, plan.words)
-        outputs = self._outputs(plan, word_vectors).to(word_weight.dtype)
+        outputs = self._outputs(plan, word_vectors, starts).to(word_weight.dtype)
         return joint_losses(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
 
     def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
         """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
         with evaluating(self):
             plan = self._plan(batch)
-            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.words))
+            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.words), self.starts_of(batch))
             return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
 
     def _plan(self, batch: SentenceBatch) -> BatchPlan:
         ends_word, device = np.asarray(self.vocabulary.ends_word), self.word_embedding.device
         return plan_batch(self.config, batch, ends_word, len(self.labels), device)
 
-    def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> Tensor:
-        """The hidden state that predicts each action: (A, D)."""
+    def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> Tensor:
+        """The hidden state that predicts each action: (A, D). Sentences may begin from ``starts`` (B, D) besides."""
         given = [word_vectors, self.start_embedding[None], self.open_embedding, self.close_embedding]
-        units = self._drop(torch.cat(given).index_select(0, plan.inputs))
+        units = torch.cat(given).index_select(0, plan.inputs)
+        units = self._drop(units if starts is None else units.index_add(0, plan.starts, starts))
         sight = sight_of(plan.positions, self.config)
         for block in self._layers:
             units = block(units, sight, plan.packing)

@@ -25,6 +25,7 @@ class BatchPlan:
     inputs: Tensor  # (n,) the vector of each position: tokens in their order, START, (X for each label, X)
     positions: Padded
     packing: Packing
+    starts: Tensor  # (B,) the position of each START
     contexts: Tensor  # (A,) the position that predicts each action
     actions: Tensor  # (A,) what comes next
     valid: Tensor  # (A, num_actions) what may come next
@@ -50,6 +51,7 @@ def plan_batch(
         inputs=torch.from_numpy(_inputs(positions, derivations, num_labels, config)),
         positions=pad(positions, sources),
         packing=Packing(torch.from_numpy(places), torch.from_numpy(sources), shape),
+        starts=torch.from_numpy(np.cumsum(positions.lengths) - positions.lengths),
         contexts=torch.from_numpy(positions.contexts),
         actions=torch.from_numpy(derivations.actions.copy()),  # a batch may be read-only, which torch does not know
         valid=torch.from_numpy(valid),
