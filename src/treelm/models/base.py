@@ -326,8 +326,9 @@ class SyntacticLM(Pretrained, ABC):
     def start(self, num_sentences: int = 1) -> IncrementalState:
         """The state before the first word."""
 
-    def start_after(self, texts: Sequence[Sequence[str | Sequence[str]]]) -> IncrementalState:
-        """The state before the first word of a sentence that follows each text, which is a list of sentences.
+    @takes_texts
+    def start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:
+        """The state before the first word of a sentence that follows these, which follow one another.
 
         Raises ``InputError`` of a system that does not keep its context.
         """

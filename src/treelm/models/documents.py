@@ -20,7 +20,6 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
-from treelm.corpora.tokens import words_of_each
 from treelm.models.base import IncrementalState, SentenceScore, SyntacticLM, takes_texts
 from treelm.models.bounds import CheckedConfig
 from treelm.models.entropies import ENTROPY, next_entropies
@@ -105,15 +104,13 @@ class DocumentReader(SyntacticLM):
         pairs = zip(scores, found, strict=True)
         return [replace(score, columns={**score.columns, ENTROPY: values}) for score, values in pairs]
 
-    def start_after(self, texts: Sequence[Sequence[str | Sequence[str]]]) -> IncrementalState:
-        """The state before the first word of a sentence that follows each text, which is a list of sentences."""
+    @takes_texts
+    def start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:
+        """The state before the first word of a sentence that follows these, of which the last tokens count."""
         if not self.keeps_context:
-            return super().start_after(texts)
-        end, windows = len(self.vocabulary), []
-        for text in texts:
-            batch = encode_words(words_of_each(text), self.vocabulary, needs_words=True)
-            windows.append(_in_row(batch, end)[-self.num_preceding :])
-        return self.start_from(self._summaries(windows))
+            return super().start_after(sentences)
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        return self.start_from(self._summaries([_in_row(batch, len(self.vocabulary))[-self.num_preceding :]]))
 
     @torch.no_grad()
     def _summaries(self, windows: Sequence[NDArray[np.int64]]) -> Tensor:
