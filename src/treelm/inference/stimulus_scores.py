@@ -52,7 +52,7 @@ def score_stimuli(
 ) -> Iterator[ScoredStimulus]:
     """Score stimuli in their order; ``skipped`` collects those that cannot be (see ``in_batches``).
 
-    With ``context="document"`` a system that can (``keeps_context``) reads the sentences of a document in a row;
+    With ``context="document"`` a model that can (``keeps_context``) reads the sentences of a document in a row;
     any other begins every sentence from nothing, and each result says so. ``entropies`` adds the column ``ENTROPY``.
     ``compute`` (see ``computing``, with ``score`` or ``score_with_entropies``) scores sentences in other processes.
     """

@@ -157,6 +157,11 @@ class SyntacticLM(Pretrained, ABC):
         """The reason why one that does not parse (``parses``) has no trees, for messages."""
         return f"{self.system} is a language model without trees"
 
+    @property
+    def why_no_context(self) -> str:
+        """The reason why one that does not keep its context (``keeps_context``) begins from nothing, for messages."""
+        return f"{self.system} reads whole sentences: each begins from nothing"
+
     def require_trees(self) -> None:
         """Raise ``InputError`` if it does not parse: asked before any work is done or any output written."""
         if not self.parses:

@@ -78,6 +78,12 @@ class DocumentReader(SyntacticLM):
             self.documents = DocumentEncoder(len(self.vocabulary), embedding_size, config.context_size, dropout=dropout)
 
     @property
+    def why_no_context(self) -> str:
+        """The reason, and how to train one that keeps its context."""
+        remedy = 'train with model.context = "document" for more'
+        return f"this {self.system} was trained on sentences by themselves: each begins from nothing ({remedy})"
+
+    @property
     def num_preceding(self) -> int:
         """Tokens before a sentence that its batch should hold."""
         return self._num_preceding
