@@ -98,11 +98,12 @@ SMALL: dict[str, Small] = {
         system="pushdown", model={**_TRANSFORMER, "max_depth": 3, "max_stack": 9}, learns_from_trees=True
     ),
     "rnng": Small(system="rnng", model=_RNNG, learns_from_trees=True),
-    "rnng in-order": Small(
-        system="rnng", model={**_RNNG, "order": "in-order", "embedding_dropout_by": "type"}, learns_from_trees=True
+    "rnng in-order documents": Small(
+        system="rnng",
+        model={**_RNNG, **_DOCUMENT, "order": "in-order", "embedding_dropout_by": "type"},
+        learns_from_trees=True,
     ),
     "rnng attention": Small(system="rnng", model={**_RNNG, "composition": "attention"}, learns_from_trees=True),
-    "rnng documents": Small(system="rnng", model={**_RNNG, **_DOCUMENT}, learns_from_trees=True),
     "rnng none": Small(system="rnng", model={**_RNNG, "composition": "none"}, learns_from_trees=True),
     "shift-reduce": Small(system="shift-reduce", model={"size": 8, "num_layers": 1}, learns_from_trees=True),
     "shift-reduce parser": Small(
@@ -120,9 +121,10 @@ SMALL: dict[str, Small] = {
     "som documents": Small(system="som", model={"size": 8, "num_slots": 5, **_DOCUMENT}, learns_from_trees=True),
     "urnng": Small(system="urnng", model=_URNNG),
     "transformer-grammar": Small(system="transformer-grammar", model=_TG, learns_from_trees=True),
-    "tg documents": Small(system="transformer-grammar", model={**_TG, **_DOCUMENT}, learns_from_trees=True),
-    "tg without masking": Small(
-        system="transformer-grammar", model={**_TG, "masking": False, "positions": "height"}, learns_from_trees=True
+    "tg without masking, documents": Small(
+        system="transformer-grammar",
+        model={**_TG, **_DOCUMENT, "masking": False, "positions": "height"},
+        learns_from_trees=True,
     ),
     "plm-mask": Small(system="transformer-grammar", model={**_PLM, "structured_heads": True}, learns_from_trees=True),
 }

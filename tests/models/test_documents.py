@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,14 @@ from tests.models.som.plain import batch_of
 from tests.models.som.plain import random_tree as som_tree
 from tests.models.transformer_grammar.plain import PlainGrammar
 from tests.models.transformer_grammar.worlds import build_grammar
+from tests.systems import small_setup
 from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
+from treelm.evaluation.streams import CacheConfig, StreamProtocol, document_perplexity, require_context
+from treelm.inference.stimuli import stimulus
+from treelm.inference.stimulus_scores import score_stimuli
 from treelm.models import config_class, system_class
 from treelm.models.documents import DocumentReader
 from treelm.models.layers.documents import DocumentEncoder
@@ -279,3 +286,60 @@ def test_dropout_falls_on_what_is_read_and_on_the_last_state() -> None:
     assert not torch.equal(encoder(embedding, tokens, offsets), encoder(embedding, tokens, offsets))
     encoder.eval()
     assert torch.equal(encoder(embedding, tokens, offsets), encoder(embedding, tokens, offsets))
+
+
+@pytest.mark.parametrize("name", ["rnng in-order documents", "som documents", "tg without masking, documents"])
+def test_training_and_dev_know_what_precedes_each_sentence(name: str, tmp_path: Path) -> None:
+    setup = small_setup(name, tmp_path)
+    assert setup.dev is not None
+    for batches in (setup.batches, setup.dev):
+        batch = next(iter(batches))
+        assert isinstance(batch, SentenceBatch)
+        assert batch.preceding is not None
+        assert 0 < np.diff(batch.preceding_offsets).max() <= 12
+        setup.model.eval()
+        alone = replace(batch, preceding=None, preceding_offsets=None)
+        with torch.no_grad():
+            assert abs(setup.model.losses(batch).total - setup.model.losses(alone).total) > 1e-6
+
+
+def test_stimuli_have_their_document_as_context() -> None:
+    model, given = (
+        build("rnng", Tokens(8)),
+        [(words, "a" if number < 3 else "b") for number, words in enumerate(DOCUMENT)],
+    )
+    stimuli = [
+        stimulus(
+            Sentence(words=tuple(words), identifier=str(number), source="in", line=number),
+            "as-given",
+            document=document,
+        )
+        for number, (words, document) in enumerate(given)
+    ]
+    found = list(score_stimuli(model, stimuli, context="document"))
+    assert {one.context for one in found} == {"document"}
+    expected = model.score_text(DOCUMENT[:3]) + model.score_text(DOCUMENT[3:])
+    for one, score in zip(found, expected, strict=True):
+        bits = [word.surprisal_bits for word in one.scored.surprisal.words]
+        assert bits == pytest.approx((-score.log_probs[:-1] / np.log(2)).tolist())
+    alone = build("rnng", Tokens(8), context="sentence")
+    assert {one.context for one in score_stimuli(alone, stimuli, context="document")} == {"sentence"}
+
+
+def test_perplexity_in_documents_is_that_of_each_document_in_a_row() -> None:
+    model = build("rnng", Tokens(8))
+    sentences = [
+        Sentence(words=tuple(words), identifier=str(number), source="in", line=number, document=number // 3)
+        for number, words in enumerate(DOCUMENT)
+    ]
+    found = document_perplexity(model, PreparedCorpus.from_sentences(sentences))
+    scores = model.score_text(DOCUMENT[:3]) + model.score_text(DOCUMENT[3:])
+    nats = -sum(float(score.log_probs.sum()) for score in scores)
+    assert found.value == pytest.approx(np.exp(nats / (sum(map(len, DOCUMENT)) + len(DOCUMENT))))
+    assert found.name == "perplexity per word, with end of sentence, in documents"
+    require_context(model, StreamProtocol())
+    for protocol, fixed in ((StreamProtocol(), True), (StreamProtocol(cache=CacheConfig(weight=0.1)), False)):
+        with pytest.raises(InputError, match="each document in a row"):
+            require_context(model, protocol, fixed_rows=fixed)
+    with pytest.raises(InputError, match="not streams"):
+        require_context(build("rnng", Tokens(8), context="sentence"), StreamProtocol())
