@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.corpora.helpers import GUM_OPEN
 from treelm.corpora.corpus import META, PreparedCorpus
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.preparing import prepare
@@ -133,3 +134,10 @@ def test_what_a_sentence_that_is_left_out_for_its_label_said_still_precedes_othe
         *encode_words([["b"]], vocabulary).tokens,
         4,
     ]
+
+
+def test_gum_open_knows_its_documents_in_both_formats() -> None:
+    dependencies = list(read_sentences(GUM_OPEN / "dev.conllu.gz"))
+    begins = [one.identifier.rsplit("-", 1)[1] == "1" for one in dependencies]
+    assert np.cumsum(begins).tolist() == [one.document + 1 for one in dependencies]
+    assert [one.document for one in read_sentences(GUM_OPEN / "dev.ptb.gz")] == [one.document for one in dependencies]

@@ -153,6 +153,7 @@ def test_word_by_word_is_the_text_at_once(system: str) -> None:
     model = build(system)
     scores = model.score_text(DOCUMENT)
     assert values(scores[:1]) == values(model.score(DOCUMENT[:1]))
+    assert model.score_text([]) == []
     for number, (words, one) in enumerate(zip(DOCUMENT, scores, strict=True)):
         state, read = model.start_after(DOCUMENT[:number]), []
         for word in words:
@@ -259,6 +260,7 @@ def test_a_search_of_whole_sentences_has_a_context_too_but_not_the_released_one(
 def test_a_model_without_context_refuses_texts_and_has_no_weights_for_them(system: str) -> None:
     model = build(system, context="sentence")
     assert not model.keeps_context
+    assert 'model.context = "document"' in model.why_no_context
     assert not [name for name, _ in model.named_parameters() if "documents" in name]
     with pytest.raises(InputError, match="reads each sentence by itself"):
         model.score_text(DOCUMENT)

@@ -101,6 +101,8 @@ class DocumentReader(SyntacticLM):
         """
         if not self.keeps_context:
             return super().score_text(sentences, entropies=entropies)
+        if not sentences:
+            return []
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
         starts = self._summaries(preceding(batch, len(self.vocabulary), self.num_preceding))
         scores = self.score_from(sentences, starts)
