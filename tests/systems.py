@@ -56,6 +56,7 @@ _URNNG: dict[str, Any] = {
     "inference_steps": 4,
     "bound_samples": 4,
 }
+_DOCUMENT = {"context": "document", "context_tokens": 12, "context_size": 4}
 _TRANSFORMER = {"size": 8, "num_layers": 2, "num_heads": 2, "max_distance": 5, "dropout": 0.2}
 _TG: dict[str, Any] = {**_TRANSFORMER, "max_open": 8, "max_consecutive": 4}
 _PLM = {**_TG, "composition": "none", "positions": "place"}
@@ -97,8 +98,10 @@ SMALL: dict[str, Small] = {
         system="pushdown", model={**_TRANSFORMER, "max_depth": 3, "max_stack": 9}, learns_from_trees=True
     ),
     "rnng": Small(system="rnng", model=_RNNG, learns_from_trees=True),
-    "rnng in-order": Small(
-        system="rnng", model={**_RNNG, "order": "in-order", "embedding_dropout_by": "type"}, learns_from_trees=True
+    "rnng in-order documents": Small(
+        system="rnng",
+        model={**_RNNG, **_DOCUMENT, "order": "in-order", "embedding_dropout_by": "type"},
+        learns_from_trees=True,
     ),
     "rnng attention": Small(system="rnng", model={**_RNNG, "composition": "attention"}, learns_from_trees=True),
     "rnng none": Small(system="rnng", model={**_RNNG, "composition": "none"}, learns_from_trees=True),
@@ -115,10 +118,13 @@ SMALL: dict[str, Small] = {
     "transformer planting": Small(system="transformer", model={**_TRANSFORMER, "auxiliary": "tree-planting"}),
     "transformer stream": Small(system="transformer", model={**_TRANSFORMER, "memory_length": 7}, training=_STREAM),
     "som": Small(system="som", model={"size": 8, "num_slots": 5, "oracle": "dynamic"}, learns_from_trees=True),
+    "som documents": Small(system="som", model={"size": 8, "num_slots": 5, **_DOCUMENT}, learns_from_trees=True),
     "urnng": Small(system="urnng", model=_URNNG),
     "transformer-grammar": Small(system="transformer-grammar", model=_TG, learns_from_trees=True),
-    "tg without masking": Small(
-        system="transformer-grammar", model={**_TG, "masking": False, "positions": "height"}, learns_from_trees=True
+    "tg without masking, documents": Small(
+        system="transformer-grammar",
+        model={**_TG, **_DOCUMENT, "masking": False, "positions": "height"},
+        learns_from_trees=True,
     ),
     "tg binary": Small(
         system="transformer-grammar",

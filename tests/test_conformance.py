@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -302,6 +303,7 @@ def test_the_loss_of_words_in_evaluation_is_that_of_the_scores(world: World) -> 
         return
     if isinstance(batch, StreamBatch):
         batch = encode_words(SENTENCES, model.vocabulary)
+    batch = replace(batch, preceding=None, preceding_offsets=None)  # scores are of each sentence by itself
     sentences = [list(map(model.vocabulary.token, batch.tokens_of(row).tolist())) for row in range(len(batch))]
     with torch.no_grad():
         (losses,) = losses_of(model, [batch])

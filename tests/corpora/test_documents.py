@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.corpora.helpers import GUM_OPEN
 from treelm.corpora.corpus import META, PreparedCorpus
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.preparing import prepare
 from treelm.corpora.readers import read_sentences
+from treelm.corpora.vocabularies import VocabularyConfig, build_vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 
@@ -87,3 +89,55 @@ def test_damaged_documents_are_refused(prepared: PreparedCorpus, starts: list[in
     damaged = PreparedCorpus(arrays=arrays, labels=(), sources=prepared.sources)
     with pytest.raises(InputError, match="damaged documents"):
         damaged._check_bounds()
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_a_batch_holds_what_its_documents_say_before_each_sentence(tmp_path: Path, most: int) -> None:
+    """Against a walk over the documents; with pieces of words, and with a first word that is written otherwise."""
+    text = "The old dog\nBarks\n\nThe dog sees a bird\nIt flies\nThe dog barks\n"
+    (tmp_path / "one.txt").write_text(text)
+    (tmp_path / "two.txt").write_text("A bird\nthe old bird flies\n")
+    corpus = prepare([tmp_path / "one.txt", tmp_path / "two.txt"], tmp_path / "prepared")
+    for kind in ("character", "word"):
+        config = VocabularyConfig(kind=kind, min_count=2, unknown="berkeley" if kind == "word" else "single")
+        vocabulary = build_vocabulary(config, corpus.form_counts())
+        encoded = EncodedCorpus(corpus, vocabulary, num_preceding=most)
+        expected, row, before = [], list[int](), -1
+        for number, document in enumerate(encoded.documents.tolist()):
+            row = row if document == before else []
+            expected.append(row[-most:])
+            row, before = (
+                [*row, *encode_words([corpus.sentence(number).words], vocabulary).tokens, len(vocabulary)],
+                document,
+            )
+        chosen = [5, 0, 4, 3, 3, 1, 6]
+        batch = encoded.batch(chosen)
+        assert batch.preceding is not None
+        assert batch.preceding_offsets is not None
+        found = np.split(batch.preceding, batch.preceding_offsets[1:-1])
+        assert [one.tolist() for one in found] == [expected[number] for number in chosen]
+        assert sorted(map(len, expected))[0] == 0
+        assert EncodedCorpus(corpus, vocabulary).batch(chosen).preceding is None
+
+
+def test_what_a_sentence_that_is_left_out_for_its_label_said_still_precedes_others(tmp_path: Path) -> None:
+    (tmp_path / "one.ptb").write_text("(S (N a))\n(T (N b))\n(S (N c))\n")
+    corpus = prepare([tmp_path / "one.ptb"], tmp_path / "prepared")
+    vocabulary = WordVocabulary(["a", "b", "c"])
+    encoded = EncodedCorpus(corpus, vocabulary, ["S"], unknown_labels="drop", num_preceding=9)
+    batch = encoded.batch([0, 1])
+    assert batch.names == (f"{tmp_path}/one.ptb:1", f"{tmp_path}/one.ptb:3")
+    assert batch.preceding is not None
+    assert batch.preceding.tolist() == [
+        *encode_words([["a"]], vocabulary).tokens,
+        4,
+        *encode_words([["b"]], vocabulary).tokens,
+        4,
+    ]
+
+
+def test_gum_open_knows_its_documents_in_both_formats() -> None:
+    dependencies = list(read_sentences(GUM_OPEN / "dev.conllu.gz"))
+    begins = [one.identifier.rsplit("-", 1)[1] == "1" for one in dependencies]
+    assert np.cumsum(begins).tolist() == [one.document + 1 for one in dependencies]
+    assert [one.document for one in read_sentences(GUM_OPEN / "dev.ptb.gz")] == [one.document for one in dependencies]

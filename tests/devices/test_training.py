@@ -16,7 +16,7 @@ from treelm.training.numerics import numerics
 from treelm.training.updates import make_update
 
 WAITS = ("prpn sentences",)  # takes statistics of what a mask keeps, and only the device knows how much that is
-DECIDES = ("som", "shift-reduce")  # step by step on the CPU, from what the device computes
+DECIDES = ("som", "som documents", "shift-reduce")  # step by step on the CPU, from what the device computes
 
 
 def train(world: World, device: torch.device) -> list[float]:

@@ -10,8 +10,9 @@ from tests.models.test_bits import build
 from tests.systems import SMALL
 from treelm.corpora.sentence import Sentence
 from treelm.inference.stimuli import Stimulus, stimulus
-from treelm.inference.stimulus_scores import ENTROPY, ScoredStimulus, gather, score_stimuli
+from treelm.inference.stimulus_scores import ScoredStimulus, gather, score_stimuli
 from treelm.models import SYSTEMS, system_class
+from treelm.models.entropies import ENTROPY
 from treelm.models.scores import Gathering, SentenceSurprisal, WordSurprisal
 from treelm.models.streams import StreamLM, score_text
 

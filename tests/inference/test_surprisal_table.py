@@ -13,8 +13,8 @@ from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams, lagged
 from treelm.inference.processes import here, score
 from treelm.inference.stimuli import Columns, Stimulus, read_table, stimulus
-from treelm.inference.stimulus_scores import ENTROPY, start_entropy
 from treelm.inference.surprisal_table import NamedModel, SourceNames, SurprisalTable, TableSettings
+from treelm.models.entropies import ENTROPY, start_entropy
 
 TABLE = "story,item,rt,form\na,1,300,I\na,1,310,think\na,2,200,The\na,2,220,city\na,2,240,was\nb,1,99,Old\n"
 

@@ -35,7 +35,8 @@ class Arguments(SourceOptions):
     data: str = ""
     """Folder of the corpus."""
     context: Literal["sentence", "document"] = "sentence"
-    """document: what came before in the document counts, for systems that read streams."""
+    """document: what came before in the document counts, for systems that read streams and models trained to read
+    documents."""
     response: str = ""
     """Times to predict: mean_rt or log_rt of natural-stories; a column of ucl; without it, the first."""
     alignment: Literal["corrected", "published"] = "corrected"

@@ -77,8 +77,9 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
     their own, as in treebanks, and their bits are the word's. left-out: the same without the bits of marks. apart: they
     get rows of their own."""
     context: Literal["sentence", "document"] = "sentence"
-    """document: what came before in the document counts, for systems that read streams; columns document_id and context
-    say what a system did. Documents of text are divided by empty lines, and read by this process alone."""
+    """document: what came before in the document counts, for systems that read streams and models trained to read
+    documents; columns document_id and context say what a system did. Documents of text are divided by empty lines, and
+    read by this process alone."""
     columns: tuple[str, ...] = ()
     """Further columns. Of every model: next_entropy_bits, next_entropy_reduction_bits, word_length, zipf_frequency,
     unigram_surprisal_bits, word_position, document_position; of an RNNG, entropy_bits, entropy_reduction_bits,
@@ -243,7 +244,7 @@ def _doubts(options: Arguments, model: NamedModel, beam: Mapping[str, Any], foun
     """Lines about figures that are not what they seem."""
     lm, totals = model.lm, found.totals
     if options.context == "document" and "sentence" in found.contexts:
-        yield f"{lm.system} reads whole sentences: each begins from nothing, whatever the document said before"
+        yield lm.why_no_context
     if totals.num_impossible_words:
         number = f"{totals.num_impossible_words} of {totals.num_words} words"
         searches = lm.searches()

@@ -123,7 +123,6 @@ def score_run(
     from treelm.evaluation.human.material import score_material
     from treelm.inference.processes import computing, score
     from treelm.inference.surprisal import CONVERGED
-    from treelm.models.streams import StreamLM
 
     lm, beam = load_adaptive(run, options, options.threshold)
     lm.require_words()
@@ -151,8 +150,8 @@ def score_run(
         "impossible": int((~found.is_there).sum()),
         "not converged": int((found.columns[CONVERGED] == 0).sum()) if CONVERGED in kept else 0,
     }
-    if context == "document" and not isinstance(lm, StreamLM):
-        note(f"{run}: {lm.system} reads whole sentences: each begins from nothing")
+    if context == "document" and not lm.keeps_context:
+        note(f"{run}: {lm.why_no_context}")
     told = "".join(f", {count} {what}" for what, count in counts.items() if count)
     note(f"{run}: {search}; {len(material)} words{told}")
     return found

@@ -35,6 +35,11 @@ class SentenceBatch:
     actions: NDArray[np.int64] | None = None
     action_offsets: NDArray[np.int64] | None = None
     tags: NDArray[np.int64] | None = None  # a word: numbered as in the model, -1 for none; None unless it asks for them
+    preceding: NDArray[np.int64] | None = None
+    """What its document says right before each sentence: the last tokens, an end (``len(vocabulary)``) after each
+    sentence. Those of sentence b are ``preceding[preceding_offsets[b]:preceding_offsets[b + 1]]``; None unless the
+    model asks for them."""
+    preceding_offsets: NDArray[np.int64] | None = None
     names: tuple[str, ...]  # file:line of each sentence, for messages
 
     def __len__(self) -> int:

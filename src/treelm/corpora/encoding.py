@@ -43,8 +43,11 @@ class EncodedCorpus:
         *,
         tags: Sequence[str] = (),
         unknown_labels: Literal["raise", "drop"] = "raise",
+        num_preceding: int = 0,
     ) -> None:
         """Encode the forms. ``labels`` and ``tags`` are the model's; a corpus without trees needs no labels.
+
+        With ``num_preceding``, batches hold at most so many tokens of what precedes each sentence in its document.
 
         A label that the model does not have raises InputError with the label and its first ``file:line``; with
         ``unknown_labels="drop"`` the sentences that hold one are left out, and ``num_dropped`` counts them.
@@ -62,7 +65,10 @@ class EncodedCorpus:
         self._pieces = _encode_forms(prepared, vocabulary)
         self._piece_counts = np.diff(self._pieces.offsets)
         self._one_piece_words = bool((self._piece_counts == 1).all())
-        self._num_tokens = self._count_tokens()
+        counts = self._count_tokens()
+        self._num_tokens = counts[self.sentences]
+        self._num_preceding = num_preceding
+        self._ends = offsets_of(counts + 1) if num_preceding else None
 
     @property
     def num_dropped(self) -> int:
@@ -103,22 +109,53 @@ class EncodedCorpus:
     def batch(self, indices: NDArray[np.int64] | Sequence[int]) -> SentenceBatch:
         """Make a batch of these sentences in this order, flat; with actions if the corpus has trees."""
         chosen = self.sentences[np.asarray(indices, dtype=np.int64)]
-        starts = self.prepared.word_offsets[chosen]
-        num_words = self.prepared.word_offsets[chosen + 1] - starts
-        places = gather_indices(starts, num_words)
-        rows = self._rows(self.prepared.words[places], offsets_of(num_words))
-        piece_counts = self._piece_counts[rows]
-        tokens = self._pieces.ids[gather_indices(self._pieces.offsets[rows], piece_counts)]
+        places, num_words = self._words(chosen)
+        tokens, piece_counts = self._tokens(places, num_words)
         actions, action_offsets = self._actions(chosen, piece_counts)
+        preceding, preceding_offsets = self._preceding(chosen)
         return SentenceBatch(
-            tokens=tokens.astype(np.int64),
+            tokens=tokens,
             token_offsets=offsets_of(piece_counts)[offsets_of(num_words)],
             num_words=num_words,
             actions=actions,
             action_offsets=action_offsets,
             tags=self._tag_table[self.prepared.tags[places]] if self.tags else None,
+            preceding=preceding,
+            preceding_offsets=preceding_offsets,
             names=tuple(self.prepared.where(index) for index in chosen.tolist()),
         )
+
+    def _words(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Places of the words of these sentences, and how many each has."""
+        starts = self.prepared.word_offsets[chosen]
+        num_words = self.prepared.word_offsets[chosen + 1] - starts
+        return gather_indices(starts, num_words), num_words
+
+    def _tokens(
+        self, places: NDArray[np.int64], num_words: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Tokens of whole sentences, and how many each word has."""
+        rows = self._rows(self.prepared.words[places], offsets_of(num_words))
+        piece_counts = self._piece_counts[rows]
+        tokens = self._pieces.ids[gather_indices(self._pieces.offsets[rows], piece_counts)]
+        return tokens.astype(np.int64), piece_counts
+
+    def _preceding(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | tuple[None, None]:
+        """``SentenceBatch.preceding`` and its offsets. Sentences that were left out for a label are there too."""
+        if self._ends is None:
+            return None, None
+        starts = self.prepared.document_starts
+        stop = self._ends[chosen]
+        begin = np.maximum(
+            self._ends[starts[np.searchsorted(starts, chosen, side="right") - 1]], stop - self._num_preceding
+        )
+        first = np.searchsorted(self._ends, begin, side="right") - 1  # the sentence that the first token is of
+        places, num_words = self._words(gather_indices(first, chosen - first))
+        tokens, piece_counts = self._tokens(places, num_words)
+        with_ends = np.insert(tokens, offsets_of(piece_counts)[offsets_of(num_words)][1:], len(self.vocabulary))
+        whole = offsets_of(stop - self._ends[first])
+        kept = gather_indices(whole[1:] - (stop - begin), stop - begin)
+        return with_ends[kept], offsets_of(stop - begin)
 
     def _rows(self, words: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of the table of pieces for the words of whole sentences; initial words may have a second table."""
@@ -142,15 +179,16 @@ class EncodedCorpus:
         return np.repeat(actions, repeats), offsets_of(repeats)[offsets_of(lengths)]
 
     def _count_tokens(self) -> NDArray[np.int64]:
+        """Tokens of every sentence of the prepared corpus."""
         offsets = self.prepared.word_offsets
         if self._one_piece_words:
-            return np.diff(offsets)[self.sentences]
+            return np.diff(offsets)
         counts = np.zeros(len(self.prepared), dtype=np.int64)
         for start, stop in _chunks(offsets):
             within = offsets[start : stop + 1] - offsets[start]
             rows = self._rows(self.prepared.words[offsets[start] : offsets[stop]], within)
             counts[start:stop] = np.diff(offsets_of(self._piece_counts[rows])[within])
-        return counts[self.sentences]
+        return counts
 
 
 def encode_sentences(

@@ -29,7 +29,7 @@ from treelm.evaluation.span_protocols import (
     SpanProtocol,
     score_spans,
 )
-from treelm.evaluation.streams import evaluate_stream, require_stream
+from treelm.evaluation.streams import evaluate_stream, require_context, stream_protocol
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
@@ -232,7 +232,7 @@ def evaluate_run(
     if trees_for and not lm.parses:
         raise InputError(f"{trees_for}, but {lm.why_no_trees}", remedy=f"leave {trees_for} out")
     if config.stream != "no":
-        require_stream(lm)
+        require_context(lm, stream_protocol(recipe), fixed_rows=fixed_rows)
     notes = _choose_builder(lm, config.tree_builder)
     if recipe.data.corpus == "gum-open" and not files and lm.parses:
         notes = (GUM_NOTES["conllu" if recipe.data.format == "conllu" else "brackets"], *notes)

@@ -1,5 +1,7 @@
 """Perplexity of a text in a row, hidden states kept from sentence to sentence: the metric of the field's tables.
 
+Systems that read sentences given their document, rather than streams, read each document in a row.
+
 A continuous cache pointer may stand beside the model: words of the recent past become likelier (Grave, Joulin & Usunier
 2016).
 """
@@ -23,7 +25,7 @@ from treelm.corpora.lines import Format
 from treelm.corpora.preparing import prepared
 from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
 from treelm.errors import InputError, check_positive
-from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity
+from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity, sum_scores
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.dropout import evaluating
@@ -154,10 +156,37 @@ def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamP
 def require_stream(lm: SyntacticLM) -> StreamLM:
     """Return the model itself; raise ``InputError`` for a system that reads whole sentences only."""
     if not isinstance(lm, StreamLM):
-        raise InputError(
-            f"{lm.system} reads whole sentences, not streams", remedy="set stream = no: sentence by sentence"
-        )
+        raise _no_stream(lm)
     return lm
+
+
+def require_context(lm: SyntacticLM, protocol: StreamProtocol, *, fixed_rows: bool = False) -> None:
+    """Raise ``InputError`` for a model that reads no text in a row, and for what only streams have."""
+    if isinstance(lm, StreamLM):
+        return
+    if not lm.keeps_context:
+        raise _no_stream(lm)
+    if fixed_rows or protocol.cache is not None:
+        what = "stream_rows" if fixed_rows else "cache_weight"
+        found = f"{what}, but {lm.system} reads each document in a row, not a stream"
+        raise InputError(found, remedy=f"leave {what} out")
+
+
+def _no_stream(lm: SyntacticLM) -> InputError:
+    found = f"{lm.system} reads whole sentences, not streams"
+    return InputError(found, remedy="set stream = no: sentence by sentence")
+
+
+def document_perplexity(lm: SyntacticLM, corpus: PreparedCorpus) -> Perplexity:
+    """Compute perplexity per word, ends included, each sentence read given its document so far (``score_text``).
+
+    Raises ``InputError`` for a model that does not keep its context.
+    """
+    sums = sum_scores([])
+    ends = [*corpus.document_starts[1:].tolist(), len(corpus)]
+    for start, end in zip(corpus.document_starts.tolist(), ends, strict=True):
+        sums += sum_scores(lm.score_text([corpus.sentence(number).words for number in range(start, end)]))
+    return perplexity(sums, policy="with_end", context="in documents")
 
 
 def _read(lm: StreamLM, batches: BPTTBatches, protocol: StreamProtocol) -> tuple[float, float]:
@@ -207,7 +236,8 @@ def evaluate_stream(
     """Compute the metrics of a split of the recipe's corpus, or of a file of that ``format``, read in a row.
 
     Bad sentences go to ``skipped``. A text with fewer tokens than the recipe's rows is read in one row, and a note
-    says so; if they are ``fixed_rows``, it raises ``InputError``.
+    says so; if they are ``fixed_rows``, it raises ``InputError``. A system that is no stream but reads documents reads
+    each of them in a row.
     """
     data, limit = recipe.data, recipe.evaluation.max_sentences
     path, found = (Path(name), format) if format else locate_split(data, name)  # type: ignore[arg-type]
@@ -215,14 +245,20 @@ def evaluate_stream(
     corpus = prepared([path], options=data.read_options(found), on_error=on_error, max_sentences=limit)
     if skipped is not None:
         skipped += corpus.skipped
-    protocol, notes = _fitting(lm, corpus, stream_protocol(recipe), name, fixed_rows=fixed_rows)
+    protocol, notes = stream_protocol(recipe), tuple[str, ...]()
+    require_context(lm, protocol, fixed_rows=fixed_rows)
+    if isinstance(lm, StreamLM):
+        protocol, notes = _fitting(lm, corpus, protocol, name, fixed_rows=fixed_rows)
+        perplexities = stream_perplexities(lm, corpus, protocol)
+    else:
+        perplexities = (document_perplexity(lm, corpus),)
     return EvaluationResult(
         system=lm.system,
         split=name,
         num_sentences=len(corpus),
         num_words=corpus.num_tokens,
         num_skipped=len(corpus.skipped),
-        perplexities=stream_perplexities(lm, corpus, protocol),
+        perplexities=perplexities,
         notes=(*((GIVEN_TREES,) if lm.needs_trees else ()), *notes),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,11 +10,6 @@ from functools import partial
 from itertools import groupby
 from typing import Literal
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from treelm.corpora.encoding import encode_words
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
@@ -23,13 +17,11 @@ from treelm.inference.processes import Compute, here, score
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.surprisal import ScoredSentence, word_offsets
 from treelm.models.base import SyntacticLM
+from treelm.models.entropies import ENTROPY, next_entropies
 from treelm.models.scores import Gathering, SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
 
 Context = Literal["sentence", "document"]
 """Context that a model has before a sentence: nothing, or the sentences of the document before it."""
-
-ENTROPY = "next_entropy_bits"
-"""The column that is computed on demand only: it takes a distribution over the whole vocabulary after every word."""
 
 _GATHERED: dict[Gathering, Callable[[Sequence[float]], float]] = {
     "first": lambda values: values[0],
@@ -60,7 +52,7 @@ def score_stimuli(
 ) -> Iterator[ScoredStimulus]:
     """Score stimuli in their order; ``skipped`` collects those that cannot be (see ``in_batches``).
 
-    With ``context="document"`` a system that can (``keeps_context``) reads the sentences of a document in a row;
+    With ``context="document"`` a model that can (``keeps_context``) reads the sentences of a document in a row;
     any other begins every sentence from nothing, and each result says so. ``entropies`` adds the column ``ENTROPY``.
     ``compute`` (see ``computing``, with ``score`` or ``score_with_entropies``) scores sentences in other processes.
     """
@@ -142,40 +134,3 @@ def _word(
             for name in tokens[0].columns
         },
     )
-
-
-def next_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
-    """Entropy in bits of what follows each word (one token of the vocabulary, or the end), one array a sentence.
-
-    Sentences are read word by word, each from its beginning. Of a search that prunes, the distribution is scaled to sum
-    to 1. Where the model allows nothing to follow, the entropy is not a number.
-    """
-    if not sentences:
-        return []
-    batch = encode_words(sentences, lm.vocabulary)
-    tokens = [batch.tokens[a:b] for a, b in zip(batch.token_offsets[:-1], batch.token_offsets[1:], strict=True)]
-    found: list[list[float]] = [[] for _ in sentences]
-    state = lm.start(len(sentences))
-    for position in range(max(map(len, tokens))):
-        read = [int(own[position]) if position < len(own) else None for own in tokens]
-        state = lm.extend_tokens(state, read)
-        ended = [n for n, token in enumerate(read) if token is not None and lm.vocabulary.ends_word[token]]
-        if ended:
-            log_probs = lm.next_word_log_probs(state)
-            for number in ended:
-                found[number].append(_entropy_bits(log_probs[number]))
-    return [np.array(one) for one in found]
-
-
-def start_entropy(lm: SyntacticLM) -> float:
-    """Entropy in bits of what comes first in a sentence, as ``next_entropies`` has it of what follows a word."""
-    return _entropy_bits(lm.next_word_log_probs(lm.start(1))[0])
-
-
-def _entropy_bits(log_probs: torch.Tensor) -> float:
-    total = log_probs.logsumexp(0)
-    if not torch.isfinite(total):
-        return math.nan
-    log_probs = log_probs - total
-    terms = torch.where(torch.isfinite(log_probs), log_probs.exp() * log_probs, 0.0)
-    return -float(terms.sum()) / math.log(2)

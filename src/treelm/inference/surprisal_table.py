@@ -27,9 +27,10 @@ from treelm.inference.predictors import (
 )
 from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Stimulus
-from treelm.inference.stimulus_scores import ENTROPY, Context, ScoredStimulus, score_stimuli, start_entropy
+from treelm.inference.stimulus_scores import Context, ScoredStimulus, score_stimuli
 from treelm.inference.surprisal import CONVERGED, END_OF_SENTENCE, Totals, word_offsets
 from treelm.models.base import SyntacticLM
+from treelm.models.entropies import ENTROPY, start_entropy
 from treelm.models.scores import SentenceScore, WordSurprisal
 
 Shape = Literal["plain", "wide", "long"]

@@ -101,8 +101,9 @@ class SyntacticLM(Pretrained, ABC):
     """Field of its config without which it is a bare parser; "": it always predicts words."""
     trains: ClassVar[bool] = True
     """False for a system of another program, whose models are only read."""
-    keeps_context: ClassVar[bool] = False
-    """True if it can read sentences in a row (``score_text``), each with those before it as its context."""
+    keeps_context: bool = False
+    """True if it can read sentences in a row (``score_text``), each with those before it as its context; a switch of
+    its config may decide this."""
     sentences_at_once: ClassVar[int] = 0
     """Sentences that a parser likes to be given at once, to put those of one length together itself; 0: no wish."""
     has_confidence: ClassVar[bool] = False
@@ -156,6 +157,11 @@ class SyntacticLM(Pretrained, ABC):
         """The reason why one that does not parse (``parses``) has no trees, for messages."""
         return f"{self.system} is a language model without trees"
 
+    @property
+    def why_no_context(self) -> str:
+        """The reason why one that does not keep its context (``keeps_context``) begins from nothing, for messages."""
+        return f"{self.system} reads whole sentences: each begins from nothing"
+
     def require_trees(self) -> None:
         """Raise ``InputError`` if it does not parse: asked before any work is done or any output written."""
         if not self.parses:
@@ -173,6 +179,11 @@ class SyntacticLM(Pretrained, ABC):
     def word_columns(self) -> Mapping[str, Gathering]:
         """The ``columns`` that its scores have by name: how a word of several tokens gets its value."""
         return {}
+
+    @property
+    def num_preceding(self) -> int:
+        """Tokens of its document before a sentence that batches of whole sentences should hold. Here: none."""
+        return 0
 
     @property
     def couples_sentences(self) -> bool:
@@ -319,6 +330,14 @@ class SyntacticLM(Pretrained, ABC):
     @abstractmethod
     def start(self, num_sentences: int = 1) -> IncrementalState:
         """The state before the first word."""
+
+    @takes_texts
+    def start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:
+        """The state before the first word of a sentence that follows these, which follow one another.
+
+        Raises ``InputError`` of a system that does not keep its context.
+        """
+        raise InputError(f"{self.system} reads each sentence by itself", remedy="take start")
 
     @abstractmethod
     def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:

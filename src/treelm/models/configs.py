@@ -23,6 +23,12 @@ def to_plain(config: Any) -> dict[str, Any]:
     return {field.name: _plain(getattr(config, field.name)) for field in fields(config) if field.init}
 
 
+def plain_defaults(config_class: type[Any]) -> dict[str, Any]:
+    """The values of the fields of a config dataclass that have one by default, as plain values."""
+    given = {one.name: one.default for one in fields(config_class) if one.init and one.default is not MISSING}
+    return {name: _plain(value) for name, value in given.items()}
+
+
 def to_toml_values(config: Any) -> dict[str, Any]:
     """Give ``to_plain`` for TOML: None is left out, or written as "none" where the default is something else."""
     values = to_plain(config)

@@ -50,7 +50,7 @@ class StreamLM(SyntacticLM):
     tree_builders: ClassVar[Mapping[str, str]] = {
         name: f"trees are built from distances by the {name} builder" for name in ("unbiased", "biased")
     }
-    keeps_context: ClassVar[bool] = True
+    keeps_context: bool = True
     reads_constituents: bool = False
     """True if stream batches should name the constituents of gold trees, where there are trees."""
     tree_builder: Literal["unbiased", "biased"] | None = "unbiased"

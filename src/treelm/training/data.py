@@ -70,6 +70,9 @@ def _sentences(batch: SentenceBatch, part: slice) -> SentenceBatch:
     actions, action_offsets = batch.actions, batch.action_offsets
     if actions is not None and action_offsets is not None:
         actions, action_offsets = _cut(actions, action_offsets, part)
+    preceding, preceding_offsets = batch.preceding, batch.preceding_offsets
+    if preceding is not None and preceding_offsets is not None:
+        preceding, preceding_offsets = _cut(preceding, preceding_offsets, part)
     return SentenceBatch(
         tokens=tokens,
         token_offsets=token_offsets,
@@ -77,6 +80,8 @@ def _sentences(batch: SentenceBatch, part: slice) -> SentenceBatch:
         actions=actions,
         action_offsets=action_offsets,
         tags=batch.tags if batch.tags is None else _cut(batch.tags, offsets_of(batch.num_words), part)[0],
+        preceding=preceding,
+        preceding_offsets=preceding_offsets,
         names=batch.names[part],
     )
 

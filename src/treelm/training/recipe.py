@@ -84,8 +84,8 @@ class EvaluationConfig:
     max_sentences: int | None = None
     """Evaluate only so many sentences of each split, the first ones."""
     stream: Literal["no", "beside", "only"] = "no"
-    """Perplexity of the whole split in a row, the hidden state kept, beside the metrics of sentences or instead;
-    for systems that read streams. Whether ends are in the stream is ``sentence_ends`` of ``[training]``."""
+    """Perplexity of the whole split in a row, the hidden state kept, beside the metrics of sentences or instead; for
+    models that read streams or documents. Whether ends are in the stream is ``sentence_ends`` of ``[training]``."""
     stream_rows: int = 10
     """Rows in which it is read; each begins from the zero state. 1 reads the text as it stands."""
     cache_weight: float = 0.0

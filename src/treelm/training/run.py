@@ -236,7 +236,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
         load_weights(model, find_run(start_from) / WEIGHTS, remedy=f"give the [model] of {start_from}")
-    encoded = EncodedCorpus(train_data, vocabulary, labels, tags=model.tags)
+    encoded = EncodedCorpus(train_data, vocabulary, labels, tags=model.tags, num_preceding=model.num_preceding)
     model.check_corpus(encoded, trains=True)
     batches = _train_batches(encoded, model, recipe)
     dev = None if dev_data is None else dev_batches(dev_data, model, recipe)
@@ -307,7 +307,14 @@ def dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> S
     """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
     labels = model.labels if model.predicts_labels else merge_labels([corpus])  # else any label will do
     unknown_labels = recipe.data.unknown_labels
-    encoded = EncodedCorpus(corpus, model.vocabulary, labels, tags=model.tags, unknown_labels=unknown_labels)
+    encoded = EncodedCorpus(
+        corpus,
+        model.vocabulary,
+        labels,
+        tags=model.tags,
+        unknown_labels=unknown_labels,
+        num_preceding=model.num_preceding,
+    )
     model.check_corpus(encoded, trains=False)
     config = recipe.training
     if config.batches == "stream":

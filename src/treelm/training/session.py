@@ -13,7 +13,7 @@ from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.models.base import SyntacticLM
-from treelm.models.configs import to_plain
+from treelm.models.configs import plain_defaults, to_plain
 from treelm.models.persistence.storage import describe_model, remove_leftovers, save_model
 from treelm.models.readings import Carried
 from treelm.training.checkpoints import FOLDER, Checkpoint, Checkpoints, check_new_run
@@ -101,6 +101,8 @@ class Session:
         check_unchanged(saved, present, what="training", where=where)
         networks = (checkpoint.table("model"), describe_model(self.model))
         before, now = ({**network, "data_identity": None} for network in networks)  # that was compared already
+        if isinstance(before.get("config"), dict):
+            before["config"] = {**plain_defaults(type(self.model.config)), **before["config"]}  # as above
         check_unchanged(before, now, what="model", where=where)
         self._compare_machine(checkpoint.table("machine"))
         restore_weights(self.model, checkpoint.file("weights"), where=where)

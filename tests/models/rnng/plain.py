@@ -2,7 +2,7 @@
 
 It is the oracle of the fast forms and shares nothing with them but the parameters of a model. States are never changed:
 ``apply`` gives a new one, so a search can branch. ``drop`` stands where dropout stands: it is the identity, or any
-function of a vector.
+function of a vector. A sentence of a document begins from ``start`` besides the initial vector.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ class State:
 
 
 class PlainRNNG:
-    def __init__(self, model: RNNG, drop: Callable[[Tensor], Tensor] = lambda vector: vector) -> None:
+    def __init__(
+        self, model: RNNG, drop: Callable[[Tensor], Tensor] = lambda vector: vector, start: Tensor | float = 0.0
+    ) -> None:
         self.model = model
-        self.drop = drop
+        self.drop, self.start = drop, start
         self.config = model.config
         self.num_labels = len(model.labels)
         self.finish = FIRST_LABEL + self.num_labels
         self.ends_word = model.vocabulary.ends_word.tolist()
 
     def initial(self) -> State:
-        vector = self.drop(self.model.initial_embedding)
+        vector = self.drop(self.model.initial_embedding + self.start)
         zero = vector.new_zeros(self.config.hidden_size)
         below = Item("none", vector, tuple((zero, zero) for _ in self.model.stack))
         return self._push(State(stack=()), below, Item("initial", vector, ()))

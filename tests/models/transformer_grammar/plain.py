@@ -133,7 +133,8 @@ class State:
 class PlainGrammar:
     """The model action by action; every position is read once, from the positions that it sees."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, start: Tensor | float = 0.0) -> None:
+        self.start = start  # from which a sentence of a document begins besides START
         self.config, self.parameters = model.config, dict(model.named_parameters())
         self.num_labels, self.ends_word = len(model.labels), model.vocabulary.ends_word
         self.finish = FIRST_LABEL + self.num_labels  # there is none
@@ -148,7 +149,7 @@ class PlainGrammar:
         return min(needed, 3)
 
     def initial(self) -> State:
-        return self._read(State(begun(self.config)), [self.parameters["start_embedding"]])
+        return self._read(State(begun(self.config)), [self.parameters["start_embedding"] + self.start])
 
     def valid(self, state: State) -> list[int]:
         if state.in_word:

@@ -78,7 +78,7 @@ class CausalLM(SyntacticLM):
     predicts_labels: ClassVar[bool] = False
     trains: ClassVar[bool] = False
     changeable: ClassVar[tuple[str, ...]] = ("context",)
-    keeps_context: ClassVar[bool] = True
+    keeps_context: bool = True
     parses = False
 
     def __init__(self, config: CausalConfig, *, network: nn.Module, vocabulary: CausalVocabulary) -> None:

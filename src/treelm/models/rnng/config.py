@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.models.bounds import BoundedConfig, CheckedConfig
+from treelm.models.bounds import BoundedConfig
+from treelm.models.documents import DocumentConfig
 from treelm.trees.transitions import Order
 
 DropoutUnit = Literal["type", "token"]
@@ -21,7 +22,7 @@ EMBEDDING_DEVIATION = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNGConfig(BoundedConfig, CheckedConfig):
+class RNNGConfig(BoundedConfig, DocumentConfig):
     """Sizes, variant and bounds of an RNNG. Raises ``InputError`` for values that make no network.
 
     The bounds are part of the probability model: nonterminals beyond them have probability zero, in training and in
@@ -67,6 +68,7 @@ class RNNGConfig(BoundedConfig, CheckedConfig):
             self.require_one_of(name, get_args(kind))
         if self.composition == "attention":
             self.require("embedding_size", self.embedding_size % 2 == 0, "an even number with attention composition")
+        self.check_context()
 
     def needed_bounds(self, corpus: PreparedCorpus) -> dict[str, NDArray[np.int16]]:
         """The open and the consecutive nonterminals of every tree, in the order of this model's actions."""
@@ -121,6 +123,7 @@ class UnsupervisedRNNGConfig(RNNGConfig):
         """Check values; raises ``InputError`` naming the field."""
         super().__post_init__()
         self.require("order", self.order == "top-down", '"top-down": trees are binary')
+        self.require("context", self.context == "sentence", '"sentence": it reads no documents')
         self.require_one_of("objective", get_args(Objective))
         self.require_at_least(1, "bound_samples")
         self.require_at_least(2, "num_samples")  # each is compared with the others

@@ -59,12 +59,12 @@ class ModelRule:
 class StackMachine(OneGroup):
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
-    def __init__(self, weights: SearchWeights, rule: Rule | None = None) -> None:
-        """``rule`` says which actions are valid; the model's own rule unless given."""
+    def __init__(self, weights: SearchWeights, rule: Rule | None = None, *, starts: Tensor | None = None) -> None:
+        """``rule`` says which actions are valid; the model's own rule unless given. ``starts``: see ``Stacks``."""
         self.weights = weights
         self._rule = rule or ModelRule(weights)
         self.constituents = ConstituentTable(weights)
-        self.stacks = Stacks(weights, self.constituents.nothing_open)
+        self.stacks = Stacks(weights, self.constituents.nothing_open, starts)
         self.histories = Histories()
         self._in_order = weights.config.order == "in-order"
         self._composes = not isinstance(weights.composition, NoComposition)
@@ -90,9 +90,8 @@ class StackMachine(OneGroup):
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
-        top = np.zeros(num_sentences, np.int64)
-        zero = np.zeros(num_sentences)
-        new = Candidates(np.arange(num_sentences), zero, zero, top, top - 1)
+        top, zero = self.stacks.initial(num_sentences), np.zeros(num_sentences)
+        new = Candidates(np.arange(num_sentences), zero, zero, top, np.full(num_sentences, -1))
         return self._scored(new, self.stacks.items(top), self.stacks.top_states(top))
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:

@@ -14,6 +14,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Losses
+from treelm.models.documents import DocumentReader
 from treelm.models.layers.dropout import dropout, dropout_mask, evaluating
 from treelm.models.layers.lstm import LSTMWeights, sweep_lstm
 from treelm.models.layers.precision import linear
@@ -32,7 +33,7 @@ from treelm.models.search.sentences import Searchable
 from treelm.models.search.words import TiedSoftmax
 
 
-class RNNG(GenerativeParser):
+class RNNG(GenerativeParser, DocumentReader):
     """A joint model of a sentence and its tree, built action by action (stack-only RNNG, Kuncoro et al. 2017).
 
     Every action pushes one item: a word vector, a label vector, or the vector of a closed constituent. The stack LSTM
@@ -58,6 +59,7 @@ class RNNG(GenerativeParser):
         self.composition = self._build_composition()
         for table in (self.word_embedding, self.label_embedding, self.initial_embedding):
             nn.init.normal_(table, std=EMBEDDING_DEVIATION)
+        self.read_documents(config, embedding_size, dropout=config.dropout)
 
     def _build_composition(self) -> Composition:
         if self.config.composition == "lstm":
@@ -76,6 +78,11 @@ class RNNG(GenerativeParser):
         self.config.check_trees(corpus.prepared)
 
     @property
+    def token_vectors(self) -> Tensor:
+        """The tied embedding."""
+        return self.word_embedding
+
+    @property
     def stack_layers(self) -> list[LSTMWeights]:
         """The layers of the stack LSTM, lowest first."""
         return [layer for layer in self.stack if isinstance(layer, LSTMWeights)]
@@ -91,30 +98,39 @@ class RNNG(GenerativeParser):
         Raises ``InputError`` for a tree that the model cannot build.
         """
         plan = self._plan(batch)
+        starts = self.starts_of(batch)
         word_vectors, word_weight = tied(self.word_embedding, plan.given.words)
-        outputs = self._outputs(plan, word_vectors)
+        outputs = self._outputs(plan, word_vectors, starts)
         return joint_losses(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
 
     def tree_log_probs(self, batch: SentenceBatch) -> Tensor:
         """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
         with evaluating(self):
             plan = self._plan(batch)
-            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.given.words))
+            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.given.words), self.starts_of(batch))
             return joint_log_probs(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
 
     def _plan(self, batch: SentenceBatch) -> BatchPlan:
         ends_word = self.vocabulary.ends_word
         device = self.word_embedding.device
-        return plan_batch(self.config, batch, ends_word, len(self.labels), device, by_type=self._shares_vectors)
+        return plan_batch(
+            self.config,
+            batch,
+            ends_word,
+            len(self.labels),
+            device,
+            by_type=self._shares_vectors,
+            one_start=self._shares_vectors and not self.keeps_context,
+        )
 
     @property
     def _shares_vectors(self) -> bool:
         """Tell whether pushes of the same item have one vector; without dropout that is one function either way."""
         return self.config.embedding_dropout_by == "type" or not self._drops
 
-    def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> Tensor:
-        """o = ReLU(W drop(h_top) + b) in every context: (T, E)."""
-        vectors = self._vectors(plan, word_vectors)
+    def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
+        """o = ReLU(W drop(h_top) + b) in every context: (T, E). Sentences may begin from ``starts`` (B, E) besides."""
+        vectors = self._vectors(plan, word_vectors, starts)
         if isinstance(self.composition, AttentionComposition):
             return self._attention_outputs(plan, vectors)
         if self._shares_vectors:
@@ -137,10 +153,11 @@ class RNNG(GenerativeParser):
             vectors, self.composition, self.stack_layers, self.output, dropped, label_vectors, plan.attention
         )
 
-    def _vectors(self, plan: BatchPlan, word_vectors: Tensor) -> Tensor:
+    def _vectors(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None = None) -> Tensor:
         """The vector of every item: initial ones, words, labels, then what REDUCE pushes."""
+        initial = self.initial_embedding.expand(plan.given.num_initial, -1)
         given = [
-            self.initial_embedding.expand(plan.given.num_initial, -1),
+            initial if starts is None else initial + starts,
             word_vectors,
             self.label_embedding.index_select(0, plan.given.labels),
         ]

@@ -65,10 +65,12 @@ def plan_batch(
     device: torch.device,
     *,
     by_type: bool,
+    one_start: bool,
 ) -> BatchPlan:
     """Plan the losses of a batch: one given vector ``by_type``, for all actions that push the same, or one an action.
 
-    Raises ``InputError`` for a tree that the model cannot build.
+    All sentences have ``one_start``, the same initial vector, or one each. Raises ``InputError`` for a tree that the
+    model cannot build.
     """
 
     derivations = derive(config, batch, ends_word, num_labels)
@@ -79,8 +81,11 @@ def plan_batch(
     local_trees = select_local_trees(derivations.local_trees, pushes[derivations.local_trees.reduce])
     chains = chain_local_trees(local_trees, len(pushes)) if config.composition == "lstm" else None
     composed = local_trees.reduce[chains.local_trees] if chains else local_trees.reduce
-    given, vector_of_action = _number_vectors(config, derivations, batch.tokens, is_label, composed, by_type)
-    initial = 0 if by_type else derivations.sentence
+    num_initial = 1 if one_start else derivations.num_sentences
+    given, vector_of_action = _number_vectors(
+        config, derivations, batch.tokens, is_label, composed, by_type, num_initial
+    )
+    initial = 0 if one_start else derivations.sentence
     vector_of_context = np.where(derivations.is_start, initial, np.roll(vector_of_action, 1))
     order, attention = stacks.schedule.order, None
     if config.composition == "attention":
@@ -123,11 +128,11 @@ def _number_vectors(
     is_label: NDArray[np.bool_],
     reduces: IntArray,
     by_type: bool,
+    num_initial: int,
 ) -> tuple[Given, IntArray]:
     """The given vectors, and the vector that every action (T,) pushes. REDUCEs stand as in ``reduces``."""
     vectors = np.zeros(len(derivations.actions), np.int64)
     labels = derivations.actions[is_label] - FIRST_NT
-    num_initial = 1 if by_type else derivations.num_sentences
     words, word, labels, label = (*_different(tokens, by_type), *_different(labels, by_type))
     vectors[derivations.actions == SHIFT] = num_initial + word
     vectors[is_label] = num_initial + len(words) + label

@@ -12,7 +12,17 @@ import numpy as np
 from torch import Tensor
 
 from treelm.models.rnng.weights import SearchWeights, lstm_cell_
-from treelm.models.search.rows import Bools, FloatRows, IntRows, Ints, as_index, blocks, padded, renumbering, rounded
+from treelm.models.search.rows import (
+    Bools,
+    FloatRows,
+    IntRows,
+    Ints,
+    as_index,
+    blocks,
+    padded,
+    padded_rows,
+    renumbering,
+)
 from treelm.models.search.validity import EMPTY
 
 # Columns of a row.
@@ -38,34 +48,44 @@ _Layers = list[Tensor]  # a matrix for every layer
 class Stacks:
     """Items with their integers and the states of every layer of the stack LSTM."""
 
-    def __init__(self, weights: SearchWeights, empty_partial: int) -> None:
-        """Push the initial item, row 0: one LSTM step on the learned embedding."""
+    def __init__(self, weights: SearchWeights, empty_partial: int, starts: Tensor | None = None) -> None:
+        """Push the initial item, row 0: one LSTM step on the learned embedding.
+
+        With ``starts`` (n, E), which are added to it, there are n initial items, one a sentence.
+        """
         self._weights = weights
+        initial = weights.initial if starts is None else weights.initial + starts.to(weights.initial)
+        self._num_initial = len(initial)
         like, size = weights.initial, weights.hidden_size
         self._items = IntRows(NUM_COLUMNS)
         self._hidden = [FloatRows(size, like, _ROOM) for _ in weights.hidden]
         self._cell = [FloatRows(size, like, _ROOM) for _ in weights.hidden]
-        row = np.zeros((1, NUM_COLUMNS), np.int64)
-        row[0, [LABEL, VECTOR]] = -1
-        row[0, TOP], row[0, PARTIAL] = EMPTY, empty_partial
-        self._items.append(row)
-        self._push_initial()
+        rows = np.zeros((self._num_initial, NUM_COLUMNS), np.int64)
+        rows[:, [LABEL, VECTOR]] = -1
+        rows[:, TOP], rows[:, PARTIAL] = EMPTY, empty_partial
+        rows[:, [BELOW, UNDER, OPENED]] = np.arange(self._num_initial)[:, None]
+        self._items.append(rows)
+        self._push_initial(padded_rows(initial))
 
-    def _push_initial(self) -> None:
-        weights = self._weights
-        zero = weights.initial.new_zeros(rounded(1), weights.hidden_size)
-        inputs = weights.vectors(weights.initial.expand(len(zero), -1).contiguous())[:, : 4 * weights.hidden_size]
+    def _push_initial(self, vectors: Tensor) -> None:
+        weights, num_rows = self._weights, self._num_initial
+        zero = vectors.new_zeros(len(vectors), weights.hidden_size)
+        inputs = weights.vectors(vectors)[:, : 4 * weights.hidden_size]
         for layer, hidden in enumerate(weights.hidden):
             gates = hidden.bias + inputs
             state, cell = lstm_cell_(gates, zero)
-            self._hidden[layer].append(state[:1])
-            self._cell[layer].append(cell[:1])
+            self._hidden[layer].append(state[:num_rows])
+            self._cell[layer].append(cell[:num_rows])
             if layer < len(weights.deeper):
                 inputs = weights.deeper[layer](state)
 
     def __len__(self) -> int:
         """Items on all stacks."""
         return len(self._items)
+
+    def initial(self, num_sentences: int) -> Ints:
+        """The rows of the initial items of n sentences: one for all, or one each."""
+        return np.arange(num_sentences) if self._num_initial > 1 else np.zeros(num_sentences, np.int64)
 
     def items(self, rows: Ints) -> Ints:
         """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
@@ -128,10 +148,10 @@ class Stacks:
             state, _ = lstm_cell_(sums, self._cell[layer].get(below), hidden[layer][block], cell[layer][block])
 
     def reachable(self, tops: Ints) -> Bools:
-        """Mark the rows that lie on the stacks with these tops, the initial item included."""
+        """Mark the rows that lie on the stacks with these tops, and all initial items."""
         items = self._items.all
         marked = np.zeros(len(items), np.bool_)
-        marked[0] = True
+        marked[: self._num_initial] = True
         while len(tops):
             marked[tops] = True
             tops = items[tops, BELOW]
@@ -152,8 +172,8 @@ class Stacks:
 
     @property
     def vectors_in_use(self) -> Ints:
-        """VECTOR of every item but the initial one."""
-        return self._items.all[1:, VECTOR]
+        """VECTOR of every item but the initial ones."""
+        return self._items.all[self._num_initial :, VECTOR]
 
     @property
     def partials_in_use(self) -> Ints:
@@ -163,7 +183,8 @@ class Stacks:
     def renumber(self, vectors: Ints, partials: Ints) -> None:
         """Follow a renumbering of vectors and of partials."""
         items = self._items.all
-        items[1:, VECTOR] = vectors[items[1:, VECTOR]]
+        own = items[self._num_initial :]
+        own[:, VECTOR] = vectors[own[:, VECTOR]]
         items[:, PARTIAL] = partials[items[:, PARTIAL]]
 
     def copy(self) -> Stacks:

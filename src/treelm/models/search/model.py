@@ -132,6 +132,10 @@ class GenerativeParser(SyntacticLM):
         """Log probability of every token given the tokens before it: lower bounds, by beam search."""
         return [one.score(self.search) for one in self._search(sentences)]
 
+    def score_from(self, sentences: Sequence[Sequence[str]], starts: Tensor) -> list[SentenceScore]:
+        """``score`` of sentences that begin from ``starts`` (n, E), of systems that read documents."""
+        return [one.score(self.search) for one in self._search(sentences, starts)]
+
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Tree]:
         """The best tree of every sentence. Raises ``InputError`` when a search found none."""
         return [trees[0].tree for trees in self.parse_nbest(sentences, 1)]
@@ -146,11 +150,11 @@ class GenerativeParser(SyntacticLM):
         searched = self._search(sentences)
         return [Analysis(score=one.score(self.search), tree=self._trees(one, 1)[0].tree) for one in searched]
 
-    def _search(self, sentences: Sequence[Sequence[str]]) -> list[_Searched]:
+    def _search(self, sentences: Sequence[Sequence[str]], starts: Tensor | None = None) -> list[_Searched]:
         batch, model = encode_words(sentences, self.vocabulary, needs_words=True), self._checked()
         tokens = [batch.tokens_of(number) for number in range(len(sentences))]
         of_words = [word_of_token(one, self.vocabulary.ends_word) for one in tokens]
-        results = search_all(model, model.head(self.search.heavy_words), self.search, tokens)
+        results = search_all(model, model.head(self.search.heavy_words), self.search, tokens, starts)
         return [_Searched(*parts) for parts in zip(sentences, tokens, of_words, results, strict=True)]
 
     def _checked(self) -> Searchable:
@@ -193,8 +197,16 @@ class GenerativeParser(SyntacticLM):
 
     def start(self, num_sentences: int = 1) -> BeamState:
         """The state before the first word; it keeps the parameters and the settings of now."""
+        return self._started(num_sentences, None)
+
+    def start_from(self, starts: Tensor) -> BeamState:
+        """``start`` of sentences that begin from ``starts`` (n, E), of systems that read documents."""
+        return self._started(len(starts), starts)
+
+    def _started(self, num_sentences: int, starts: Tensor | None) -> BeamState:
         own = self._copied() if self.search.precision == "full" else self  # search copies not all of them
-        return start_state(own._checked(), self.search, np.asarray(self.vocabulary.ends_word), num_sentences)
+        ends_word = np.asarray(self.vocabulary.ends_word)
+        return start_state(own._checked(), self.search, ends_word, num_sentences, starts)
 
     def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> BeamState:
         """The state after one more token in each sentence, by the search that ``score`` uses."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.models.search.beam import Beam, Endings, TokenMetrics
@@ -100,7 +101,9 @@ class _Grouping:
 class Searchable:
     """A model as the search sees it, with the parameters of one moment."""
 
-    machine: Callable[[], Machine]  # a new one
+    machine: Callable[..., Machine]
+    """A new one. Given ``starts`` (n, E), of n sentences that begin from these vectors besides what all begin from:
+    only systems that read documents take them."""
     head: Callable[[int], WordHead]  # a new one, given how many heavy tokens its bounds take (``Search.heavy_words``)
     compatible: Callable[[WordHead, Search, Ints], Beam] | None = None
     """The beam that ``Search.compatibility`` names, for sentences with these numbers of tokens, if there is one."""
@@ -183,25 +186,42 @@ def gaps(log_mass: Floats, narrow_log_mass: Floats) -> Floats:
     return np.where(np.isnan(narrow_log_mass), np.nan, gap)
 
 
-def search_all(model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints]) -> list[SentenceResult]:
-    """Search any number of sentences (arrays of tokens, none empty), ``settings.batch_size`` at a time."""
+def new_machine(model: Searchable, starts: Tensor | None) -> Machine:
+    """A machine whose sentences begin from ``starts`` (n, E), if there are any, besides what all begin from."""
+    return model.machine() if starts is None else model.machine(starts=starts)
+
+
+def search_all(
+    model: Searchable,
+    head: WordHead,
+    settings: Search,
+    sentences: Sequence[Ints],
+    starts: Tensor | None = None,
+) -> list[SentenceResult]:
+    """Search any number of sentences (arrays of tokens, none empty), ``settings.batch_size`` at a time.
+
+    With ``starts`` (sentences, E) each begins from a vector of its own, so that no prefix is shared.
+    """
     results: dict[int, SentenceResult] = {}
+    if starts is not None:
+        settings = replace(settings, share_prefixes=False)
     with arithmetic(settings.matmul, head.device):
         for group in grouped(sentences, settings.batch_size, share=settings.shares_prefixes):
-            found = _search_together(model, head, settings, [sentences[index] for index in group])
+            own = None if starts is None else starts[group]
+            found = _search_together(model, head, settings, [sentences[index] for index in group], own)
             results.update(zip(group, found, strict=True))
     return [results[index] for index in range(len(sentences))]
 
 
 @torch.inference_mode()
 def _search_together(
-    model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints]
+    model: Searchable, head: WordHead, settings: Search, sentences: Sequence[Ints], starts: Tensor | None
 ) -> list[SentenceResult]:
     """Search sentences side by side, prefixes that several share only once."""
     lengths = np.array([len(tokens) for tokens in sentences])
     results = [SentenceResult() for _ in sentences]
     share = settings.shares_prefixes
-    beam = _begin(model, head, settings, np.zeros(min(1, len(lengths)), np.int64) if share else lengths)
+    beam = _begin(model, head, settings, np.zeros(min(1, len(lengths)), np.int64) if share else lengths, starts)
     for position, step in enumerate(steps(sentences, share=share), start=1):
         if step.parents is not None and isinstance(beam, Beam):
             beam.fork(step.parents)
@@ -221,10 +241,15 @@ def _search_together(
     return results
 
 
-def _begin(model: Searchable, head: WordHead, settings: Search, lengths: Ints) -> Beam | ParticleFilter:
+def _begin(
+    model: Searchable, head: WordHead, settings: Search, lengths: Ints, starts: Tensor | None
+) -> Beam | ParticleFilter:
     if settings.compatibility is None:
         method = ParticleFilter if settings.method == "particles" else Beam
-        return method(model.machine(), head, settings, len(lengths))
+        return method(new_machine(model, starts), head, settings, len(lengths))
+    if starts is not None:
+        found = f"search.compatibility = {settings.compatibility!r}, which reads each sentence by itself"
+        raise InputError(found, remedy="leave compatibility out, or read without context")
     if model.compatible is None:
         found = f"search.compatibility = {settings.compatibility!r}, which this system does not know"
         raise InputError(found, remedy="leave compatibility out")

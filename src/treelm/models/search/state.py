@@ -19,7 +19,7 @@ from treelm.models.search.analyses import log_sums
 from treelm.models.search.beam import Beam
 from treelm.models.search.goals import WAITS
 from treelm.models.search.rows import Bools, Floats, Ints, arithmetic
-from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio
+from treelm.models.search.sentences import Searchable, converged, gaps, log_ratio, new_machine
 from treelm.models.search.settings import Search
 from treelm.models.states import TextState, last_word
 from treelm.trees.transitions import REDUCE
@@ -71,8 +71,13 @@ class BeamState(TextState):
         return totals
 
 
-def start_state(model: Searchable, settings: Search, ends_word: Bools, num_sentences: int) -> BeamState:
-    """The state before the first token. Raises ``InputError`` for settings that need whole sentences."""
+def start_state(
+    model: Searchable, settings: Search, ends_word: Bools, num_sentences: int, starts: Tensor | None = None
+) -> BeamState:
+    """The state before the first token. Raises ``InputError`` for settings that need whole sentences.
+
+    Sentences may begin from ``starts`` (n, E), see ``new_machine``.
+    """
     if settings.compatibility is not None or settings.method != "beam":
         setting = "compatibility" if settings.compatibility else "method"
         found = f"search.{setting} = {getattr(settings, setting)!r} works on whole sentences only"
@@ -81,7 +86,7 @@ def start_state(model: Searchable, settings: Search, ends_word: Bools, num_sente
     no_numbers: tuple[tuple[float, ...], ...] = ((),) * num_sentences
     head = model.head(settings.heavy_words)
     with torch.inference_mode(), arithmetic(settings.matmul, head.device):
-        beam = Beam(model.machine(), head, settings, num_sentences)
+        beam = Beam(new_machine(model, starts), head, settings, num_sentences)
     return BeamState(
         ends_word=ends_word,
         beam=beam,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from treelm.models.bounds import CheckedConfig
+from treelm.models.documents import DocumentConfig
 
 OracleKind = Literal["dynamic", "printed", "static", "left-branching"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SOMConfig(CheckedConfig):
+class SOMConfig(DocumentConfig):
     """Sizes, variant and oracle of a SOM. Raises ``InputError`` for values that make no network.
 
     The rows of Table 2 are switches: ``prediction_network``, ``word_loss``, ``oracle``. The defaults are those of the
@@ -54,6 +54,7 @@ class SOMConfig(CheckedConfig):
         self.require("syntactic_size", self.syntactic_size < self.size, f"less than size = {self.size}")
         self.require_dropout("embedding_dropout", "dropout", "output_dropout")
         self.require_one_of("oracle", get_args(OracleKind))
+        self.check_context()
 
     @property
     def semantic_size(self) -> int:

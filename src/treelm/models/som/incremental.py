@@ -54,11 +54,11 @@ def slot_spans(tokens: Sequence[str], decisions: Sequence[int], num_slots: int) 
 
 
 @torch.no_grad()
-def start(som: MemoryNetwork, num_sentences: int) -> SOMState:
-    """The state after the sentence boundary."""
+def start(som: MemoryNetwork, num_sentences: int, starts: Tensor | None = None) -> SOMState:
+    """The state after the sentence boundary; sentences may begin from ``starts`` (n, D) besides."""
     num_slots, size = som.config.num_slots, som.config.size
     token = torch.full((num_sentences,), som.boundary, device=som.embedding.device)
-    inputs = som.embed(token)
+    inputs = som.embed(token, starts)
     zeros = inputs.new_zeros(num_sentences, num_slots + 1, size)
     candidates = zeros[:, 1:].clone()
     candidates[:, -1] = inputs

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import SyntacticLM
+from treelm.models.documents import DocumentReader
 from treelm.models.layers.binary_structure import first_siblings, static_labels
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import shared_generator
@@ -57,7 +57,7 @@ class MemoryReading:
         return self.next_labels[self.layout.previous()]
 
 
-class MemoryNetwork(SyntacticLM):
+class MemoryNetwork(DocumentReader):
     """A memory of N slots that is read into word by word, and a prediction network that reads it.
 
     Without the interface of all systems, which ``SOM`` adds.
@@ -80,12 +80,18 @@ class MemoryNetwork(SyntacticLM):
         self.prediction_cell = Cell(segments) if config.prediction_network else None
         self.prediction = PredictionScorer(size) if config.prediction_network else None
         self.dropout = nn.Dropout(config.dropout)
+        self.read_documents(config, size, dropout=config.dropout)
         self._exact: ExactCopy[Self] = ExactCopy()
 
     @property
     def config(self) -> SOMConfig:
         """The sizes and the variant that this network was built from."""
         return self._config
+
+    @property
+    def token_vectors(self) -> Tensor:
+        """The tied embedding."""
+        return self.embedding
 
     @property
     def boundary(self) -> int:
@@ -113,9 +119,19 @@ class MemoryNetwork(SyntacticLM):
         return pad(first_siblings(batch, self.vocabulary.ends_word), batch.token_offsets, first=0, last=0)
 
     def _read(
-        self, batch: SentenceBatch, layout: PackedLayout, oracle: Oracle, choose: Choose | None, given: IntArray | None
+        self,
+        batch: SentenceBatch,
+        layout: PackedLayout,
+        oracle: Oracle,
+        choose: Choose | None,
+        given: IntArray | None,
+        starts: Tensor | None = None,  # (B, D) from which sentences begin besides, if not those of the batch
     ) -> MemoryReading:
-        inputs = self.embed(self._tensor(self._inputs(batch, layout)))
+        if starts is None:
+            starts = self.starts_of(batch)
+        if starts is not None:
+            starts = starts.index_select(0, self._tensor(layout.sentences))
+        inputs = self.embed(self._tensor(self._inputs(batch, layout)), starts)
         queries = self.attachment.queries(self.dropout(self.for_scoring(inputs)))
         if choose is None:
             choose = sample if self.training else greedy
@@ -145,14 +161,19 @@ class MemoryNetwork(SyntacticLM):
             next_labels=trace.next_labels,
         )
 
-    def embed(self, tokens: Tensor) -> Tensor:
-        """x = LN(embedding), with dropout of whole types: ids (n,) -> (n, D)."""
-        table = self.embedding
+    def embed(self, tokens: Tensor, starts: Tensor | None = None) -> Tensor:
+        """x = LN(embedding), with dropout of whole types: ids (n,) -> (n, D).
+
+        The first ones may have ``starts`` (B, D) added to their embedding.
+        """
+        vectors = functional.embedding(tokens, self.embedding)
         if self.training and self.config.embedding_dropout:
             kept = 1 - self.config.embedding_dropout
-            mask = torch.empty_like(table[:, :1]).bernoulli_(kept, generator=shared_generator()).div_(kept)
-            return self._normed(functional.embedding(tokens, table) * functional.embedding(tokens, mask))
-        return self._normed(functional.embedding(tokens, table))
+            mask = torch.empty_like(self.embedding[:, :1]).bernoulli_(kept, generator=shared_generator()).div_(kept)
+            vectors = vectors * functional.embedding(tokens, mask)
+        if starts is not None:
+            vectors = torch.cat([vectors[: len(starts)] + starts, vectors[len(starts) :]])
+        return self._normed(vectors)
 
     def _normed(self, vectors: Tensor) -> Tensor:
         normed: Tensor = self.input_norm(vectors)

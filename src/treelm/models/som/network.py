@@ -120,11 +120,19 @@ class SOM(MemoryNetwork):
 
         Raises ``InputError`` for a sentence without words.
         """
+        return self._analyses(sentences, None)
+
+    def score_from(self, sentences: Sequence[Sequence[str]], starts: Tensor) -> list[SentenceScore]:
+        """``score`` of sentences that begin from ``starts`` (n, D) besides ``<s>``."""
+        self.require_words()
+        return [analysis.score for analysis in self._analyses(sentences, starts) if analysis.score is not None]
+
+    def _analyses(self, sentences: Sequence[Sequence[str]], starts: Tensor | None) -> list[Analysis]:
         if not sentences:
             return []
         exact = self.exact()
         batch = encode_words(sentences, self.vocabulary, needs_words=True)
-        reading = exact._read_words(batch)
+        reading = exact._read_words(batch, starts)
         log_probs = None
         if self.predicts_words:
             log_probs = exact.token_log_probs(batch, reading).cpu().numpy().round(DECIMALS)
@@ -161,12 +169,12 @@ class SOM(MemoryNetwork):
         return Analysis(score=score, tree=tree)
 
     @torch.no_grad()
-    def _read_words(self, batch: SentenceBatch) -> MemoryReading:
+    def _read_words(self, batch: SentenceBatch, starts: Tensor | None = None) -> MemoryReading:
         """Read sentences without trees, greedily; for a network in evaluation mode."""
         layout = lay_out(batch.token_offsets)
         nothing = pad(np.zeros_like(batch.tokens), batch.token_offsets, first=0, last=0)
         oracle = DynamicOracle(nothing[layout.sentences], self.config.num_slots)
-        return self._read(batch, layout, oracle, greedy, None)
+        return self._read(batch, layout, oracle, greedy, None, starts)
 
     @torch.no_grad()
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
@@ -204,6 +212,10 @@ class SOM(MemoryNetwork):
     def start(self, num_sentences: int = 1) -> incremental.SOMState:
         """The state before the first word."""
         return incremental.start(self.exact(), num_sentences)
+
+    def start_from(self, starts: Tensor) -> incremental.SOMState:
+        """``start`` of sentences that begin from ``starts`` (n, D) besides ``<s>``."""
+        return incremental.start(self.exact(), len(starts), starts)
 
     def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> incremental.SOMState:
         """The state after one more token in each sentence; None for a sentence that waits."""

@@ -37,10 +37,10 @@ _ROWS = 64  # REDUCEs whose keys are held at a time
 class BottomUpMachine(OneGroup):
     """Stacks and histories of one search. Only ``collect`` renumbers what exists."""
 
-    def __init__(self, weights: SearchWeights) -> None:
-        """Begin with START alone."""
+    def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
+        """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
         self.weights = weights
-        self.stacks = KeyValueStacks(weights)
+        self.stacks = KeyValueStacks(weights, starts)
         self.histories = Histories()
         self._first_reach = FIRST_REDUCE + weights.num_labels
 
@@ -67,8 +67,8 @@ class BottomUpMachine(OneGroup):
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
-        top, zero = np.zeros(num_sentences, np.int64), np.zeros(num_sentences)
-        return self._scored(Candidates(np.arange(num_sentences), zero, zero, top, top - 1), top - 1)
+        top, zero, none = self.stacks.starts(num_sentences), np.zeros(num_sentences), np.full(num_sentences, -1)
+        return self._scored(Candidates(np.arange(num_sentences), zero, zero, top, none), none)
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; scores already count it."""

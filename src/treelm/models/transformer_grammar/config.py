@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.corpus import PreparedCorpus
-from treelm.models.bounds import BoundedConfig, CheckedConfig, parts_of
+from treelm.models.bounds import BoundedConfig, parts_of
+from treelm.models.documents import DocumentConfig
 from treelm.models.transformer_grammar.binary import binarised_part
 from treelm.models.transformer_grammar.binary import needed_bounds as top_down_bounds
 from treelm.models.transformer_grammar.bottom_up import needed_bounds as bottom_up_bounds
@@ -39,7 +40,7 @@ class TopDownRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
+class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
     """A Transformer Grammar (TG), unless the switches say otherwise. Raises ``InputError`` for what makes no network.
 
     ``order``, ``binary`` and ``masking`` are three of the four switches of Zhao et al. (2025); with
@@ -122,6 +123,7 @@ class TransformerGrammarConfig(BoundedConfig, CheckedConfig):
         if self.composition == "external":
             divides = self.composer_size % self.composer_heads == 0
             self.require("composer_size", divides, f"a multiple of composer_heads = {self.composer_heads}")
+        self.check_context()
 
     @property
     def bounds(self) -> tuple[str, ...]:

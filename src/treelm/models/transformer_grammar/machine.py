@@ -32,10 +32,10 @@ from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 class KeyValueMachine:
     """Stacks and histories of one search. Only ``collect`` renumbers what exists."""
 
-    def __init__(self, weights: SearchWeights) -> None:
-        """Begin with START alone."""
+    def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
+        """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
         self.weights = weights
-        self.stacks = KeyValueStacks(weights)
+        self.stacks = KeyValueStacks(weights, starts)
         self.histories = Histories()
 
     @property
@@ -59,8 +59,9 @@ class KeyValueMachine:
 
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
-        top, zero = np.zeros(num_sentences, np.int64), np.zeros(num_sentences)
-        return self._scored(Candidates(np.arange(num_sentences), zero, zero, top, top - 1))
+        top, zero = self.stacks.starts(num_sentences), np.zeros(num_sentences)
+        history = np.full(num_sentences, -1)
+        return self._scored(Candidates(np.arange(num_sentences), zero, zero, top, history))
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; scores already count it."""

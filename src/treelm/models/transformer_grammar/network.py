@@ -18,6 +18,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
+from treelm.models.documents import DocumentReader
 from treelm.models.layers.attention import AttentionBlock, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
@@ -43,7 +44,7 @@ from treelm.trees.transitions import FIRST_NT
 from treelm.trees.tree import Tree
 
 
-class TransformerGrammar(GenerativeParser):
+class TransformerGrammar(GenerativeParser, DocumentReader):
     """A joint model of a sentence and its tree, built action by action (Sartran et al. 2022).
 
     The hidden state of the last position predicts the next action by a softmax over the valid ones and, for SHIFT, the
@@ -77,11 +78,17 @@ class TransformerGrammar(GenerativeParser):
         self.pointer = Pointer(size, len(labels)) if config.has_reach else None
         for matrix in (self.word_embedding, *self._marks, self.action_head.weight):
             start_normal(matrix)
+        self.read_documents(config, size, dropout=config.dropout)
 
     @property
     def config(self) -> TransformerGrammarConfig:
         """The sizes and the variant that this network was built from."""
         return self._config
+
+    @property
+    def token_vectors(self) -> Tensor:
+        """The tied embedding."""
+        return self.word_embedding
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse text, and trees that are beyond the bounds."""
@@ -93,8 +100,9 @@ class TransformerGrammar(GenerativeParser):
         Raises ``InputError`` for a tree that the model cannot build.
         """
         plan = self._plan(batch)
+        starts = self.starts_of(batch)
         word_vectors, word_weight = tied(self.word_embedding, plan.types)
-        outputs = self._outputs(plan, word_vectors).to(word_weight.dtype)
+        outputs = self._outputs(plan, word_vectors, starts).to(word_weight.dtype)
         losses_of = one_softmax_losses if self.config.softmax == "one" else joint_losses
         losses = losses_of(batch, plan, outputs, self.action_head, word_weight, self.word_bias)
         if self.pointer is None or plan.reaches is None:
@@ -107,7 +115,7 @@ class TransformerGrammar(GenerativeParser):
         """log p(tree, sentence) of every sentence with its tree: float64 (B,), nats, without dropout."""
         with evaluating(self):
             plan = self._plan(batch)
-            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.types))
+            outputs = self._outputs(plan, self.word_embedding.index_select(0, plan.types), self.starts_of(batch))
             log_probs_of = one_softmax_log_probs if self.config.softmax == "one" else joint_log_probs
             total = log_probs_of(batch, plan, outputs, self.action_head, self.word_embedding, self.word_bias)
             if self.pointer is None or plan.reaches is None:
@@ -119,8 +127,8 @@ class TransformerGrammar(GenerativeParser):
         ends_word, device = np.asarray(self.vocabulary.ends_word), self.word_embedding.device
         return plan_batch(self.config, batch, ends_word, len(self.labels), device)
 
-    def _outputs(self, plan: BatchPlan, word_vectors: Tensor) -> Tensor:
-        """The hidden state that predicts each action: (A, D)."""
+    def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> Tensor:
+        """The hidden state that predicts each action: (A, D). Sentences may begin from ``starts`` (B, D) besides."""
         given = [word_vectors, *self._marks]
         if self.kind_vector is not None:
             given.append(self.close_embedding + self.kind_vector)
@@ -130,6 +138,8 @@ class TransformerGrammar(GenerativeParser):
             vectors = self.composer.compose(vectors, plan.levels)
         units = vectors.index_select(0, plan.inputs)
         units = units if by_type else self._drop(units)
+        if starts is not None:
+            units = units.index_add(0, plan.starts, self._drop(starts))
         sight = sight_of(plan.positions, self.config)
         for block in self._layers:
             units = block(units, sight, plan.packing)

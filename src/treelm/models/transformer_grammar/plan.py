@@ -32,6 +32,7 @@ class BatchPlan:
     types: Tensor  # the different tokens
     positions: Padded
     packing: Packing
+    starts: Tensor  # (B,) the position of each START
     contexts: Tensor  # (A,) the position that predicts each action
     actions: Tensor  # (A,) what comes next
     valid: Tensor  # (A, num_actions) what may come next
@@ -75,6 +76,7 @@ def plan_batch(
         types=torch.from_numpy(types),
         positions=pad(positions, Packing.indices(positions.lengths)[1]),
         packing=_packing(positions.lengths),
+        starts=torch.from_numpy(np.cumsum(positions.lengths) - positions.lengths),
         contexts=torch.from_numpy(next_actions.contexts),
         actions=torch.from_numpy(next_actions.actions.copy()),  # a batch may be read-only, which torch does not know
         valid=torch.from_numpy(next_actions.valid),

@@ -57,8 +57,8 @@ NOTHING = Composing(*[np.empty(0, np.int64)] * 3)
 class KeyValueStacks:
     """Rows of integers, of keys and values of every layer, and of the hidden state that predicts what comes next."""
 
-    def __init__(self, weights: SearchWeights) -> None:
-        """Push START, which is row 0."""
+    def __init__(self, weights: SearchWeights, starts: Tensor | None = None) -> None:
+        """Push START, which is row 0. With ``starts`` (n, D), which are added to it, there are n, one a sentence."""
         self._weights = weights
         config, like = weights.config, weights.tokens
         self._measure = _MEASURES[config.positions]
@@ -67,14 +67,20 @@ class KeyValueStacks:
         self._outputs = FloatRows(config.size, like)
         self._vectors = FloatRows(0 if weights.composer is None else config.size, like)  # of rows, to be composed
         self._keys = FloatRows(0 if weights.pointer is None else weights.pointer.labels.shape[1], like)
-        start = np.zeros((1, NUM_COLUMNS), np.int64)
-        start[0, [BELOW, BEFORE, OPENED, LABEL]] = NONE
-        start[0, TOP], start[0, NUM_NEEDED] = EMPTY, 1
-        self.push(start, weights.marks[:1])
+        vectors = weights.marks[:1] if starts is None else weights.marks[:1] + starts.to(weights.marks)
+        self._num_starts = len(vectors)
+        items = np.zeros((self._num_starts, NUM_COLUMNS), np.int64)
+        items[:, [BELOW, BEFORE, OPENED, LABEL]] = NONE
+        items[:, TOP], items[:, NUM_NEEDED] = EMPTY, 1
+        self.push(items, vectors)
 
     def __len__(self) -> int:
         """Rows on all stacks."""
         return len(self._items)
+
+    def starts(self, num_sentences: int) -> Ints:
+        """The rows of START of n sentences: one for all, or one each."""
+        return np.arange(num_sentences) if self._num_starts > 1 else np.zeros(num_sentences, np.int64)
 
     def items(self, rows: Ints) -> Ints:
         """A copy of the integers of some rows: (n, NUM_COLUMNS)."""
@@ -174,7 +180,7 @@ class KeyValueStacks:
         """Drop the rows that analyses with these tops see no more; returns the new number of every old row."""
         items = self._items.all
         marked: Bools = np.zeros(len(items), np.bool_)
-        marked[0] = True
+        marked[: self._num_starts] = True
         while len(tops):
             marked[tops] = True
             tops = items[tops, BEFORE]

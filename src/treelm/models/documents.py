@@ -1,0 +1,143 @@
+"""Systems of whole sentences that may read the sentences of a document in a row.
+
+A sentence then begins from a summary of the tokens before it (``layers.documents``), which are known when it is read:
+no tree of an earlier sentence counts, gold or found. Given them, its probability is what it is without: exact, or what
+a search finds of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.encoding import encode_words
+from treelm.models.base import IncrementalState, SentenceScore, SyntacticLM, takes_texts
+from treelm.models.bounds import CheckedConfig
+from treelm.models.entropies import ENTROPY, next_entropies
+from treelm.models.layers.documents import DocumentEncoder
+
+ContextKind = Literal["sentence", "document"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentConfig(CheckedConfig):
+    """What a sentence knows of its document. Configs of systems that may read documents have these fields too."""
+
+    context: ContextKind = "sentence"
+    """What a word is predicted from: its sentence so far ("sentence"), or its document so far ("document")."""
+
+    context_tokens: int = 64
+    """With documents: so many tokens before a sentence count, ends of sentences among them."""
+
+    context_size: int = 128
+    """With documents: units of the LSTM that reads these tokens."""
+
+    def check_context(self) -> None:
+        """Check these values; raises ``InputError`` naming the field."""
+        self.require_one_of("context", get_args(ContextKind))
+        self.require_at_least(1, "context_tokens", "context_size")
+
+
+class DocumentReader(SyntacticLM):
+    """A system whose config is a ``DocumentConfig``, and whose sentences begin from vectors that may be given.
+
+    A subclass calls ``read_documents`` once in its constructor, adds ``documents.of_batch`` to the vectors that the
+    sentences of a batch begin from, and does with given vectors (n, E) what it does without them.
+    """
+
+    documents: DocumentEncoder | None
+
+    @property
+    @abstractmethod
+    def token_vectors(self) -> Tensor:
+        """(V or more, E) the vectors of the tokens."""
+
+    @abstractmethod
+    def score_from(self, sentences: Sequence[Sequence[str]], starts: Tensor) -> list[SentenceScore]:
+        """``score`` of sentences that begin from ``starts`` (n, E) besides what all begin from."""
+
+    @abstractmethod
+    def start_from(self, starts: Tensor) -> IncrementalState:
+        """``start`` of sentences that begin from ``starts`` (n, E) besides what all begin from."""
+
+    def read_documents(self, config: DocumentConfig, embedding_size: int, *, dropout: float) -> None:
+        """Set up what reads the tokens before a sentence, if the config wants it."""
+        self.keeps_context = config.context == "document"
+        self._num_preceding = config.context_tokens if self.keeps_context else 0
+        self.documents = None
+        if self.keeps_context:
+            self.documents = DocumentEncoder(len(self.vocabulary), embedding_size, config.context_size, dropout=dropout)
+
+    @property
+    def why_no_context(self) -> str:
+        """The reason, and how to train one that keeps its context."""
+        remedy = 'train with model.context = "document" for more'
+        return f"this {self.system} was trained on sentences by themselves: each begins from nothing ({remedy})"
+
+    @property
+    def num_preceding(self) -> int:
+        """Tokens before a sentence that its batch should hold."""
+        return self._num_preceding
+
+    def starts_of(self, batch: SentenceBatch) -> Tensor | None:
+        """What the sentences of a batch begin from (B, E) besides what all begin from; None if that is nothing."""
+        return None if self.documents is None else self.documents.of_batch(self.token_vectors, batch)
+
+    @takes_texts
+    def score_text(self, sentences: Sequence[Sequence[str]], *, entropies: bool = False) -> list[SentenceScore]:
+        """Score sentences of one document, each given the ``context_tokens`` tokens before it; the first as by itself.
+
+        With ``entropies`` there is a column ``next_entropy_bits``: the entropy of what follows each word (a token or
+        the end). Raises ``InputError`` of a model that was trained without context.
+        """
+        if not self.keeps_context:
+            return super().score_text(sentences, entropies=entropies)
+        if not sentences:
+            return []
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        starts = self._summaries(preceding(batch, len(self.vocabulary), self.num_preceding))
+        scores = self.score_from(sentences, starts)
+        if not entropies:
+            return scores
+        found = next_entropies(self, sentences, self.start_from(starts))
+        pairs = zip(scores, found, strict=True)
+        return [replace(score, columns={**score.columns, ENTROPY: values}) for score, values in pairs]
+
+    @takes_texts
+    def start_after(self, sentences: Sequence[Sequence[str]]) -> IncrementalState:
+        """The state before the first word of a sentence that follows these, of which the last tokens count."""
+        if not self.keeps_context:
+            return super().start_after(sentences)
+        batch = encode_words(sentences, self.vocabulary, needs_words=True)
+        return self.start_from(self._summaries([_in_row(batch, len(self.vocabulary))[-self.num_preceding :]]))
+
+    @torch.no_grad()
+    def _summaries(self, windows: Sequence[NDArray[np.int64]]) -> Tensor:
+        """The vectors (n, E) of the tokens that precede n sentences, in float64.
+
+        Each is found by itself, so that no last bit depends on the others.
+        """
+        assert self.documents is not None
+        exact, vectors = copy.deepcopy(self.documents).double().eval(), self.token_vectors
+        found = [exact(vectors, window, np.array([0, len(window)])) for window in windows]
+        return torch.cat([vectors.new_zeros(0, vectors.shape[1], dtype=torch.float64), *found])
+
+
+def preceding(batch: SentenceBatch, end: int, most: int) -> list[NDArray[np.int64]]:
+    """The tokens before each sentence of a batch that is one document, at most so many, an end after each sentence."""
+    row, stops = _in_row(batch, end), batch.token_offsets[:-1] + np.arange(len(batch))
+    return [row[max(0, stop - most) : stop] for stop in stops.tolist()]
+
+
+def _in_row(batch: SentenceBatch, end: int) -> NDArray[np.int64]:
+    """All tokens of a batch, an end after each sentence."""
+    return np.insert(batch.tokens, batch.token_offsets[1:], end)

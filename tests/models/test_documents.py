@@ -1,0 +1,347 @@
+"""Systems of whole sentences that read documents: what a sentence begins from, in all of them alike."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.models.rnng.plain import PlainRNNG
+from tests.models.rnng.worlds import Node, Tokens, as_batch, build_model, random_tree, tokens_of, top_down
+from tests.models.som import worlds as som_worlds
+from tests.models.som.plain import batch_of
+from tests.models.som.plain import random_tree as som_tree
+from tests.models.transformer_grammar.plain import PlainGrammar
+from tests.models.transformer_grammar.worlds import build_grammar
+from tests.systems import small_setup
+from treelm.corpora.batches import SentenceBatch
+from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
+from treelm.evaluation.streams import CacheConfig, StreamProtocol, document_perplexity, require_context
+from treelm.inference.stimuli import stimulus
+from treelm.inference.stimulus_scores import score_stimuli
+from treelm.models import config_class, system_class
+from treelm.models.documents import DocumentReader
+from treelm.models.layers.documents import DocumentEncoder
+from treelm.models.scores import SentenceScore
+from treelm.models.search.enumeration import enumerate_mass
+from treelm.models.search.settings import Search
+from treelm.training.data import part_of
+
+SYSTEMS = ["rnng", "transformer-grammar", "som"]
+READS = {"context": "document", "context_tokens": 5, "context_size": 4}
+DOCUMENT = [text.split() for text in ("4 5 6", "7", "6 5 4 4", "5 7 7")]
+every_system = pytest.mark.parametrize("system", SYSTEMS)
+
+
+def build(system: str, vocabulary: Tokens | None = None, *, num_labels: int = 2, **config: Any) -> DocumentReader:
+    """A model whose weights all matter, in float64 and evaluation mode."""
+    vocabulary = vocabulary or Tokens(8, 2)
+    config = {**READS, **config}
+    if system == "som":
+        return som_worlds.som(vocabulary.num_unfinished, **config).eval()
+    make = build_model if system == "rnng" else build_grammar
+    model: DocumentReader = make(vocabulary, num_labels, **{"max_open": 3, "max_consecutive": 2, **config})
+    model.set_beam(action_beam=20, word_beam=10, fast_track=1)
+    return model.eval()
+
+
+def plain_start(model: DocumentReader, tokens: Sequence[int]) -> Tensor:
+    """d, token by token."""
+    encoder = model.documents
+    assert encoder is not None
+    if not tokens:
+        return encoder.end_embedding.new_zeros(len(encoder.end_embedding))
+    hidden = cell = encoder.end_embedding.new_zeros(1, encoder.lstm.hidden_size)
+    for token in tokens:
+        vector = encoder.end_embedding if token == len(model.vocabulary) else model.token_vectors[token]
+        hidden, cell = encoder.lstm(vector[None], hidden, cell)
+    start: Tensor = encoder.output(hidden)[0]
+    return start
+
+
+def row(model: DocumentReader, sentences: Sequence[Sequence[str]]) -> list[int]:
+    """Tokens of sentences, an end after each."""
+    return [token for words in sentences for token in (*map(int, words), len(model.vocabulary))]
+
+
+def with_preceding(batch: SentenceBatch, preceding: Sequence[Sequence[int]]) -> SentenceBatch:
+    offsets = np.cumsum([0, *map(len, preceding)])
+    return replace(batch, preceding=np.array([*chain(*preceding)], np.int64), preceding_offsets=offsets)
+
+
+def values(scores: Sequence[SentenceScore]) -> list[list[float]]:
+    return [score.log_probs.tolist() for score in scores]
+
+
+def trees(count: int) -> list[Node]:
+    rng = random.Random(3)
+    return [random_tree(rng, Tokens(8, 2), 2, size) for size in (1, 3, 4, 2, 6)[:count]]
+
+
+PRECEDING = [[], [4, 5, 8], [8], [1, 6, 8, 7, 8], [5, 5, 5, 5, 8]]
+
+
+@pytest.mark.parametrize("system", ["rnng", "transformer-grammar"])
+def test_loss_and_gradients_equal_the_step_by_step_form(system: str) -> None:
+    model, given = build(system, max_open=20, max_consecutive=20), trees(5)
+    losses = model.losses(with_preceding(as_batch(given, model.vocabulary), PRECEDING))
+    plain: Any = PlainRNNG if system == "rnng" else PlainGrammar
+    parts = [
+        plain(model, start=plain_start(model, before)).log_prob(top_down(tree), tokens_of(tree))
+        for tree, before in zip(given, PRECEDING, strict=True)
+    ]
+    expected = -sum(action + word for action, word in parts)
+    torch.testing.assert_close(losses.total, expected, rtol=1e-10, atol=0)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    pairs = [torch.autograd.grad(loss, parameters, allow_unused=True) for loss in (losses.total, expected)]
+    for name, found, wanted in zip(names, *pairs, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-10, msg=name)
+    assert float(dict(zip(names, pairs[0], strict=True))["documents.end_embedding"].abs().max()) > 0
+
+
+@pytest.mark.parametrize("composition", ["attention", "none"])
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+def test_every_rnng_begins_from_it(order: str, composition: str) -> None:
+    """Loss of a batch, dropping by type or by push, against one tree after the other in a world of its own."""
+    given = trees(4)
+    for unit in ("type", "token"):
+        variant = {"order": order, "composition": composition, "embedding_dropout_by": unit, "max_open": 20}
+        model = build("rnng", max_consecutive=20, **variant)
+        batch = with_preceding(as_batch(given, model.vocabulary), PRECEDING[:4])
+        found = model.tree_log_probs(batch)
+        for number, before in enumerate(PRECEDING[:4]):
+            alone = copy.deepcopy(model)
+            with torch.no_grad():
+                alone.initial_embedding.add_(plain_start(model, before))
+            expected = alone.tree_log_probs(as_batch(given[number : number + 1], model.vocabulary))
+            assert found[number].item() == pytest.approx(expected.item(), abs=1e-10)
+
+
+def test_som_reads_it_in_the_boundary_s_place() -> None:
+    """The full pass of training against reading word by word, which begins from LN(e + d)."""
+    model = build("som", Tokens(8))
+    given = [som_tree(size, random.Random(1)) for size in (3, 1, 4)]
+    batch = with_preceding(batch_of(given, vocabulary=8), PRECEDING[1:4])
+    reading = model.read(batch)
+    log_probs = model.token_log_probs(batch, reading)
+    starts = torch.stack([plain_start(model, before) for before in PRECEDING[1:4]])
+    for number in range(3):
+        own = reading.layout.of_row(int(np.argsort(reading.layout.sentences)[number]))
+        state = model.start_from(starts[number : number + 1].detach())
+        first = model.input_norm(model.embedding[model.boundary] + starts[number])
+        torch.testing.assert_close(state.candidates[0, -1], first)
+        for token, found in zip([*batch.tokens_of(number).tolist(), 8], log_probs[own].tolist(), strict=True):
+            assert float(model.next_word_log_probs(state)[0, token]) == pytest.approx(found, abs=1e-10)
+            state = model.extend_tokens(state, [token]) if token < 8 else state
+
+
+@every_system
+def test_word_by_word_is_the_text_at_once(system: str) -> None:
+    model = build(system)
+    scores = model.score_text(DOCUMENT)
+    assert values(scores[:1]) == values(model.score(DOCUMENT[:1]))
+    assert model.score_text([]) == []
+    for number, (words, one) in enumerate(zip(DOCUMENT, scores, strict=True)):
+        state, read = model.start_after(DOCUMENT[:number]), []
+        for word in words:
+            state, log_probs = model.extend_scored(state, [word])
+            read.append(float(log_probs[0]))
+        if system == "som":
+            read.append(float(model.next_word_log_probs(state)[0, -1]))
+        assert read == pytest.approx(one.log_probs[: len(read)].tolist(), abs=1e-9 if system == "som" else 1e-10)
+
+
+@every_system
+def test_a_sentence_depends_on_what_came_before_as_far_as_it_counts_and_on_nothing_else(system: str) -> None:
+    model = build(system)
+    whole = values(model.score_text(DOCUMENT))
+    other_later = values(model.score_text([*DOCUMENT[:2], ["4"], ["4"]]))
+    assert other_later[:2] == whole[:2]
+    other_earlier = values(model.score_text([["6", "6", "6"], *DOCUMENT[1:]]))
+    assert all(abs(a - b) > 1e-6 for a, b in zip(other_earlier[1], whole[1], strict=True))
+    assert other_earlier[3] == whole[3]  # five tokens before it are of the sentence right before it
+    assert all(abs(a - b) > 1e-6 for a, b in zip(values(model.score(DOCUMENT[1:2]))[0], whole[1], strict=True))
+
+
+@every_system
+def test_no_bit_depends_on_company(system: str) -> None:
+    model = build(system).float()
+    whole = values(model.score_text(DOCUMENT))
+    assert [values(model.score_text(DOCUMENT[:number]))[-1] for number in range(1, 5)] == whole
+    if system != "som":
+        model.search = replace(model.search, batch_size=2)
+        assert values(model.score_text(DOCUMENT)) == whole
+
+
+@pytest.mark.parametrize("system", ["rnng", "transformer-grammar"])
+@pytest.mark.parametrize("order", ["top-down", "in-order"])
+def test_what_may_follow_a_sentence_sums_to_one(system: str, order: str) -> None:
+    if order == "in-order" and system != "rnng":
+        return
+    model = build(system, Tokens(2), num_labels=1, max_open=2, **({"order": order} if system == "rnng" else {}))
+    starts = model._summaries([np.array(row(model, [["1", "0"]]))])
+    searchable = model.searchable()
+    mass = enumerate_mass(replace(searchable, machine=partial(searchable.machine, starts=starts)))
+    plain = enumerate_mass(searchable)
+    assert mass is not None
+    assert plain is not None
+    assert mass.finished + mass.unfinished == pytest.approx(1, abs=1e-10)
+    assert abs(mass.finished - plain.finished) > 1e-6
+
+    model.search = Search(action_beam=100_000, word_beam=100_000)
+    second = [list(words) for n in (1, 2) for words in itertools.product("01", repeat=n)]
+    searched = [np.exp(model.score_text([["1", "0"], words])[1].log_probs.sum()) for words in second]
+    assert sum(searched) == pytest.approx(mass.finished, abs=1e-10)
+
+
+def test_what_may_follow_a_sentence_sums_to_one_for_som() -> None:
+    model = build("som")
+    first = DOCUMENT[0]
+    finished = sum(
+        np.exp(model.score_text([first, list(words)])[1].log_probs.sum())
+        for words in itertools.product(map(str, range(8)), repeat=1)
+    )
+    state = model.start_after([first])
+    log_probs = model.next_word_log_probs(state)[0]
+    unfinished = 0.0
+    for token in range(8):
+        after = model.next_word_log_probs(model.extend_tokens(state, [token]))[0]
+        unfinished += float((log_probs[token] + after[:-1].logsumexp(0)).exp())
+    assert finished + unfinished + float(log_probs[-1].exp()) == pytest.approx(1, abs=1e-8)
+
+
+@every_system
+def test_parts_of_a_batch_keep_what_precedes_their_sentences(system: str) -> None:
+    model = build(system)
+    batch = with_preceding(as_batch(trees(5), model.vocabulary), PRECEDING)
+    part = part_of(batch, slice(1, 4), model.vocabulary.ends_word)
+    assert isinstance(part, SentenceBatch)
+    assert part.preceding is not None
+    assert part.preceding_offsets is not None
+    assert part.preceding.tolist() == [*chain(*PRECEDING[1:4])]
+    assert part.preceding_offsets.tolist() == [0, 3, 4, 9]
+
+
+@every_system
+def test_entropies_of_a_text_are_those_of_the_distributions_that_follow(system: str) -> None:
+    model = build(system, Tokens(8))
+    (_, second) = model.score_text(DOCUMENT[:2], entropies=True)
+    state = model.extend_tokens(model.start_after(DOCUMENT[:1]), [7])
+    log_probs = model.next_word_log_probs(state)[0]
+    share = (log_probs - log_probs.logsumexp(0)).exp()
+    expected = -float((share * share.log2().nan_to_num(neginf=0.0)).sum())
+    assert second.columns["next_entropy_bits"].tolist() == pytest.approx([expected], abs=1e-8)
+
+
+def test_a_search_of_whole_sentences_has_a_context_too_but_not_the_released_one() -> None:
+    model = build("rnng", Tokens(8))
+    model.search = replace(model.search, method="particles", num_particles=50)
+    one, other = (values(model.score_text([words, DOCUMENT[1]]))[1] for words in (["4"], ["5", "5"]))
+    assert one != other
+    model.search = replace(model.search, method="beam", compatibility="released")
+    with pytest.raises(InputError, match="each sentence by itself"):
+        model.score_text(DOCUMENT)
+
+
+@every_system
+def test_a_model_without_context_refuses_texts_and_has_no_weights_for_them(system: str) -> None:
+    model = build(system, context="sentence")
+    assert not model.keeps_context
+    assert 'model.context = "document"' in model.why_no_context
+    assert not [name for name, _ in model.named_parameters() if "documents" in name]
+    with pytest.raises(InputError, match="reads each sentence by itself"):
+        model.score_text(DOCUMENT)
+    with pytest.raises(InputError, match="reads each sentence by itself"):
+        model.start_after(DOCUMENT)
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, "urnng"])
+def test_values_that_make_no_network_are_refused(system: str) -> None:
+    config = config_class(system_class(system))
+    for wrong in ({"context": "paragraph"}, {"context_tokens": 0}, {"context_size": 0}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            config(**wrong)
+    if system == "urnng":
+        with pytest.raises(InputError, match="it reads no documents"):
+            config(context="document")
+
+
+def test_dropout_falls_on_what_is_read_and_on_the_last_state() -> None:
+    torch.manual_seed(0)
+    encoder = DocumentEncoder(3, 8, 8, dropout=0.5)
+    torch.nn.init.normal_(encoder.end_embedding)
+    embedding, tokens, offsets = torch.randn(3, 8), np.array([0, 1, 3]), np.array([0, 3])
+    encoder.train()
+    assert not torch.equal(encoder(embedding, tokens, offsets), encoder(embedding, tokens, offsets))
+    encoder.eval()
+    assert torch.equal(encoder(embedding, tokens, offsets), encoder(embedding, tokens, offsets))
+
+
+@pytest.mark.parametrize("name", ["rnng in-order documents", "som documents", "tg without masking, documents"])
+def test_training_and_dev_know_what_precedes_each_sentence(name: str, tmp_path: Path) -> None:
+    setup = small_setup(name, tmp_path)
+    assert setup.dev is not None
+    for batches in (setup.batches, setup.dev):
+        batch = next(iter(batches))
+        assert isinstance(batch, SentenceBatch)
+        assert batch.preceding is not None
+        assert 0 < np.diff(batch.preceding_offsets).max() <= 12
+        setup.model.eval()
+        alone = replace(batch, preceding=None, preceding_offsets=None)
+        with torch.no_grad():
+            assert abs(setup.model.losses(batch).total - setup.model.losses(alone).total) > 1e-6
+
+
+def test_stimuli_have_their_document_as_context() -> None:
+    model, given = (
+        build("rnng", Tokens(8)),
+        [(words, "a" if number < 3 else "b") for number, words in enumerate(DOCUMENT)],
+    )
+    stimuli = [
+        stimulus(
+            Sentence(words=tuple(words), identifier=str(number), source="in", line=number),
+            "as-given",
+            document=document,
+        )
+        for number, (words, document) in enumerate(given)
+    ]
+    found = list(score_stimuli(model, stimuli, context="document"))
+    assert {one.context for one in found} == {"document"}
+    expected = model.score_text(DOCUMENT[:3]) + model.score_text(DOCUMENT[3:])
+    for one, score in zip(found, expected, strict=True):
+        bits = [word.surprisal_bits for word in one.scored.surprisal.words]
+        assert bits == pytest.approx((-score.log_probs[:-1] / np.log(2)).tolist())
+    alone = build("rnng", Tokens(8), context="sentence")
+    assert {one.context for one in score_stimuli(alone, stimuli, context="document")} == {"sentence"}
+
+
+def test_perplexity_in_documents_is_that_of_each_document_in_a_row() -> None:
+    model = build("rnng", Tokens(8))
+    sentences = [
+        Sentence(words=tuple(words), identifier=str(number), source="in", line=number, document=number // 3)
+        for number, words in enumerate(DOCUMENT)
+    ]
+    found = document_perplexity(model, PreparedCorpus.from_sentences(sentences))
+    scores = model.score_text(DOCUMENT[:3]) + model.score_text(DOCUMENT[3:])
+    nats = -sum(float(score.log_probs.sum()) for score in scores)
+    assert found.value == pytest.approx(np.exp(nats / (sum(map(len, DOCUMENT)) + len(DOCUMENT))))
+    assert found.name == "perplexity per word, with end of sentence, in documents"
+    require_context(model, StreamProtocol())
+    for protocol, fixed in ((StreamProtocol(), True), (StreamProtocol(cache=CacheConfig(weight=0.1)), False)):
+        with pytest.raises(InputError, match="each document in a row"):
+            require_context(model, protocol, fixed_rows=fixed)
+    with pytest.raises(InputError, match="not streams"):
+        require_context(build("rnng", Tokens(8), context="sentence"), StreamProtocol())
