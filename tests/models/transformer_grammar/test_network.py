@@ -134,7 +134,7 @@ def test_what_comes_later_changes_nothing() -> None:
         before: Node = (0, [3, (1, [4, (2, [5])]), 6, (0, [7, 8])])
         other: Node = (0, [3, (1, [4, (2, [5])]), 6, 2, 1, (1, [(2, [0])])])
         plans = [model._plan(as_batch([tree], vocabulary)) for tree in (before, other)]
-        one, two = (model._outputs(plan, model.word_embedding[plan.types]) for plan in plans)
+        one, two = (model._outputs(plan, model.word_embedding[plan.types], None) for plan in plans)
         steps = [steps_of(plan) for plan in plans]
         same = 1 + next(place for place, pair in enumerate(zip(*steps, strict=False)) if pair[0] != pair[1])
         assert same >= 6

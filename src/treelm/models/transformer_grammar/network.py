@@ -206,10 +206,13 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
             return super().build_open_tree(actions, ends_word, words)
         return Tree("", items_on_stack(actions, ends_word, words, self.labels, binary=self.config.binary))
 
-    def structure(self, words: Sequence[str]) -> StackSight:
-        """What each position of the best tree sees.
+    def structure(self, words: Sequence[str]) -> StackSight | None:
+        """What each position of the best tree sees; of the variants of Zhao et al. (2025) none is drawn.
 
         Raises ``InputError`` for a sentence without words, and when the search found no tree.
         """
+        config = self.config
+        if config.is_bottom_up or config.binary or config.composition == "external":
+            return None
         (tree,) = self.parse([words])
         return sight_of_tree(tree, self.config)
