@@ -25,7 +25,7 @@ pytestmark = pytest.mark.gpu
 # Relative, of losses and norms of gradients after two updates, dropout off: sums in another order, and bf16's 8 bits.
 TRAINING_TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "bf16": 0.05}
 SCORE_TOLERANCE = {"float64": 1e-8, "search": 1e-3}  # nats; search is in float32
-SAMPLES = ("som", "shift-reduce")  # decide at random while training, by the device's generator
+SAMPLES = ("som", "shift-reduce", "compound pcfg", "urnng")  # draw at random while training, by the device's generator
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

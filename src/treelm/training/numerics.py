@@ -16,7 +16,7 @@ from torch import Tensor
 
 from treelm.errors import InputError
 from treelm.models.layers.devices import allow_determinism, find_device, keep_freed_memory
-from treelm.models.layers.precision import float32_products, matmul_precision
+from treelm.models.layers.precision import float32_products, matmul_precision, recurrent_tf32
 from treelm.training.checkpoints import REMEDY
 from treelm.training.config import TrainingConfig
 
@@ -38,6 +38,7 @@ def numerics(config: TrainingConfig) -> Iterator[None]:
             torch.set_num_threads(config.threads)
         if config.precision == "fp32-fast":
             stack.enter_context(float32_products("medium", find_device(config.device)))
+        stack.enter_context(recurrent_tf32(allowed=config.precision != "fp32"))
         products.allow_bf16_reduced_precision_reduction = False  # low precision is multiplied, and summed in float32
         if config.deterministic:
             allow_determinism()

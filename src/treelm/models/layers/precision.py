@@ -133,6 +133,22 @@ def matmul_precision(precision: MatmulPrecision) -> AbstractContextManager[None]
     return setting(_precision, precision)
 
 
+@contextmanager
+def recurrent_tf32(*, allowed: bool) -> Iterator[None]:
+    """Let cuDNN's LSTMs, their gradients included, multiply in TF32 on a GPU or not; torch lets them unless told."""
+    cudnn = torch.backends.cudnn
+    try:
+        before = cudnn.allow_tf32
+        cudnn.allow_tf32 = allowed
+    except RuntimeError:  # set for each operator by itself, as ``float32_setting``
+        yield
+        return
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32 = before
+
+
 def rounds_on_gpu() -> bool:
     """Tell whether products of float32 matrices may be TF32 on a GPU: in ``fp32-fast`` and in ``bf16``."""
     return _precision.get() == "bf16" or float32_setting() in ("high", "medium")
