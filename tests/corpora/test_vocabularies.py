@@ -1,5 +1,6 @@
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -322,3 +323,12 @@ def test_bad_configuration_names_field_and_remedy(settings: dict[str, object], m
 def test_a_vocabulary_of_no_words_is_an_error() -> None:
     with pytest.raises(InputError, match="no words"):
         build_vocabulary(VocabularyConfig(), FormCounts.of([[]]))
+
+
+def test_a_frequent_mark_is_one_piece() -> None:
+    """SentencePiece 0.2.2 made every full stop two tokens where there were many kinds of words."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(3000)]
+    counts = FormCounts.of([[*draw.choices(words, k=9), "."] for _ in range(300)])
+    vocabulary = SubwordVocabulary.build(counts, max_size=400)
+    assert [vocabulary.token(index) for index in vocabulary.encode(["."]).ids] == [".▁"]
