@@ -59,7 +59,9 @@ def test_a_saved_recipe_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_packaged_recipes_load(name: str) -> None:
-    called = re.sub("^(tg|plm)-", "transformer-grammar-", name.removeprefix("awd-").replace("treereg", "transformer"))
+    called = re.sub(
+        "^(tg|plm|zhao)-", "transformer-grammar-", name.removeprefix("awd-").replace("treereg", "transformer")
+    )
     called = re.sub("^(n|c|tn-|simple-)pcfg-", "neural-pcfg-", called)
     named = [system for system in SYSTEMS if called.startswith(system)]
     assert load_recipe(name).model.system == (max(named, key=len) if named else "rnng")
