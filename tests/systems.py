@@ -118,7 +118,7 @@ SMALL: dict[str, Small] = {
     "transformer planting": Small(system="transformer", model={**_TRANSFORMER, "auxiliary": "tree-planting"}),
     "transformer stream": Small(system="transformer", model={**_TRANSFORMER, "memory_length": 7}, training=_STREAM),
     "som": Small(system="som", model={"size": 8, "num_slots": 5, "oracle": "dynamic"}, learns_from_trees=True),
-    "som documents": Small(system="som", model={"size": 8, "num_slots": 5, **_DOCUMENT}, learns_from_trees=True),
+    "som documents": Small(system="som", model={"size": 12, "num_slots": 5, **_DOCUMENT}, learns_from_trees=True),
     "urnng": Small(system="urnng", model=_URNNG),
     "transformer-grammar": Small(system="transformer-grammar", model=_TG, learns_from_trees=True),
     "tg without masking, documents": Small(
