@@ -203,7 +203,7 @@ def test_surprisal_in_documents_says_what_the_system_had_in_mind(treelm: Treelm,
     lines = [line.split("\t") for line in outcome.out.splitlines()]
     assert lines[0][-2:] == ["document_id", "context"]
     assert {tuple(line[-2:]) for line in lines[1:]} == {("1", "sentence"), ("2", "sentence")}
-    assert "rnng reads whole sentences" in outcome.err
+    assert "this rnng was trained on sentences by themselves" in outcome.err
 
 
 def test_surprisal_is_a_table_with_one_row_a_word(

@@ -37,11 +37,24 @@ def as_tree(node: Node) -> Tree:
     return Tree(f"X{node[0]}", [str(one) if isinstance(one, int) else as_tree(one) for one in node[1]])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+DRAWN = {
+    name: fields
+    for name, fields in VARIANTS.items()
+    if {"order", "binary"}.isdisjoint(fields) and fields.get("composition") != "external"
+}
+
+
+def test_no_picture_is_drawn_of_other_trees_than_top_down_ones() -> None:
+    others = {name: fields for name, fields in VARIANTS.items() if name not in DRAWN}
+    assert others
+    assert all(build_grammar(TOKENS, **fields).structure(WORDS) is None for fields in others.values())
+
+
+@pytest.mark.parametrize("variant", DRAWN)
 def test_what_a_tree_s_positions_see_is_what_those_of_a_batch_see(variant: str) -> None:
-    config = TransformerGrammarConfig(**{"size": 3, "num_heads": 3, "max_distance": 4, **VARIANTS[variant]})
+    config = TransformerGrammarConfig(**{"size": 3, "num_heads": 3, "max_distance": 4, **DRAWN[variant]})
     trees = trees_of(TOKENS, 12)
-    laid_out = lay_out(derive(config, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
+    laid_out = lay_out(derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
     hidden = sight_of(pad(laid_out, Packing.indices(laid_out.lengths)[1]), config).hidden
     assert hidden is not None
     seen = (~hidden).any(1)

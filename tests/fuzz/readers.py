@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from itertools import pairwise
@@ -354,6 +355,12 @@ def _sealed_run(folder: Path) -> None:
     save_model(load_model(RUNS / "som"), folder)
 
 
+def _sealed_configs() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        _sealed_run(Path(folder))
+        return [Path(folder, "config.json").read_bytes()]
+
+
 def _checkpoint(folder: Path) -> None:
     shutil.copytree(RUNS / "lstm" / "checkpoints" / "step-00000020.0", folder / "step-00000020.0")
 
@@ -432,7 +439,7 @@ READERS: tuple[Reader, ...] = (
         file="config.json",
         company=_sealed_run,
         read=load_run,
-        seeds=lambda: seeds.of_runs("config.json", "som"),
+        seeds=_sealed_configs,
     ),
     Reader(
         name="config of an old run",

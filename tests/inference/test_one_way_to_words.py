@@ -224,7 +224,7 @@ def test_every_method_of_sentences_takes_texts(system: str) -> None:
     of_sentences = {name for name, method in methods if "sentences" in list(inspect.signature(method).parameters)[1:2]}
     texts = {name for name, method in methods if hasattr(method, "__wrapped__")}
     refuses = {"distances"} if system in ("palm", "transformer") else set()
-    others = {"score_given", "own_metrics", *refuses}  # these take ``Sentence``s
+    others = {"score_given", "score_from", "own_metrics", *refuses}  # these take ``Sentence``s
     assert {name for name in of_sentences if name[0] != "_"} - texts <= others
     assert {"score", "parse", "analyse", "surprisal"} <= texts
 

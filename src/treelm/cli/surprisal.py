@@ -85,7 +85,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
     unigram_surprisal_bits, word_position, document_position; of an RNNG, entropy_bits, entropy_reduction_bits,
     open_nodes, num_actions, num_reduces, search_actions, lexical_bits, syntactic_bits, beam_loss_bits and
     beam_bound_bits; of PRPN and ON-LSTM, distance; of a SOM, depth and attachment_slot;
-    of PaLM, attended_length and attention_entropy_bits."""
+    of PaLM, attended_length and attention_entropy_bits; of a Transformer, attention_entropy."""
     frequencies: str = ""
     """Of zipf_frequency: wordfreq:en (or another language; pip install 'treelm[wordfreq]'), or a table with the columns
     word and count."""
