@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -277,7 +278,7 @@ def read_catalogue(path: Path) -> None:
 def load_run(path: Path) -> None:
     """A run whose config differs from the one that was saved must not be taken for it."""
     load_model(path.parent)
-    found, expected = json.loads(path.read_bytes()), json.loads(seeds.of_runs("config.json", "som")[0])
+    found, expected = json.loads(path.read_bytes()), json.loads(_sealed_config())
     for name in ("system", "config", "labels", "vocabulary"):
         assert found[name] == expected[name], name
 
@@ -355,10 +356,11 @@ def _sealed_run(folder: Path) -> None:
     save_model(load_model(RUNS / "som"), folder)
 
 
-def _sealed_configs() -> list[bytes]:
+@cache
+def _sealed_config() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         _sealed_run(Path(folder))
-        return [Path(folder, "config.json").read_bytes()]
+        return Path(folder, "config.json").read_bytes()
 
 
 def _checkpoint(folder: Path) -> None:
@@ -439,7 +441,7 @@ READERS: tuple[Reader, ...] = (
         file="config.json",
         company=_sealed_run,
         read=load_run,
-        seeds=_sealed_configs,
+        seeds=lambda: [_sealed_config()],
     ),
     Reader(
         name="config of an old run",
