@@ -126,7 +126,7 @@ class TopDownMachine(KeyValueMachine):
         a beam that holds some of each has an analysis for it.
         """
         items = self.stacks.items(tops)
-        needed: Ints = np.minimum(items[:, at.NUM_NEEDED] + items[:, at.IN_WORD], self.num_groups - 1)
+        needed: Ints = (items[:, at.NUM_NEEDED] + items[:, at.IN_WORD]).clip(0, self.num_groups - 1)
         return needed
 
     def towards_end(self, analyses: Analyses) -> Bools:
