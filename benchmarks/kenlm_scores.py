@@ -9,12 +9,14 @@ The text is gum-open's dev and test sentences and, where there is one, the first
 from __future__ import annotations
 
 import math
+import sys
 import tempfile
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import one_line
 import tyro
 
 from treelm.cli import run as treelm
@@ -38,7 +40,7 @@ class Arguments:
     """Lengths of the longest n-grams; kenlm reads none of 1."""
 
 
-def main(options: Arguments) -> int:
+def main(options: Arguments) -> None:
     """Print a row for each order and text."""
     try:
         import kenlm
@@ -78,7 +80,6 @@ def main(options: Arguments) -> int:
                     *(f"{one:.1e}" for one in differences),
                     sep="\t",
                 )
-    return 0
 
 
 def as_tokens(lm: SyntacticLM, words: tuple[str, ...]) -> list[str]:
@@ -93,4 +94,4 @@ def _succeed(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))

@@ -21,6 +21,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
+import one_line
 import tyro
 from human_figures import MEASURES, effect_text, milli
 from model_card import FIGURES, duration, read_figures, write_figures
@@ -86,7 +87,7 @@ def measure(folder: Path, options: Arguments) -> None:
 
 
 def _json_of(arguments: Sequence[str]) -> Any:
-    """What a subcommand prints; raises ``InputError`` with its last line if it fails."""
+    """What a subcommand prints; raises ``InputError`` if it fails."""
     print(f"treelm {' '.join(arguments)}", file=sys.stderr)
     command = [sys.executable, "-m", "treelm", *arguments, "--json"]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
@@ -157,8 +158,4 @@ def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(tyro.cli(Arguments, description=__doc__)))
-    except InputError as error:
-        print(f"model_figures: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))

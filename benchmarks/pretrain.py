@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import one_line
 import torch
 import tyro
 from run_recipes import about_recipe, origin_in_words, without_paths
@@ -154,8 +155,4 @@ def _report(folder: Path, most_megabytes: int) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(tyro.cli(Arguments, description=__doc__)))
-    except InputError as error:
-        print(f"pretrain: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))

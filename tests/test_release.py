@@ -1,7 +1,6 @@
 """A release is built from what is committed, described and signed, or not at all."""
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.programs import SCRIPTS, load_program
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
 
@@ -35,13 +35,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def release() -> ModuleType:
-    path = Path(__file__).parent.parent / "scripts" / "release.py"
-    spec = importlib.util.spec_from_file_location("release", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(SCRIPTS / "release.py")
 
 
 def git(folder: Path, *arguments: str) -> None:

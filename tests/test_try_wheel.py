@@ -1,11 +1,12 @@
 """Pages are run in empty folders by the Python of an environment, and what fails is told by its last line."""
 
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.programs import SCRIPTS, load_program
 
 PAGE = """\
 ```sh
@@ -27,13 +28,7 @@ open("done.txt", "w").write(place)
 
 @pytest.fixture(scope="module")
 def try_wheel() -> ModuleType:
-    path = Path(__file__).parent.parent / "scripts" / "try_wheel.py"
-    spec = importlib.util.spec_from_file_location("try_wheel", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(SCRIPTS / "try_wheel.py")
 
 
 def test_commands_and_code_of_a_page_run_in_its_folder(try_wheel: ModuleType, tmp_path: Path) -> None:

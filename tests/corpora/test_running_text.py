@@ -2,7 +2,6 @@
 
 import gzip
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import islice
 from types import ModuleType
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.programs import load_program
 from treelm.corpora.running_text import normalise, paragraphs_of, sentences_of, split_sentences
 from treelm.errors import InputError
 
@@ -26,14 +26,7 @@ def builder() -> ModuleType:
     path = OPEN_ENGLISH / "build.py"
     if not path.exists():
         pytest.skip("needs the shared data")
-    spec = spec_from_file_location("open_english_builder", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    spec.loader.exec_module(module)
-    sys.dont_write_bytecode = before
-    return module
+    return load_program(path)
 
 
 @pytest.mark.parametrize("source", NOT_TOKENISED)

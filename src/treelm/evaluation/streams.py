@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -183,8 +184,7 @@ def document_perplexity(lm: SyntacticLM, corpus: PreparedCorpus) -> Perplexity:
     Raises ``InputError`` for a model that does not keep its context.
     """
     sums = sum_scores([])
-    ends = [*corpus.document_starts[1:].tolist(), len(corpus)]
-    for start, end in zip(corpus.document_starts.tolist(), ends, strict=True):
+    for start, end in pairwise([*corpus.document_starts.tolist(), len(corpus)]):
         sums += sum_scores(lm.score_text([corpus.sentence(number).words for number in range(start, end)]))
     return perplexity(sums, policy="with_end", context="in documents")
 

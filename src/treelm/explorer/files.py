@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from treelm.corpora.tables import MISSING, tsv_row
 from treelm.explorer.reading import Look, Step, Words
-from treelm.figures.markup import Markup, element, join, svg_file
+from treelm.figures.markup import Markup, element, join, size_of, svg_file
 from treelm.figures.report.beams import share_text
 from treelm.figures.report.parts import NUM_COLOURS, colour_class, text_width
 from treelm.figures.report.structures import PICTURES
@@ -38,7 +37,6 @@ text { font: 13px sans-serif; fill: #1d2430; }
 .sight .own, .tape .read { fill: #fbeeb5; stroke: #b58a00; }
 .sight .part, .tape .split { fill: #f9d9c2; stroke: #d55e00; } .sight .hidden { fill: none; stroke: #dcdfe5; }
 """
-_LENGTH = re.compile(r'\b(width|height)="([0-9.]+)"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +142,6 @@ def _drawings(one: Reading, look: Look, words: Words) -> Iterator[_Block]:
 
 
 def _under(title: str, drawing: Markup) -> _Block:
-    size = {name: float(value) for name, value in _LENGTH.findall(drawing[: drawing.index(">")])}
+    width, height = size_of(drawing)
     parts = (element("text", title, class_="soft", y=_FONT), element("g", drawing, transform="translate(0 20)"))
-    return _Block(join(*parts), max(size["width"], text_width(title, _FONT)), size["height"] + 20)
+    return _Block(join(*parts), max(width, text_width(title, _FONT)), height + 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from treelm.trees.tree import xml_characters
 
 _VOID: Final = frozenset({"br", "col", "meta", "input", "link", "rect", "line", "path", "circle", "polyline", "use"})
+_LENGTH = re.compile(r'\b(width|height)="([0-9.]+)(?:px)?"')
 
 
 class Markup(str):
@@ -47,6 +49,12 @@ def svg_file(width: float, height: float, title: str, parts: Iterable[str], clas
     named = "" if class_ is None else f' class="{class_}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" {size}{named} role="img">'
     return "\n".join([head, f"<title>{escaped(title)}</title>", *parts, "</svg>"]) + "\n"
+
+
+def size_of(drawing: str) -> tuple[float, float]:
+    """Width and height of an SVG, in pixels, as its first tag says."""
+    size = dict(_LENGTH.findall(drawing[: drawing.index(">")]))
+    return float(size["width"]), float(size["height"])
 
 
 def escaped(text: str) -> Markup:

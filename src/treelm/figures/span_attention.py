@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.figures.markup import escaped, svg_file
+from treelm.figures.markup import escaped, size_of, svg_file
 from treelm.figures.terminal import draw_tree
 from treelm.models.base import SyntacticLM
 from treelm.models.structures import SpanWeights, of_kind
@@ -35,7 +34,6 @@ text {{ font: {_FONT}px sans-serif; fill: #1f2933; }}
 .weight {{ fill: #1f5fa8; stroke: #d9dee4; }}
 .outside {{ fill: none; stroke: #b8c1cb; stroke-dasharray: 2 4; }}
 .back {{ fill: #ffffff; }}"""
-_LENGTH = re.compile(r'\b(width|height)="([0-9.]+)(?:px)?"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +112,11 @@ class SpanAttentionFigure:
             if tree is None:
                 continue
             drawing = tree.to_svg()
-            size = dict(_LENGTH.findall(drawing[: drawing.index(">")]))
+            own_width, own_height = size_of(drawing)
             parts.append(_text(x, y + _FONT, name, "title"))
             parts.append(f'<g transform="translate({x} {y + _LINE:.0f})">{drawing[drawing.index("<svg") :]}</g>')
-            width = max(width, x + max(float(size["width"]), _FONT * len(name)) + _MARGIN)
-            y += _LINE + float(size["height"]) + 2 * _MARGIN
+            width = max(width, x + max(own_width, _FONT * len(name)) + _MARGIN)
+            y += _LINE + own_height + 2 * _MARGIN
         return parts, width, y
 
     def _repr_svg_(self) -> str:

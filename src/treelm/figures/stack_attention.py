@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from treelm.figures.markup import Markup, element, svg_file
+from treelm.figures.markup import Markup, element, size_of, svg_file
 from treelm.figures.report.parts import text_width
 from treelm.models.structures import StackSight
 from treelm.trees.tree import Tree
@@ -26,7 +25,6 @@ CAPTION = (
     "Orange: a closing bracket that composes sees the parts of its constituent alone.",
     "Yellow: itself; blue: what is on the stack; empty: hidden.",
 )
-_LENGTH = re.compile(r'\b(width|height)="([0-9.]+)(?:px)?"')
 _SIGNS = {"seen": "#", "part": "+", "own": "o", "hidden": "."}
 
 
@@ -92,10 +90,10 @@ class StackAttention:
         parts = [*caption, element("g", *grid, transform=f"translate(0 {top})")]
         if self.tree is not None:
             drawing = self.tree.to_svg()
-            size = {name: float(value) for name, value in _LENGTH.findall(drawing[: drawing.index(">")])}
+            own_width, own_height = size_of(drawing)
             inner = Markup(drawing[drawing.index("<svg") :])
             parts.append(element("g", inner, transform=f"translate({width:.0f} {_MARGIN})"))
-            width, height = width + size["width"] + _MARGIN, max(height, size["height"] + 2 * _MARGIN)
+            width, height = width + own_width + _MARGIN, max(height, own_height + 2 * _MARGIN)
         background = element("rect", class_="background", width="100%", height="100%")
         return svg_file(width, height, title, [f"<style>{_STYLE}</style>", background, *parts])
 

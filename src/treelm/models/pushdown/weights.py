@@ -30,16 +30,15 @@ class AttachmentWeights:
     @classmethod
     def of(cls, head: AttachmentHead) -> AttachmentWeights:
         """Name the parameters of a head."""
-        none = head.key.weight.new_zeros(len(head.key.weight))
         return cls(
             scale=head.scale,
             query_in=Product.linear(head.query_in),
             query_out=Product.linear(head.query_out),
             own_in=Product.linear(head.own_in),
             own_out=Product.linear(head.own_out),
-            key=Product.of(head.key.weight, none),
+            key=Product.linear(head.key),
             depths=head.depths.detach(),
-            distances=Product.of(head.distances, head.distances.new_zeros(len(head.distances))),
+            distances=Product.of(head.distances),
         )
 
     def queries(self, states: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from treelm.models.search.analyses import Analyses, Arrivals, Layout, best, joined, log_sums, no_arrivals, nth_best
 from treelm.models.search.goals import Goal
-from treelm.models.search.machine import Machine
+from treelm.models.search.machine import Machine, by_groups
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.settings import Search
 
@@ -177,9 +177,8 @@ class Advance:
         """The analyses by rows of the beam: sentences, in groups if there are several."""
         if self._machine.num_groups == 1:
             return analyses, Layout(analyses.sentence, self._num_sentences)
-        row = analyses.sentence * self._machine.num_groups + self._machine.groups(analyses.top)
-        order = np.argsort(row, kind="stable")
-        return analyses.take(order), Layout(row[order], self._num_rows)
+        order, layout = by_groups(self._machine, analyses, self._num_sentences)
+        return analyses.take(order), layout
 
     def _floor_of_successors(self) -> Floats:
         """What those that stay in search must beat: they may come into a higher group of their sentence."""

@@ -39,8 +39,7 @@ class Candidates:
 
     def first(self: Table, count: int, num_sentences: int) -> Table:
         """The first ``count`` of each sentence."""
-        rank = np.arange(len(self)) - Layout(self.sentence, num_sentences).starts[self.sentence]
-        return self.take(np.flatnonzero(rank < count))
+        return self.take(Layout(self.sentence, num_sentences).column < count)
 
     def ranked(self: Table) -> Table:
         """The analyses ordered by sentence, then best first; equals in their own order."""
@@ -96,14 +95,14 @@ class Layout:
         self.width = int(counts.max(initial=0))
         self.starts = np.cumsum(counts) - counts
         self.row = sentence
-        self._column = np.arange(len(sentence)) - self.starts[sentence]
+        self.column = np.arange(len(sentence)) - self.starts[sentence]
 
     def pad(self, values: Floats) -> Floats:
         """(n,) or (n, m) -> (sentences, width) or (sentences, width * m), -inf where there is no entry."""
         if self.num_sentences == 1:
             return values.reshape(1, -1)
         out = np.full((self.num_sentences, self.width, *values.shape[1:]), -np.inf)
-        out[self.row, self._column] = values
+        out[self.row, self.column] = values
         return out.reshape(self.num_sentences, -1)
 
     def flat(self, rows: Ints, columns: Ints) -> Ints:

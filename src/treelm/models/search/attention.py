@@ -47,16 +47,17 @@ def with_fillers(seen: Ints, num_queries: int) -> Ints:
 
 @dataclass(frozen=True)
 class Product:
-    """x -> x W^T + b for padded rows (see ``rows.rounded``), as wide as the bias was."""
+    """x -> x W^T + b for padded rows (see ``rows.rounded``), as wide as W was."""
 
     affine: Affine
     num_outputs: int
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor) -> Product:
-        """Take a weight (O, I) and a bias (O,); narrow ones get columns that nobody sees."""
-        wide, added = (widened(part, weight.shape[1], multiple=16) for part in (weight, bias))
-        return cls(Affine.of(wide, added), len(bias))
+    def of(cls, weight: Tensor, bias: Tensor | None = None) -> Product:
+        """Take a weight (O, I) and a bias (O,), or none; narrow ones get columns that nobody sees."""
+        size = weight.shape[1]
+        added = None if bias is None else widened(bias, size, multiple=16)
+        return cls(Affine.of(widened(weight, size, multiple=16), added), len(weight))
 
     @classmethod
     def linear(cls, layer: nn.Linear) -> Product:

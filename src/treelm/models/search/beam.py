@@ -14,7 +14,7 @@ from treelm.models.layers.devices import to_device
 from treelm.models.search.advance import Advance, Cut
 from treelm.models.search.analyses import Analyses, Arrivals, Layout, joined, log_sums
 from treelm.models.search.goals import WAITS, AnyToken, End, Goal, Token
-from treelm.models.search.machine import Machine, WordHead
+from treelm.models.search.machine import Machine, WordHead, by_groups
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.settings import Search
 from treelm.trees.transitions import REDUCE, SHIFT
@@ -119,14 +119,8 @@ class Beam:
 
     def _best_of(self, candidates: Arrivals) -> Arrivals:
         """As many candidates as the word beam holds, of each group."""
-        width, num_groups = self.settings.word_beam, self.machine.num_groups
-        if num_groups == 1:
-            return candidates.first(width, self.num_sentences)
-        row = candidates.sentence * num_groups + self.machine.groups(candidates.top)
-        order = np.argsort(row, kind="stable")
-        layout = Layout(row[order], self.num_sentences * num_groups)
-        rank = np.arange(len(order)) - layout.starts[layout.row]
-        return candidates.take(np.sort(order[rank < width]))
+        order, layout = by_groups(self.machine, candidates, self.num_sentences)
+        return candidates.take(np.sort(order[layout.column < self.settings.word_beam]))
 
     def _crowded_out(self, candidates: Arrivals, kept: Arrivals, found: Floats) -> Floats:
         """The share of candidates that a narrower search would have kept, but that did not fit into the word beam."""

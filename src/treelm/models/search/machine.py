@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.analyses import Analyses, Candidates, Histories, Layout, Scored
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
@@ -114,6 +114,13 @@ class OneGroup:
     def groups(self, tops: Ints) -> Ints:
         """All of them are in the same group."""
         return np.zeros(len(tops), np.int64)
+
+
+def by_groups(machine: Machine, analyses: Candidates, num_sentences: int) -> tuple[Ints, Layout]:
+    """The order of analyses by sentence and group, and their places in it: a row for each group of each sentence."""
+    row = analyses.sentence * machine.num_groups + machine.groups(analyses.top)
+    order = np.argsort(row, kind="stable")
+    return order, Layout(row[order], num_sentences * machine.num_groups)
 
 
 def closed_by_reduce(num_actions: int) -> Ints:

@@ -6,24 +6,19 @@ REDUCE takes two), and FINISH. REDUCE alone changes no stack: only a REACH may f
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from dataclasses import replace
-
 import numpy as np
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
+from treelm.models.search.analyses import Analyses, Candidates, Scored
 from treelm.models.search.machine import OneGroup, closing_actions
-from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded, renumbered
-from treelm.models.search.validity import CONSTITUENT, WORD, log_softmax
-from treelm.models.search.words import log_normalisers
+from treelm.models.search.rows import Bools, Floats, Ints, blocks, padded
+from treelm.models.search.validity import CONSTITUENT, log_softmax
 from treelm.models.transformer_grammar import stacks as at
 from treelm.models.transformer_grammar.bottom_up import FIRST_REDUCE, NONE, Stack, may_be_unary, valid_actions
-from treelm.models.transformer_grammar.stacks import Composing, KeyValueStacks
+from treelm.models.transformer_grammar.machine import KeyValueMachine
+from treelm.models.transformer_grammar.stacks import Composing
 from treelm.models.transformer_grammar.weights import SearchWeights
-from treelm.trees.transitions import SHIFT
 
 # What these columns hold here.
 FIRST = at.OPENED  # the row where the top item begins: of a word in pieces, that of the first one
@@ -34,14 +29,12 @@ LABEL = at.LABEL  # of a REDUCE that has still to reach; -1 for none
 _ROWS = 64  # REDUCEs whose keys are held at a time
 
 
-class BottomUpMachine(OneGroup):
-    """Stacks and histories of one search. Only ``collect`` renumbers what exists."""
+class BottomUpMachine(KeyValueMachine, OneGroup):
+    """Stacks on which SHIFT, REDUCE and REACH act."""
 
     def __init__(self, weights: SearchWeights, *, starts: Tensor | None = None) -> None:
         """Begin with START alone. ``starts``: see ``KeyValueStacks``."""
-        self.weights = weights
-        self.stacks = KeyValueStacks(weights, starts)
-        self.histories = Histories()
+        super().__init__(weights, starts=starts)
         self._first_reach = FIRST_REDUCE + weights.num_labels
 
     @property
@@ -61,14 +54,9 @@ class BottomUpMachine(OneGroup):
         """Tell whether REDUCE ends a sentence: FINISH does."""
         return False
 
-    def __len__(self) -> int:
-        """Rows on all stacks."""
-        return len(self.stacks)
-
     def start(self, num_sentences: int) -> Analyses:
         """One analysis a sentence, before the first action."""
-        top, zero, none = self.stacks.starts(num_sentences), np.zeros(num_sentences), np.full(num_sentences, -1)
-        return self._scored(Candidates(np.arange(num_sentences), zero, zero, top, none), none)
+        return self._scored(self._started(num_sentences), np.full(num_sentences, NONE))
 
     def shift(self, analyses: Candidates, tokens: Ints) -> Analyses:
         """SHIFT one token on each of these stacks; scores already count it."""
@@ -76,14 +64,7 @@ class BottomUpMachine(OneGroup):
         new, goes_on = self._pushed_on(analyses.top, old), old[:, at.IN_WORD] == 1
         new[:, FIRST] = np.where(goes_on, old[:, FIRST], own)
         new[:, NUM_ITEMS] += ~goes_on
-        new[:, NUM_UNARY], new[:, at.TOP] = 0, WORD
-        new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
-        vectors = self.weights.tokens.index_select(0, to_device(tokens, self.weights.tokens.device))
-        top = self.stacks.push(new, vectors)
-        history = self.histories.append(analyses.history, np.full(len(top), SHIFT))
-        return self._scored(
-            Candidates(analyses.sentence, analyses.score, analyses.shortfall, top, history), top * 0 - 1
-        )
+        return self._scored(self._shifted(analyses, new, tokens), np.full(len(new), NONE))
 
     def apply(self, analyses: Analyses, sources: Ints, actions: Ints, score: Floats) -> Analyses:
         """The successors of ``analyses[sources]`` by actions other than SHIFT and FINISH, with their scores."""
@@ -102,31 +83,18 @@ class BottomUpMachine(OneGroup):
         new = Candidates(analyses.sentence[sources], score, analyses.shortfall[sources], top, history)
         return self._scored(new, label)
 
-    @staticmethod
-    def _pushed_on(top: Ints, old: Ints) -> Ints:
-        """The integers of a row on each of these."""
-        new = old.copy()
-        new[:, at.BELOW] = new[:, at.BEFORE] = top
-        for column in (at.HEIGHT, at.PLACE, at.NUM_BEFORE):
-            new[:, column] = old[:, column] + 1
-        return new
-
     def _compose(self, top: Ints, label: Ints, reach: Ints) -> Ints:
         """The rows of constituents of so many items each."""
         old = self.stacks.items(top)
         first = self.stacks.items(self._items_of(top, int(reach.max()))[np.arange(len(top)), reach - 1])[:, FIRST]
         begins = self.stacks.items(first)
-        below = begins[:, at.BELOW]
-        outer = self.stacks.items(below)
         new = self._pushed_on(top, old)
-        new[:, at.BELOW], new[:, at.HEIGHT] = below, outer[:, at.HEIGHT] + 1
-        if self.weights.config.hides:
-            new[:, at.BEFORE], new[:, at.NUM_BEFORE] = below, outer[:, at.NUM_BEFORE] + 1
+        self._put_on(new, begins[:, at.BELOW])
         new[:, FIRST] = len(self.stacks) + np.arange(len(top))
         new[:, NUM_ITEMS] -= reach - 1
         new[:, NUM_UNARY] = np.where(reach == 1, old[:, NUM_UNARY] + 1, 0)
         new[:, at.TOP] = CONSTITUENT
-        vectors = self.weights.marks.index_select(0, to_device(1 + label, self.weights.marks.device))
+        vectors = self._rows_of(self.weights.marks, 1 + label)
         num_parts = old[:, at.HEIGHT] - begins[:, at.HEIGHT] + 1
         if self.weights.composer is not None:
             return self.stacks.push(new, self.stacks.composed(top, num_parts, vectors))
@@ -147,11 +115,8 @@ class BottomUpMachine(OneGroup):
         items[:, LABEL] = label
         stack = Stack(items[:, NUM_ITEMS], items[:, at.TOP], items[:, NUM_UNARY], items[:, at.IN_WORD] == 1)
         log_probs, waits = np.full((len(new), self.num_actions), -np.inf), np.flatnonzero(label != NONE)
-        logits = self.weights.actions(outputs)[: len(new)].double().cpu().numpy()
-        if self.weights.config.softmax == "one":
-            of_shift = log_normalisers(self.weights.words, outputs[: len(new)])
-            logits = np.concatenate([of_shift[:, None], logits], 1)
-        of_actions = log_softmax(logits, valid_actions(self.weights.config, stack, self.weights.num_labels))
+        valid = valid_actions(self.weights.config, stack, self.weights.num_labels)
+        of_actions = self._action_log_probs(outputs, valid)
         log_probs[:, : self._first_reach], log_probs[:, -1] = of_actions[:, :-1], of_actions[:, -1]
         if len(waits):
             log_probs[waits] = -np.inf
@@ -174,31 +139,12 @@ class BottomUpMachine(OneGroup):
         valid = (reach <= stack.num_items[:, None]) & ((reach > 1) | may_be_unary(self.weights.config, stack)[:, None])
         return log_softmax(logits.double().cpu().numpy(), valid)
 
-    def outputs(self, tops: Ints) -> Tensor:
-        """Hidden states of stacks with these tops: (n, D)."""
-        return self.stacks.outputs(tops)[: len(tops)]
-
-    def num_open(self, tops: Ints) -> Ints:
-        """Words and constituents on stacks with these tops: (n,)."""
-        return self.stacks.items(tops)[:, NUM_ITEMS]
-
     def towards_end(self, analyses: Analyses) -> Bools:
         """Mark the actions after which the sentence may end without another SHIFT: all others."""
         return closing_actions(self, analyses)
 
-    def collect(self, tops: Sequence[Ints], histories: Sequence[Ints]) -> tuple[Ints, Ints]:
-        """Drop what these stacks and histories do not need; returns new numbers of old rows and of old histories."""
-        return self.stacks.keep(np.concatenate(tops)), self.histories.keep(np.concatenate(histories))
-
     def moved(self, analyses: Scored, rows: Ints, histories: Ints) -> Scored:
-        """The same analyses after ``collect``."""
-        top = rows[analyses.top]
-        items = self.stacks.items(top)
-        items[:, LABEL] = analyses.items[:, LABEL]
-        return replace(analyses, top=top, history=renumbered(histories, analyses.history), items=items)
-
-    def copy(self) -> BottomUpMachine:
-        """An independent copy."""
-        new = copy.copy(self)
-        new.stacks, new.histories = self.stacks.copy(), self.histories.copy()
+        """The same analyses after ``collect``; stacks do not know what has still to reach."""
+        new = super().moved(analyses, rows, histories)
+        new.items[:, LABEL] = analyses.items[:, LABEL]
         return new

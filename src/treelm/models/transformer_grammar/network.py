@@ -34,11 +34,11 @@ from treelm.models.transformer_grammar.bottom_up import items_on_stack
 from treelm.models.transformer_grammar.bottom_up_machine import BottomUpMachine
 from treelm.models.transformer_grammar.composer import Composer
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.models.transformer_grammar.machine import KeyValueMachine
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
 from treelm.models.transformer_grammar.positions import sight_of
 from treelm.models.transformer_grammar.reach import Pointer
 from treelm.models.transformer_grammar.sight import sight_of_tree
+from treelm.models.transformer_grammar.top_down_machine import TopDownMachine
 from treelm.models.transformer_grammar.weights import PointerWeights, SearchWeights
 from treelm.trees.transitions import FIRST_NT
 from treelm.trees.tree import Tree
@@ -167,7 +167,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         """Stacks of keys and values, and a tied softmax."""
         weights = self._search_weights()
         return Searchable(
-            machine=partial(BottomUpMachine if self.config.is_bottom_up else KeyValueMachine, weights),
+            machine=partial(BottomUpMachine if self.config.is_bottom_up else TopDownMachine, weights),
             head=partial(TiedSoftmax, weights.words, weights.tokens),
         )
 

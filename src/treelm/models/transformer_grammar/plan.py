@@ -26,9 +26,7 @@ from treelm.trees.transitions import FIRST_NT, SHIFT
 class BatchPlan:
     """A batch, ready for computing: n positions, A actions, W tokens."""
 
-    inputs: (
-        Tensor  # (n,) the vector of each position: of tokens in ``types``, START, (X for each label, X), X) of STACK
-    )
+    inputs: Tensor  # (n,) the vector of each position: of ``types``, START, (X for each label, X), X) of STACK
     types: Tensor  # the different tokens
     positions: Padded
     packing: Packing
@@ -156,8 +154,7 @@ def _inputs(
     if config.composition == "external":
         is_root = np.asarray(derivations.state.num_open)[trees.reduce] == 1
         wanted = np.flatnonzero(~is_root | config.is_bottom_up)
-        labels = actions[trees.entries[trees.offsets[:-1]]] - FIRST_NT
-        levels, vector = plan_levels(trees, vector, first_close + labels, wanted, first_close + num_labels)
+        levels, vector = plan_levels(trees, vector, vector[trees.reduce], wanted, first_close + num_labels)
         return levels, np.append(vector, start)[positions.action]
     inputs: IntArray = np.append(vector, start)[positions.action]
     if config.kind_vector:

@@ -37,7 +37,7 @@ HEIGHT = 9  # rows below on the stack
 PLACE = 10  # positions pushed before
 NUM_BEFORE = 11  # rows before among those that are seen
 NUM_CHILDREN = 12  # whole ones of the innermost open nonterminal; a word in pieces is one
-NUM_NEEDED = 13  # words that have at least to come until a binary tree is complete
+NUM_NEEDED = 13  # words that have at least to come until a binary tree is complete; of others it means nothing
 NUM_COLUMNS = 14
 
 _MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}

@@ -43,8 +43,7 @@ class PointerWeights:
     @classmethod
     def of(cls, pointer: Pointer) -> PointerWeights:
         """Name the parameters of a pointer."""
-        none = pointer.query.bias.new_zeros(len(pointer.query.bias))
-        return cls(pointer.scale, Product.linear(pointer.query), Product.of(pointer.key.weight, none), pointer.labels)
+        return cls(pointer.scale, Product.linear(pointer.query), Product.linear(pointer.key), pointer.labels)
 
     def queries(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """The scaled queries of REDUCEs of these labels, for padded rows: (n, P)."""

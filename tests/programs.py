@@ -1,0 +1,20 @@
+"""Programs outside of the package, as modules."""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+def load_program(path: Path) -> ModuleType:
+    """Import a file by its path; nothing is written beside it."""
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    spec.loader.exec_module(module)
+    sys.dont_write_bytecode = before
+    return module
