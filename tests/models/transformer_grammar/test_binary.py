@@ -40,11 +40,11 @@ def test_a_narrow_beam_never_runs_dry() -> None:
         for words, tree in zip(sentences, model.parse(sentences), strict=True):
             assert np.isfinite(model.score([words])[0].log_probs).all()
             assert tree.words() == words
-            check_binary(tree, is_root=True)
+            check_binary(tree, is_alone=len(words) == 1)
 
 
-def check_binary(tree: Tree, *, is_root: bool = False) -> None:
-    assert len(tree.children) == 2 or is_root
+def check_binary(tree: Tree, *, is_alone: bool = False) -> None:
+    assert len(tree.children) == 2 - is_alone
     for child in tree.children:
         if isinstance(child, Tree):
             check_binary(child)

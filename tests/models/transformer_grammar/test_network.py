@@ -11,6 +11,7 @@ import torch
 
 from tests.models.rnng.worlds import Node, Tokens, as_batch, tokens_of
 from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
+from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
 from treelm.errors import InputError
@@ -20,6 +21,7 @@ from treelm.models.search.settings import Search
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
 from treelm.models.transformer_grammar.plan import BatchPlan
+from treelm.trees.tree import Tree
 
 TINY = {"max_open": 2, "max_consecutive": 2, "max_stack": 2, "max_unary": 1}
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
@@ -124,6 +126,29 @@ def test_a_narrow_beam_is_the_one_of_the_definition(variant: dict[str, Any]) -> 
         masses, finished = plain_beam(plain_of(model), tokens, 6, 3, 1)
         assert result.log_masses == pytest.approx(masses, abs=1e-9)
         assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
+
+
+@every_variant
+def test_what_is_parsed_is_the_tree_of_its_probability(variant: dict[str, Any]) -> None:
+    vocabulary = Tokens(9, 2)
+    model = build_grammar(vocabulary, 3, seed=5, num_layers=1, **variant)
+    model.set_beam(action_beam=20, word_beam=5, fast_track=2)
+    sentences = [["3"], ["3", "1+4"], ["2", "0+0+5", "3", "8", "2"]]
+    for words, found in zip(sentences, model.parse_nbest(sentences, 5), strict=True):
+        assert len({str(one.tree) for one in found}) == len(found) > 0
+        for one in found:
+            assert one.tree.words() == words
+            node = node_of(one.tree)
+            assert not model.config.binary or plain_binarised(node, vocabulary.ends_word) == node
+            again = model.tree_log_probs(as_batch([node], vocabulary))
+            assert float(again) == pytest.approx(one.log_prob, abs=1e-9)
+
+
+def node_of(tree: Tree) -> Node:
+    children = list[Node]()
+    for child in tree.children:
+        children += [node_of(child)] if isinstance(child, Tree) else map(int, child.split("+"))
+    return int(tree.label.removeprefix("X")), children
 
 
 def test_what_comes_later_changes_nothing() -> None:

@@ -213,18 +213,22 @@ def needed_bounds(actions: IntArray, offsets: IntArray) -> dict[str, NDArray[np.
 
 
 def items_on_stack(
-    actions: Sequence[int], ends_word: BoolArray, words: Sequence[str], labels: Sequence[str], *, binary: bool
+    actions: Sequence[int], ends_word: BoolArray, words: Sequence[str], labels: Sequence[str], *, max_reach: int
 ) -> list[Tree | str]:
-    """What lies on the stack after these actions of a search, SHIFT, REDUCE of each label, REACH, FINISH."""
+    """What lies on the stack after these actions of a search, SHIFT, REDUCE of each label, REACH, FINISH.
+
+    REACH may take ``max_reach`` items; 0 for binary trees, which have none.
+    """
     stack, coming, ends, label = list[Tree | str](), iter(words), iter(ends_word.tolist()), ""
     for action in actions:
         if action == SHIFT:
             stack += [next(coming)] if next(ends) else []
             continue
-        is_reach = action >= FIRST_REDUCE + len(labels)
-        if not is_reach:
-            label = labels[action - FIRST_REDUCE]
-        if is_reach or binary:
-            reach = action - FIRST_REDUCE - len(labels) + 1 if is_reach else min(2, len(stack))
+        reach = action - FIRST_REDUCE - len(labels) + 1
+        if reach < 1:
+            label, reach = labels[action - FIRST_REDUCE], 0 if max_reach else min(2, len(stack))
+        elif reach > max_reach:
+            reach = 0  # FINISH
+        if reach:
             stack[-reach:] = [Tree(label, stack[-reach:])]
     return stack

@@ -40,7 +40,7 @@ class BottomUpMachine(KeyValueMachine, OneGroup):
     @property
     def num_actions(self) -> int:
         """SHIFT, REDUCE of each label, REACH of each number of items, FINISH."""
-        return self._first_reach + (self.weights.config.max_stack if self.weights.config.has_reach else 0) + 1
+        return self._first_reach + self.weights.config.max_reach + 1
 
     @property
     def num_closed(self) -> Ints:

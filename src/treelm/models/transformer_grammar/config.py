@@ -141,6 +141,11 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
         return self.is_bottom_up and not self.binary
 
     @property
+    def max_reach(self) -> int:
+        """Most items that it may take."""
+        return self.max_stack if self.has_reach else 0
+
+    @property
     def rule(self) -> TopDownRule:
         """What the shared rule of top-down actions knows."""
         return TopDownRule(max_open=self.max_open, max_consecutive=self.max_consecutive, is_binary=self.binary)

@@ -196,7 +196,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         """The tree over words of a derivation over tokens; ``ends_word`` says for each SHIFT whether it ends a word."""
         if not self.config.is_bottom_up:
             return super().build_tree(actions, ends_word, words)
-        (tree,) = items_on_stack(actions, ends_word, words, self.labels, binary=self.config.binary)
+        (tree,) = items_on_stack(actions, ends_word, words, self.labels, max_reach=self.config.max_reach)
         assert isinstance(tree, Tree)
         return tree
 
@@ -204,7 +204,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         """The tree of a derivation that has just shifted a word; bottom-up, what is on the stack side by side."""
         if not self.config.is_bottom_up:
             return super().build_open_tree(actions, ends_word, words)
-        return Tree("", items_on_stack(actions, ends_word, words, self.labels, binary=self.config.binary))
+        return Tree("", items_on_stack(actions, ends_word, words, self.labels, max_reach=self.config.max_reach))
 
     def structure(self, words: Sequence[str]) -> StackSight | None:
         """What each position of the best tree sees; of the variants of Zhao et al. (2025) none is drawn.

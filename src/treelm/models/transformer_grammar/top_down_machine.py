@@ -122,8 +122,8 @@ class TopDownMachine(KeyValueMachine):
     def groups(self, tops: Ints) -> Ints:
         """The least number of words that have still to come, up to three; 0 for all unless trees are binary.
 
-        Where none has, the sentence can but end, and where more than one has, it cannot end soon. Whatever comes next,
-        a beam that holds some of each has an analysis for it.
+        Where none has, the sentence can but end, and where more than one has, it cannot end soon. A beam that holds
+        some of each has an analysis for whatever comes next, as long as ``max_open`` lets it open constituents.
         """
         items = self.stacks.items(tops)
         needed: Ints = (items[:, at.NUM_NEEDED] + items[:, at.IN_WORD]).clip(0, self.num_groups - 1)
