@@ -494,3 +494,16 @@ def test_a_tree_that_is_too_tall_for_a_drawing_leaves_out_the_figure_alone(
     assert "left out" in line
     assert "too tall for a drawing" in line
     assert not (tmp_path / "tree.svg").exists()
+
+
+@pytest.mark.parametrize("context", ["sentence", "document"])
+def test_surprisal_of_empty_lines_says_that_there_is_no_sentence(
+    context: str, treelm: Treelm, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("\n \t\n\n")
+    outcome = treelm(
+        "surprisal", project / "run", tmp_path / "in.txt", "--context", context, "-o", tmp_path / "out.tsv"
+    )
+    assert outcome.code == 2
+    assert "in.txt: no sentences" in outcome.err
+    assert not (tmp_path / "out.tsv").exists()

@@ -28,6 +28,7 @@ from treelm.corpora.tables import SEPARATORS, check_table_name
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
+    from treelm.corpora.sentence import Sentence
     from treelm.inference.predictors import Unigrams
     from treelm.inference.stimuli import Stimulus
     from treelm.inference.surprisal_table import Findings, NamedModel, SourceNames, TableSettings
@@ -225,12 +226,26 @@ def _read(
     else:
         sentences = read_input(file, options, skipped, empty_lines=options.context == "document")
         names = SourceNames(shows_document=shows_document)
-        found = from_sentences(sentences, options.punctuation)
+        found = from_sentences(_with_words(sentences, file), options.punctuation)
     if options.split_sentences:
         names = names._replace(keys=(*names.keys, SENTENCE_NUMBER))
         found = split(found, options.split_sentences, are_documents=not options.document_column)
         found = list(found) if _layout(options, file) == "table" else found
     return names, iter(found), len(found) if isinstance(found, Sized) else None
+
+
+def _with_words(sentences: Iterable[Sentence], file: str) -> Iterator[Sentence]:
+    """The same sentences, of which empty ones divide documents; raises ``InputError`` if no other are there."""
+    from treelm.corpora.inputs import name_of
+    from treelm.corpora.readers import no_sentences
+
+    coming, held = iter(sentences), []
+    for sentence in coming:
+        held.append(sentence)
+        if sentence.words:
+            yield from chain(held, coming)
+            return
+    raise no_sentences(name_of(file), [])
 
 
 def _layout(options: Arguments, file: str) -> Literal["sentences", "words", "table"]:
