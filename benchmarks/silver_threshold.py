@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import tyro
+from one_line import run
 from silver_trees import f1_of
 
 from treelm.corpora.readers import read_sentences
@@ -158,4 +159,4 @@ def _keep_split(trees: Path, out: Path, threshold: float) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    sys.exit(run(main, tyro.cli(Arguments, description=__doc__)))

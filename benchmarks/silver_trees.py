@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tyro
+from one_line import run
 
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
@@ -97,4 +98,4 @@ def f1_of(sentences: Sequence[Sentence], parsed: Sequence[ParsedSentence]) -> fl
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    sys.exit(run(main, tyro.cli(Arguments, description=__doc__)))

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.explorer.calls import Answer, call
+from tests.shipped import need
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.explorer.panels import PANELS
@@ -41,6 +42,7 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def readers() -> Iterator[list[Reader]]:
+    need(*(f"{name}-gum-open" for name in NAMES))
     found = [Reader(name, load(f"{name}-gum-open")) for name in NAMES]
     yield found
     for reader in found:
