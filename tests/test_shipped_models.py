@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from model_card import FIGURES
-from pretrain import OWN
+from pretrain import HOMES, OWN
 from shipping import CARD, EXPECTED, differences
 
 from treelm.corpora.companions import COMPANIONS, Companion
@@ -23,7 +23,7 @@ from treelm.training.run import load_run_recipe
 ROOT = Path(__file__).parent.parent
 FILES = {CARD, CONFIG, EXPECTED, FIGURES, VOCABULARY, WEIGHTS, "recipe.toml"}
 CORPORA = {"gum-open", "open-english", "open-english-silver"}
-RECIPES = [name for name in recipe_names() if name.endswith("-gum-open")]
+RECIPES = sorted({*HOMES, *(name for name in recipe_names() if name.endswith("-gum-open"))})
 
 
 @pytest.mark.parametrize("name", shipped_names())

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("name", ["transformer_training", "pushdown_training"])
+@pytest.mark.parametrize("name", ["transformer_training", "pushdown_training", "transformer_grammar_training"])
 def test_measures_both_forms(name: str) -> None:
     sizes = ["--batch-sizes", "2", "--size", "8", "--rounds", "1"]
     command = [sys.executable, f"benchmarks/{name}.py", *sizes]

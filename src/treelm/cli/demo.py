@@ -27,6 +27,7 @@ RECIPES = (
     "tg-small",
     "som-small",
     "prpn-small",
+    "pushdown-small",
     "palm-s-small",
     "on-lstm-small",
     "simple-pcfg-small",

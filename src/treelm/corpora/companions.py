@@ -46,8 +46,11 @@ COMPANIONS = (
             "on-lstm-gum-open",
             "palm-gum-open",
             "prpn-gum-open",
+            "pushdown-small",
             "shift-reduce-gum-open",
             "som-gum-open",
+            "tg-small",
+            "transformer-small",
         ),
     ),
 )
