@@ -140,8 +140,9 @@ def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Reci
     """Read a recipe by the name of a packaged one or by its path.
 
     ``overrides`` are texts such as ``training.epochs=3``, values as in TOML; plain words need no quotes, and no value,
-    as in ``data.corpus=``, is "none": it unsets an optional field. Paths in a file are relative to it, those in overrides and in packaged recipes to the working directory. Raises ``InputError``
-    that names file, section, field and remedy; for a syntax error file and line.
+    as in ``data.corpus=``, is "none": it unsets an optional field. Paths in a file are relative to it, those in
+    overrides and in packaged recipes to the working directory. Raises ``InputError`` that names file, section, field
+    and remedy; for a syntax error file and line.
     """
     text, where, folder = _find(name_or_path)
     values = parse_toml(text, where)
