@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "adding-a-system.md").read_text(encoding="utf-8")
+from tests.pages import ROOT, blocks
+
+PAGE = ROOT / "docs" / "adding-a-system.md"
 NOT_NEEDED = {"__pycache__", "pretrained", "legacy", ".pytest_cache"}
-
-
-def blocks(language: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    return [text for name, text in found if name == language]
 
 
 def insert(path: Path, after: str, line: str) -> None:
@@ -34,7 +30,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("src", "tests"):
         shutil.copytree(ROOT / folder, root / folder, ignore=lambda _, names: [n for n in names if n in NOT_NEEDED])
     shutil.copy(ROOT / "pyproject.toml", root)
-    (network,), (registered, small) = blocks("python"), blocks("")
+    (network,), (registered, small) = blocks("python", PAGE), blocks("text", PAGE)
     system = root / "src" / "treelm" / "models" / "mini_transformer"
     system.mkdir()
     (system / "__init__.py").write_text('"""A small Transformer."""\n')

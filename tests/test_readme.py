@@ -1,23 +1,23 @@
-"""The README's commands and code, run as they stand there."""
+"""The commands and the code of pages, run as they stand there. Those of notebooks run when the site is built."""
 
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.corpora.helpers import SHARED
+from tests.pages import ROOT, blocks
+from tests.preloaded import programs
 from tests.shipped import need
-
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 RECIPE = """\
 [data]
 corpus = "gum-open"
-max_sentences = 200
+max_sentences = 60
 unknown_labels = "drop"
 [model]
 system = "rnng"
@@ -27,78 +27,71 @@ hidden_size = 16
 epochs = 1
 threads = 1
 """
+EXPECTED = {
+    "README.md": ("surprisal_bits", "perplexity", "end of sentence"),
+    "docs/surprisal.md": ("item\tform\tsurprisal_bits", "sentence_number", "next_entropy_bits", "document_id"),
+    "docs/reading.md": ("agreement-bits", "delta log likelihood"),
+    "docs/other-models.md": ("museum", "tensor("),
+    "docs/pretrained.md": ("gum-open", "museum"),
+    "docs/ten-minutes.md": ("phenomenon",),
+    "docs/tutorials/own-treebank.md": ("labelled F1",),
+}
+"""What a page's commands print, and then its code."""
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run in runs/demo, and `treelm` on a path of its own."""
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a run in runs/demo, and `treelm` and `python` in bin."""
     folder = tmp_path_factory.mktemp("home")
-    program = folder / "bin" / "treelm"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m treelm "$@"\n')
-    program.chmod(0o755)
     (folder / "recipe.toml").write_text(RECIPE)
-    run(["treelm", "train", "recipe.toml", "--out", "runs/demo", "--quiet"], folder)
-    return folder
+    with programs(folder):
+        run(["treelm", "train", "recipe.toml", "--output", "runs/demo", "--quiet"], folder, home=folder)
+        yield folder
 
 
-def run(command: list[str], folder: Path) -> str:
-    environment = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
-    environment |= {"HOME": str(folder), "LC_ALL": "C.UTF-8"}
+@pytest.fixture
+def folder(home: Path, tmp_path: Path) -> Path:
+    """An empty folder but for that run."""
+    shutil.copytree(home / "runs", tmp_path / "runs")
+    return tmp_path
+
+
+def run(command: list[str], folder: Path, *, home: Path) -> str:
+    environment = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(home), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def blocks(language: str, page: str = README) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+def run_shell(code: str, folder: Path, *, home: Path) -> str:
+    return run(["bash", "-euo", "pipefail", "-c", code], folder, home=home)
 
 
-@pytest.mark.timeout(1200)  # it trains; minutes on a machine that has other work too
-def test_every_shell_command_works_in_order(home: Path) -> None:
-    assert shutil.which("bash")
-    out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh"))], home)
-    assert "surprisal_bits" in out
-    assert "perplexity" in out
-    assert (home / "runs" / "mine" / "model.safetensors").exists()
+@pytest.mark.timeout(900)  # minutes on a machine that has other work too
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_page_s_commands_and_code_work_in_order(home: Path, folder: Path, name: str) -> None:
+    if name == "docs/other-models.md":
+        pytest.importorskip("transformers", reason="the transformers library is not installed")
+    if name == "docs/pretrained.md":
+        need("som-gum-open")
+    out = run_shell("\n".join(blocks("sh", ROOT / name)), folder, home=home)
+    if code := blocks("python", ROOT / name):
+        out += run(["python", "-c", "\n".join(code)], folder, home=home)
+    for text in EXPECTED[name]:
+        assert text in out
 
 
-@pytest.mark.timeout(1200)
-def test_the_commands_and_the_code_about_surprisal_work(home: Path) -> None:
-    page = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf-8")
-    out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
-    assert "item\tform\tsurprisal_bits" in out
-    assert "sentence_number" in out
-    assert "next_entropy_bits" in out
-    assert "surprisal_bits_demo_lag2" in (home / "wide.csv").read_text().partition("\n")[0]
-    assert "document_id" in out
-    for code in blocks("python", page):
-        run([sys.executable, "-c", code], home)
-
-
-def test_the_commands_about_reading_work(home: Path) -> None:
-    page = (ROOT / "docs" / "reading.md").read_text(encoding="utf-8")
-    program = home / "bin" / "python"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    program.chmod(0o755)
-    out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
-    assert "agreement-bits" in out
-    assert "delta log likelihood" in out
-    assert (home / "times-export" / "lme4.R").is_file()
-
-
-def test_one_call_makes_the_table_of_natural_stories(home: Path) -> None:
+def test_one_call_makes_the_table_of_natural_stories(home: Path, tmp_path: Path) -> None:
     source = SHARED / "human" / "natural-stories" / "reading-times.csv"
     if not source.exists():
         pytest.skip("needs the shared data")
     need("som-gum-open")
     lines = source.read_text(encoding="utf-8").splitlines(keepends=True)[:41]
-    (home / "reading-times.csv").write_text("".join(lines), encoding="utf-8")
-    page = (ROOT / "docs" / "surprisal.md").read_text(encoding="utf-8")
-    (command,) = blocks("bash", page)
+    (tmp_path / "reading-times.csv").write_text("".join(lines), encoding="utf-8")
+    (command,) = blocks("shell", ROOT / "docs" / "surprisal.md")
     assert command in (ROOT / "docs" / "tutorials" / "reading-times.md").read_text(encoding="utf-8")
-    run(["bash", "-euo", "pipefail", "-c", command], home)
-    header, *rows = (home / "natural-stories.tsv").read_text(encoding="utf-8").splitlines()
+    run_shell(command, tmp_path, home=home)
+    header, *rows = (tmp_path / "natural-stories.tsv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 40
     models = ("rnng_gum_open", "som_gum_open", "lstm_gum_open", "ngram_gum_open")
     wanted = {f"surprisal_bits_{model}{lag}" for model in models for lag in ("", "_lag1", "_lag2")}
@@ -114,59 +107,27 @@ def r_has(*packages: str) -> bool:
     return subprocess.run(["Rscript", "-e", asked], capture_output=True, check=False).returncode == 0
 
 
-def test_the_steps_in_r_work_on_a_file(home: Path) -> None:
+def test_the_steps_in_r_work_on_a_file(home: Path, tmp_path: Path) -> None:
     if not r_has("lme4"):
         pytest.skip("needs R with lme4")
-    page = (ROOT / "docs" / "r.md").read_text(encoding="utf-8")
-    run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
+    page = ROOT / "docs" / "r.md"
+    run_shell("\n".join(blocks("sh", page)), tmp_path, home=home)
     (code,) = blocks("r", page)
-    out = run(["Rscript", "-e", code], home)
+    out = run(["Rscript", "-e", code], tmp_path, home=home)
     assert "surprisal_bits_lstm_gum_open_lag1" in out
     assert "Pr(>Chisq)" in out
 
 
-def test_the_steps_within_r_work(home: Path) -> None:
+def test_the_steps_within_r_work(home: Path, tmp_path: Path) -> None:
     if not r_has("reticulate"):
         pytest.skip("needs R with reticulate")
-    (code,) = blocks("reticulate", (ROOT / "docs" / "r.md").read_text(encoding="utf-8"))
-    out = run(["env", f"RETICULATE_PYTHON={sys.executable}", "Rscript", "-e", code], home)
+    (code,) = blocks("reticulate", ROOT / "docs" / "r.md")
+    python = ["env", f"RETICULATE_PYTHON={sys.executable}", f"PYTHONPATH={ROOT / 'src'}"]
+    out = run([*python, "Rscript", "-e", code], tmp_path, home=home)
     assert "surprisal_bits_lag1" in out
     assert "barks" in out
 
 
-def test_the_commands_and_the_code_about_other_models_work(home: Path) -> None:
-    pytest.importorskip("transformers", reason="the transformers library is not installed")
-    page = (ROOT / "docs" / "other-models.md").read_text(encoding="utf-8")
-    out = run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], home)
-    assert "museum" in out
-    (code,) = blocks("python", page)
-    assert float(run([sys.executable, "-c", code], home).partition("(")[2].partition(",")[0]) > 0
-
-
-def test_the_python_code_works(home: Path) -> None:
-    (code,) = blocks("python")
-    out = run([sys.executable, "-c", code], home)
-    assert "end of sentence" in out
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("name", "expected"), [("ten-minutes.md", "phenomenon"), ("tutorials/own-treebank.md", "labelled F1")]
-)
-def test_the_commands_of_a_page_for_beginners_work_in_an_empty_folder(
-    home: Path, tmp_path: Path, name: str, expected: str
-) -> None:
-    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    program = tmp_path / "bin" / "python"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    program.chmod(0o755)
-    (tmp_path / "bin" / "treelm").symlink_to(home / "bin" / "treelm")
-    assert expected in run(["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh", page))], tmp_path)
-    for code in blocks("python", page):
-        run([sys.executable, "-c", code], tmp_path)
-
-
 def test_every_page_that_is_named_exists() -> None:
-    for page in re.findall(r"\]\((docs/[^)#]+)", README):
+    for page in re.findall(r"\]\((docs/[^)#]+)", (ROOT / "README.md").read_text(encoding="utf-8")):
         assert (ROOT / page).exists(), page

@@ -2,9 +2,10 @@
 
 import errno
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
+from types import MappingProxyType
 from typing import Literal, TypeVar, get_args
 
 _Item = TypeVar("_Item")
@@ -47,14 +48,19 @@ class OutOfMemory(InputError):
         return OutOfMemory, (self.where,)
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
+def nearest(given: str, known: Iterable[str], missing: Mapping[str, str] = MappingProxyType({})) -> str:
     """Ask whether the nearest of some names was meant, a blank after it; nothing if none is near.
+
+    ``missing`` are names of what is not installed, each with what to do for it.
 
     >>> nearest("surprisl", ["parse", "surprisal"])
     'did you mean surprisal? '
     """
-    found = get_close_matches(given, list(known), n=1)
-    return f"did you mean {found[0]}? " if found else ""
+    found = get_close_matches(given, [*known, *missing], n=1)
+    if not found:
+        return ""
+    name = found[0]
+    return f"did you mean {name}? " + (f"it is not installed: {missing[name]}; or " if name in missing else "")
 
 
 def choose_from(given: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages import blocks
 from tests.training.tasks import REPOSITORY
 from treelm.training import launch
 
@@ -19,7 +20,7 @@ pytestmark = [
     pytest.mark.timeout(300),  # on a machine that does other things too
 ]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-SCRIPTS = re.findall(r"```\n(#!/bin/bash\n.*?)```", (REPOSITORY / "docs" / "cluster.md").read_text(), re.DOTALL)
+SCRIPTS = [code for code in blocks("shell", REPOSITORY / "docs" / "cluster.md") if code.startswith("#!/bin/bash")]
 STOPPED_BY_A_SIGNAL = """\
 import os, signal, sys
 def stop(number, frame):

@@ -127,13 +127,24 @@ def test_the_run_of_a_packaged_recipe_knows_its_data_wherever_it_lies(
         ("min_count = 3", "min_count = 0", r"my\.toml \[vocabulary\]: vocabulary\.min_count = 0; give 1 or more"),
         ("[model]", "[batches]\ngroup_size = 0\n[model]", r"my\.toml \[batches\]: group_size = 0; give 1 or more"),
         ("[model]", "[batches]\nscheme = 'x'\n[model]", r"\[batches\]: scheme = 'x' .*sample-in-groups"),
-        ('dev = "dev.ptb"', 'corpus = "gum-open"', r"\[data\]: data\.corpus = 'gum-open' beside data\.train"),
+        (
+            'dev = "dev.ptb"',
+            'corpus = "gum-open"',
+            r"corpus = 'gum-open' beside data\.train; .*--set data\.corpus= ",
+        ),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(InputError, match=message):
         load_recipe(write(tmp_path, GOOD.replace(old, new)))
+
+
+def test_no_value_unsets_an_optional_field_and_no_other(tmp_path: Path) -> None:
+    recipe = load_recipe("rnng-gum-open", ["data.corpus=", f"data.train={tmp_path / 'train.ptb'}"])
+    assert (recipe.data.corpus, recipe.data.train) == (None, str(tmp_path / "train.ptb"))
+    with pytest.raises(InputError, match="hidden_size = 'none' is not a whole number"):
+        load_recipe("rnng-gum-open", ["model.hidden_size="])
 
 
 def test_a_recipe_that_is_not_there_lists_the_packaged_ones() -> None:

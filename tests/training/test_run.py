@@ -189,7 +189,7 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew_by_resuming_it(tmp_p
     train(load_recipe(write_treebank(tmp_path), ["training.epochs=1"]), tmp_path / "run", on_terminal=False)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = contents(tmp_path / "run")
-    with pytest.raises(InputError, match="already holds a model"):
+    with pytest.raises(InputError, match=r"a model, but no checkpoints to resume from; .*training\.start_from=.*run"):
         train(load_run_recipe(tmp_path / "run"), tmp_path / "run", resume=True, on_terminal=False)
     assert contents(tmp_path / "run") == before
 

@@ -44,7 +44,7 @@ class Arguments:
     nodes: int | None = None
     """Machines, as training.num_nodes. Under torchrun or srun leave both out."""
     set: tuple[str, ...] = ()
-    """SECTION.FIELD=VALUE, as many as you like. When resuming: only longer training."""
+    """SECTION.FIELD=VALUE, as many as you like; no value unsets a field. When resuming: only longer training."""
     quiet: bool = False
     """Show no progress; a limit of time that ends training is told all the same."""
 

@@ -22,7 +22,7 @@ from treelm.errors import InputError, check_choice, nearest
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
-from treelm.models.configs import from_plain, to_toml_values
+from treelm.models.configs import NONE, from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
 from treelm.models.persistence.shipped import check_given, is_shipped_name
 from treelm.models.search.settings import BEAM, SearchName, SearchPrecision
@@ -139,9 +139,10 @@ def recipe_names() -> list[str]:
 def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     """Read a recipe by the name of a packaged one or by its path.
 
-    ``overrides`` are texts such as ``training.epochs=3``, values as in TOML; plain words need no quotes. Paths in a
-    file are relative to it, those in overrides and in packaged recipes to the working directory. Raises ``InputError``
-    that names file, section, field and remedy; for a syntax error file and line.
+    ``overrides`` are texts such as ``training.epochs=3``, values as in TOML; plain words need no quotes, and no value,
+    as in ``data.corpus=``, is "none": it unsets an optional field. Paths in a file are relative to it, those in
+    overrides and in packaged recipes to the working directory. Raises ``InputError`` that names file, section, field
+    and remedy; for a syntax error file and line.
     """
     text, where, folder = _find(name_or_path)
     values = parse_toml(text, where)
@@ -202,6 +203,8 @@ def parse_override(text: str) -> tuple[str, str, Any]:
 
     >>> parse_override("training.epochs=3"), parse_override("model.system=rnng")
     (('training', 'epochs', 3), ('model', 'system', 'rnng'))
+    >>> parse_override("data.corpus=")
+    ('data', 'corpus', 'none')
     """
     path, equals, value = text.partition("=")
     section, dot, name = path.strip().partition(".")
@@ -211,7 +214,7 @@ def parse_override(text: str) -> tuple[str, str, Any]:
     try:
         return section, name, tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
-        return section, name, value.strip()
+        return section, name, value.strip() or NONE
 
 
 DEFAULT_MARGIN = 10

@@ -35,7 +35,7 @@ from treelm.models.persistence.storage import (
     weight_files,
 )
 from treelm.models.streams import StreamLM
-from treelm.training.checkpoints import RESUME, check_new_run, lock_folder
+from treelm.training.checkpoints import RESUME, check_new_run, check_resumable, lock_folder
 from treelm.training.config import LIMITS_OF_TIME
 from treelm.training.dev import DevTrees
 from treelm.training.estimation import check_estimated, estimate
@@ -128,6 +128,8 @@ def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -
         elif not (run / FILE_NAME).exists():
             remedy = "give the folder of a run; a model of the package can be finetuned: start_from in [training]"
             raise InputError("no run to resume", where=str(run), remedy=remedy)
+        elif not recipe.model.is_estimated:
+            check_resumable(run)
         kept = run / VOCABULARY
         setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
         if isinstance(setup.model, EstimatedLM):

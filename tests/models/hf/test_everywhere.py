@@ -135,11 +135,12 @@ def test_folders_that_are_damaged_or_less_than_a_model_are_told(
 
 
 def test_without_the_library_the_extra_is_named(run: str) -> None:
-    """And nothing else of the package needs it, or imports it."""
+    """And nothing else of the package needs it, or imports it; nor torch's compiler, half of a command's start."""
     code = (
         "import sys; sys.modules['transformers'] = None\n"
         "import treelm\n"
         "treelm.load('ngram-gum-open').score(['the dog'])\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
         f"try: treelm.load({run!r})\n"
         "except treelm.InputError as error: print(error)\n"
     )

@@ -41,7 +41,7 @@ def shipped_folder(name: str) -> Path:
     if name in missing:
         raise InputError(f"model {name!r} is not installed", remedy=missing[name])
     if name not in folders:
-        near = nearest(name, [*folders, *missing])
+        near = nearest(name, folders, missing)
         has = f"it has {', '.join(sorted(folders)) or 'none'}"
         raise InputError(f"no model {name!r} in the package", remedy=f"{near}{has}")
     return folders[name]
@@ -77,6 +77,6 @@ def find_run(run: str | Path) -> Path:
         return hub_folder(str(run).removeprefix(PREFIX))
     names = shipped_names()
     offered = f", or one of the models in the package: {', '.join(names)}" if names else ""
-    near = nearest(str(run), [*names, *missing_models()])
+    near = nearest(str(run), names, missing_models())
     remedy = f"{near}give the folder that training wrote{offered}, or {PREFIX}NAME of the Hugging Face hub"
     raise InputError("no such run folder", where=str(run), remedy=remedy)

@@ -330,6 +330,11 @@ class _Limit(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._most, self._left, self._where, self._remedy = most, most_together, where, remedy
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Leave the compiler alone: to be told of this mode torch would import it, half of a command's start."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -1,0 +1,106 @@
+"""A process that has imported what every command imports, mostly torch, and starts commands without that: by a fork.
+
+``python -m tests.preloaded SOCKET`` listens; the programs that ``install`` writes hand their arguments, folder and
+streams over, and exit as the command does. For tests of what commands do, not of how they start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).parent.parent
+_PROGRAM = """\
+#!{python} -IS
+import json, os, socket, sys
+here = socket.socket(socket.AF_UNIX)
+here.connect({address!r})
+call = {{"program": {name!r}, "arguments": sys.argv[1:], "folder": os.getcwd()}}
+socket.send_fds(here, [json.dumps(call).encode()], [0, 1, 2])
+sys.exit(int(here.recv(1)[0]))
+"""
+
+
+@contextmanager
+def programs(folder: Path) -> Iterator[Path]:
+    """A folder with ``treelm`` and ``python`` for the search path; they work inside of the block."""
+    address = str(folder / "s")
+    (folder / "bin").mkdir()
+    for name in ("treelm", "python"):
+        program = folder / "bin" / name
+        program.write_text(_PROGRAM.format(python=sys.executable, address=address, name=name))
+        program.chmod(0o755)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    environment["PATH"] = f"{folder / 'bin'}:/usr/bin:/bin"
+    command = [sys.executable, "-m", "tests.preloaded", address]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        try:
+            yield folder / "bin"
+        finally:
+            server.kill()
+
+
+def _serve(address: str) -> NoReturn:
+    for name in ("treelm.inference.loading", "treelm.training.run", "torch._dynamo"):  # the last for optimisers
+        import_module(name)
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries what has ended
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        print("ready", flush=True)
+        while True:
+            connection, _ = listening.accept()
+            if os.fork() == 0:
+                _answer(connection)
+            connection.close()
+
+
+def _answer(connection: socket.socket) -> NoReturn:
+    """Run a call in this process, and end it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    code = 1
+    try:
+        message, streams, *_ = socket.recv_fds(connection, 1 << 16, 3)
+        call = json.loads(message)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.chdir(call["folder"])
+        code = _run(call["program"], call["arguments"])
+    except BaseException:  # noqa: BLE001: as Python itself tells what nobody caught
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        connection.send(bytes([code]))
+        os._exit(code)
+
+
+def _run(program: str, arguments: list[str]) -> int:
+    try:
+        if program == "treelm":
+            from treelm.cli import main
+
+            sys.argv = ["treelm", *arguments]
+            main()
+        else:
+            sys.argv = arguments
+            source = arguments[1] if arguments[0] == "-c" else sys.stdin.read()
+            exec(compile(source, arguments[0], "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
