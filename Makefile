@@ -9,6 +9,9 @@ CONSTRAINTS ?= constraints.txt
 # Build dependencies obey the same pins as everything else.
 export PIP_CONSTRAINT := $(addprefix $(CURDIR)/,$(CONSTRAINTS))
 
+# Each process takes modules that stand together, so that what a module's tests share is made once, and helps at the end.
+SHARED := -n 2 --dist worksteal
+
 .PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release try-wheel install clean
 .DEFAULT_GOAL := demo
 
@@ -31,14 +34,14 @@ quick: install
 
 # all tests but those of tests/slow.txt
 test-fast: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --durations=5
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) -m "not slow" --durations=5
 
 doctor: install
 	$(BIN)/treelm doctor
 
 # the whole suite, which writes tests/slow.txt: on an idle machine
 durations: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --write-slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED) --write-slow
 
 # the tests that could depend on a processor's last bits, as processors with fewer instructions would run them
 test-isa: install
@@ -51,7 +54,7 @@ lint: install
 	$(BIN)/lint-imports
 
 unit: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHARED)
 
 # The site of docs/ in build/site, strictly: a dead link, a page without a place or a public name without a docstring stops it
 docs: install

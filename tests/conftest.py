@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 
 from tests.durations import LIST, Recorder, names_of, read_slow
+from tests.preloaded import programs
 from treelm.models.layers.devices import find_device
 
 # No test asserts a time, and continuous integration should not fail at random.
@@ -49,6 +53,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         call = getattr(item, "callspec", None)
         if item.get_closest_marker("gpu") and call and call.params.get("variant") not in (None, "rnng", "prpn"):
             item.add_marker(pytest.mark.skip(reason="needs --device cuda"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """Every checkpoint would, a dozen times; only a power cut could tell. That ``fsync`` is called: ``test_files``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session")
+def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with ``treelm`` and ``python`` for the search path, which start by a fork (``tests.preloaded``)."""
+    with programs(tmp_path_factory.mktemp("programs")) as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -1,19 +1,21 @@
 """A process that has imported what every command imports, mostly torch, and starts commands without that: by a fork.
 
-``python -m tests.preloaded SOCKET`` listens; the programs that ``install`` writes hand their arguments, folder and
-streams over, and exit as the command does. For tests of what commands do, not of how they start.
+``python -m tests.preloaded SOCKET`` listens; the programs that ``programs`` writes hand their arguments, environment,
+folder and streams over, and exit as the command does. For tests of what commands do, not of how they start: which
+streams are open, and their encodings, are those of this process.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -24,7 +26,7 @@ _PROGRAM = """\
 import json, os, socket, sys
 here = socket.socket(socket.AF_UNIX)
 here.connect({address!r})
-call = {{"program": {name!r}, "arguments": sys.argv[1:], "folder": os.getcwd()}}
+call = {{"program": {name!r}, "arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
 socket.send_fds(here, [json.dumps(call).encode()], [0, 1, 2])
 sys.exit(int(here.recv(1)[0]))
 """
@@ -39,8 +41,7 @@ def programs(folder: Path) -> Iterator[Path]:
         program = folder / "bin" / name
         program.write_text(_PROGRAM.format(python=sys.executable, address=address, name=name))
         program.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
-    environment["PATH"] = f"{folder / 'bin'}:/usr/bin:/bin"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
     command = [sys.executable, "-m", "tests.preloaded", address]
     with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
@@ -72,16 +73,19 @@ def _answer(connection: socket.socket) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     code = 1
     try:
-        message, streams, *_ = socket.recv_fds(connection, 1 << 16, 3)
+        message, streams, *_ = socket.recv_fds(connection, 1 << 20, 3)
         call = json.loads(message)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         os.chdir(call["folder"])
+        os.environ.clear()
+        os.environ.update(call["environment"])
         code = _run(call["program"], call["arguments"])
     except BaseException:  # noqa: BLE001: as Python itself tells what nobody caught
         sys.excepthook(*sys.exc_info())
     finally:
-        sys.stdout.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
         connection.send(bytes([code]))
         os._exit(code)
 
@@ -95,6 +99,10 @@ def _run(program: str, arguments: list[str]) -> int:
             main()
         else:
             sys.argv = arguments
+            if arguments[0].endswith(".py"):
+                sys.path.insert(0, str(Path(arguments[0]).parent))
+                runpy.run_path(arguments[0], run_name="__main__")
+                return 0
             source = arguments[1] if arguments[0] == "-c" else sys.stdin.read()
             exec(compile(source, arguments[0], "exec"), {"__name__": "__main__"})
     except SystemExit as end:

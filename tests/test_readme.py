@@ -4,14 +4,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.corpora.helpers import SHARED
 from tests.pages import ROOT, blocks
-from tests.preloaded import programs
 from tests.shipped import need
 
 RECIPE = """\
@@ -40,13 +38,13 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(tmp_path_factory: pytest.TempPathFactory, preloaded: Path) -> Path:
     """A folder with a run in runs/demo, and `treelm` and `python` in bin."""
     folder = tmp_path_factory.mktemp("home")
+    (folder / "bin").symlink_to(preloaded)
     (folder / "recipe.toml").write_text(RECIPE)
-    with programs(folder):
-        run(["treelm", "train", "recipe.toml", "--output", "runs/demo", "--quiet"], folder, home=folder)
-        yield folder
+    run(["treelm", "train", "recipe.toml", "--output", "runs/demo", "--quiet"], folder, home=folder)
+    return folder
 
 
 @pytest.fixture
@@ -57,7 +55,12 @@ def folder(home: Path, tmp_path: Path) -> Path:
 
 
 def run(command: list[str], folder: Path, *, home: Path) -> str:
-    environment = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(home), "LC_ALL": "C.UTF-8"}
+    environment = {
+        "PATH": f"{home / 'bin'}:/usr/bin:/bin",
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+    }
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -1,39 +1,33 @@
 """The commands behind the figures of docs/models/rnng-search.md."""
 
-import json
-import subprocess
-import sys
-from typing import Any
+from pathlib import Path
+
+from tests.benchmarks.programs import rows_of
 
 
-def rows_of(*command: str) -> list[dict[str, Any]]:
-    output = subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True).stdout
-    return [json.loads(line) for line in output.splitlines()]
-
-
-def test_a_beam_is_not_wrong_beside_itself_and_a_narrow_one_is() -> None:
+def test_a_beam_is_not_wrong_beside_itself_and_a_narrow_one_is(preloaded: Path) -> None:
     sizes = ["--sentences", "0", "--reference", "100/10/9", "--beams", "100/10/9", "4/2/inf"]
-    same, narrow = rows_of("benchmarks/beam_convergence.py", "rnng-gum-open", *sizes)
+    same, narrow = rows_of(preloaded, "benchmarks/beam_convergence.py", "rnng-gum-open", *sizes)
     assert (same["num_words"], same["wrong"], same["mean_difference_bits"]) == (12, 0, 0)
     assert narrow["wrong"] > 0
     assert narrow["mean_bits"] > same["mean_bits"]
 
 
-def test_other_sentences_are_searched_in_place_of_a_file() -> None:
+def test_other_sentences_are_searched_in_place_of_a_file(preloaded: Path) -> None:
     sizes = ["--instead", "odd", "--reference", "4/2/9", "--beams", "4/2/9"]
-    (row,) = rows_of("benchmarks/beam_convergence.py", "rnng-gum-open", *sizes)
+    (row,) = rows_of(preloaded, "benchmarks/beam_convergence.py", "rnng-gum-open", *sizes)
     assert row["num_words"] > 100
 
 
-def test_short_sentences_are_measured_beside_a_long_one() -> None:
+def test_short_sentences_are_measured_beside_a_long_one(preloaded: Path) -> None:
     sizes = ["--short", "3", "--long", "6", "--rounds", "2", "--action-beam", "4", "--word-beam", "2"]
-    rows = rows_of("benchmarks/long_sentences.py", *sizes)
+    rows = rows_of(preloaded, "benchmarks/long_sentences.py", *sizes)
     assert [set(row["ms_a_word"]) for row in rows] == [{"3", "6"}] * 2
 
 
-def test_searches_are_measured_at_equal_widths() -> None:
+def test_searches_are_measured_at_equal_widths(preloaded: Path) -> None:
     sizes = ["--recipes", "tg-demo", "--beams", "2", "--words", "3"]
-    (row,) = rows_of("benchmarks/search_speed.py", *sizes)
+    (row,) = rows_of(preloaded, "benchmarks/search_speed.py", *sizes)
     assert (row["recipe"], row["action_beam"], row["word_beam"]) == ("tg-demo", 2, 5)
     assert row["num_words"] >= 3
     assert row["words_per_second"] > 0 <= row["of_search_mb"] < row["peak_mb"]

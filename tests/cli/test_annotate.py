@@ -16,7 +16,7 @@ import pytest
 from tests.cli.conftest import Treelm
 
 SRC = Path(__file__).parents[2] / "src"
-NUM_LINES = 1000
+NUM_LINES = 600
 
 
 @pytest.fixture(scope="module")

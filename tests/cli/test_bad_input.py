@@ -77,19 +77,6 @@ def list_corpora(stdout: int | IO[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_behind_standard_output_is_told() -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "treelm", "data", "list"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert_one_line(done.stderr, code=done.returncode, expected="No space left")
-
-
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -98,11 +85,10 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("closed", "expected"), [(">&-", "standard output is closed"), ("<&-", "standard input")])
-def test_a_closed_stream_is_told(project: Path, closed: str, expected: str) -> None:
-    command = f'{sys.executable} -m treelm parse "{project}/run" - {closed}'
+def test_a_closed_output_is_told(project: Path) -> None:
+    command = f'{sys.executable} -m treelm parse "{project}/run" - >&-'
     done = subprocess.run(command, shell=True, input="the dog .\n", capture_output=True, text=True, check=False)
-    assert_one_line(done.stderr, code=done.returncode, expected=expected)
+    assert_one_line(done.stderr, code=done.returncode, expected="standard output is closed")
 
 
 def test_words_with_quotation_marks_swallow_no_rows(treelm: Treelm, project: Path, tmp_path: Path) -> None:

@@ -37,16 +37,19 @@ def stop(process: "subprocess.Popen[str]", run: Path, signal_number: int, *, aft
     return error
 
 
-@pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGHUP)])
-def test_a_stopped_run_says_how_to_go_on_and_goes_on(project: Path, tmp_path: Path, first: int, second: int) -> None:
+def test_a_stopped_run_says_how_to_go_on_and_goes_on(project: Path, tmp_path: Path) -> None:
+    """SIGHUP: ``test_a_terminal_that_is_closed_loses_no_work``; more than one signal: ``tests/training``."""
     run = tmp_path / "run"
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
     error = stop(
-        start(["train", str(project / "recipe.toml"), "--out", str(run), *endless], tmp_path), run, first, after_step=5
+        start(["train", str(project / "recipe.toml"), "--out", str(run), *endless], tmp_path),
+        run,
+        signal.SIGTERM,
+        after_step=5,
     )
     assert f"treelm train --resume {run}" in error
     reached = max(steps(run))
-    stop(start(["train", "--resume", str(run)], tmp_path), run, second, after_step=reached + 5)
+    stop(start(["train", "--resume", str(run)], tmp_path), run, signal.SIGINT, after_step=reached + 5)
     assert steps(run) == sorted(steps(run))
 
 

@@ -34,12 +34,6 @@ def test_groups_are_computed_here_in_their_order(processes: int) -> None:
     assert found == [log_probs(lm, group) for group in GROUPS]
 
 
-def test_two_processes_give_what_one_gives() -> None:
-    lm = load(RUN)
-    found = list(in_groups(log_probs, lm, GROUPS, run=str(RUN), processes=2))
-    assert found == [log_probs(lm, group) for group in GROUPS]
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_refused_sentence_is_the_error_of_its_group(processes: int) -> None:
     groups = [[["a", "b"]], [["a"]]]

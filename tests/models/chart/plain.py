@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ def log_masses(scores: Tensor) -> dict[Constituents, Tensor]:
     return {tree: torch.stack(some).logsumexp(0) for tree, some in found.items()}
 
 
+@cache
 def spans_that_nest(num_words: int) -> list[frozenset[tuple[int, int]]]:
     """The spans of all n-ary trees without chains; the sentence is in all of them."""
     found = set()

@@ -32,8 +32,7 @@ def arguments(*, with_factors: bool, attends: bool = True) -> list[Any]:
     return [gates, keys, log_weights, factors, memory, *weights, *norms]
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize("with_factors", [False, True])
+@pytest.mark.parametrize(("epsilon", "with_factors"), [(0.0, False), (0.1, True)])
 def test_gradients_with_masks(epsilon: float, with_factors: bool) -> None:
     tensors = arguments(with_factors=with_factors)
     shape = (NUM_STEPS, NUM_ROWS, SIZE)

@@ -22,6 +22,8 @@ from treelm.models.search.settings import Search
 SENTENCES = [[3, 1, 4, 1, 5], [9, 2], [6], [5, 3, 5, 8, 9, 7, 9], [1, 1, 1], [0, 2, 4, 6]]
 TINY = {"max_open": 2, "max_consecutive": 2}
 EXHAUSTIVE = {"action_beam": 100_000, "word_beam": 100_000}
+TOP_DOWN, IN_ORDER = ({"order": order, "composition": "none"} for order in ("top-down", "in-order"))
+"""Of both orders the form that is computed soonest: what a search keeps does not depend on how items are composed."""
 
 
 def run(
@@ -48,8 +50,14 @@ def test_an_exhaustive_beam_equals_enumeration(variant: dict[str, Any]) -> None:
             assert max(result.beam_loss_bits) < 1e-9
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("beams", [(6, 3, 1), (20, 5, 2), (8, 8, 0), (1, 1, 1), (40, 3, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("beams", "variant"),
+    [
+        *(((6, 3, 1), variant) for variant in VARIANTS),
+        *((beams, IN_ORDER) for beams in ((20, 5, 2), (8, 8, 0), (1, 1, 1), (40, 3, 3))),
+    ],
+    ids=str,
+)
 def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant: dict[str, Any]) -> None:
     model = build_model(Tokens(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
     widths = dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True))
@@ -67,7 +75,7 @@ def test_bounds_and_sharing_change_nothing(beams: tuple[int, int, int], variant:
                 assert [one.actions for one in result.derivations] == [actions for _, _, actions in finished]
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("variant", [TOP_DOWN, IN_ORDER], ids=str)
 @pytest.mark.parametrize("threshold", [2.0, 3.0])
 def test_a_threshold_drops_what_lies_too_far_below_all_together(threshold: float, variant: dict[str, Any]) -> None:
     model = build_model(Tokens(40), 4, seed=5, max_open=5, max_consecutive=3, **variant)
@@ -113,13 +121,13 @@ def test_words_have_converged_where_a_narrower_search_says_the_same() -> None:
         assert not converged(result.gaps).any()
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("variant", [TOP_DOWN, IN_ORDER], ids=str)
 @pytest.mark.parametrize("threshold", [4.0, 6.0, 8.0])
 def test_what_counts_as_found_by_a_narrower_search_is_no_more_than_one_finds(
     threshold: float, variant: dict[str, Any]
 ) -> None:
     model = build_model(Tokens(3), 2, seed=2, **{**TINY, **variant})
-    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)]
+    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)][::2]
     settings = Search(threshold=threshold, **EXHAUSTIVE)
     wide = run(model, sentences, threshold=threshold, **EXHAUSTIVE)
     narrow = run(model, sentences, threshold=settings.narrow, **EXHAUSTIVE)
@@ -178,13 +186,13 @@ def test_an_empty_beam_gives_probability_zero_from_there_on() -> None:
     assert np.isfinite(possible.log_probs).all()
 
 
-def test_very_long_sentences_and_single_words() -> None:
+def test_long_sentences_beside_single_words() -> None:
     model = build_model(Tokens(10), 3, seed=3, max_open=5, max_consecutive=3)
-    long = [index * 7 % 10 for index in range(300)]
+    long = [index * 7 % 10 for index in range(100)]
     (alone,) = run(model, [[4]], action_beam=10, word_beam=4)
     results = run(model, [long, [4]], action_beam=10, word_beam=4)
     assert results[1].log_prob == pytest.approx(alone.log_prob, rel=1e-14)  # products of other sizes round otherwise
     assert [one.actions for one in results[1].derivations] == [one.actions for one in alone.derivations]
-    assert len(results[0].derivations[0].actions) > 600
+    assert len(results[0].derivations[0].actions) > 200
     assert np.isfinite(results[0].log_prob)
     assert results[0].log_probs.sum() == pytest.approx(results[0].log_prob)
