@@ -77,9 +77,9 @@ class PlainRNNG:
             return labels + ([self.finish] if top == "constituent" else [])
         return [SHIFT, REDUCE] + (labels if top != "open" else [])
 
-    def _valid_binary(self, state: State, labels: list[int]) -> list[int]:
-        """Two children each, but a sentence of one word has one constituent over it."""
-        children = []  # so far, of each open nonterminal
+    def _children(self, state: State) -> list[int]:
+        """How many children each open nonterminal has so far."""
+        children: list[int] = []
         for item in state.stack:
             if item.kind == "open":
                 children.append(0)
@@ -87,6 +87,22 @@ class PlainRNNG:
                 children.pop()  # nothing was popped when it was closed
             if item.kind in ("word", "constituent") and not item.is_unfinished:
                 children[-1] += 1
+        return children
+
+    @property
+    def num_groups(self) -> int:
+        return 4 if self.config.is_binary else 1
+
+    def group(self, state: State) -> int:
+        """The least number of words that have still to come, up to three; one more inside of a word."""
+        if state.num_open == 0:
+            return 0 if len(state.stack) > 1 else 1
+        needed = sum(2 - children for children in self._children(state)) - (state.num_open - 1)
+        return min(needed, 3)
+
+    def _valid_binary(self, state: State, labels: list[int]) -> list[int]:
+        """Two children each, but a sentence of one word has one constituent over it."""
+        children = self._children(state)
         if children[-1] == 2:
             return [REDUCE]
         is_one_word = children == [1] and state.stack[-1].kind == "word"

@@ -237,6 +237,17 @@ def test_a_wide_search_finds_the_sum_over_all_binary_trees(composition: str) -> 
     assert str(model.parse([list(map(str, FIVE))])[0]) == _text(best.node).replace("L0", "X")
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_narrow_beam_has_an_analysis_for_whatever_comes_next(seed: int) -> None:
+    """A binary tree that is complete takes no further word: without groups such trees fill a beam of three."""
+    model = build(seed=seed, max_open=40, max_consecutive=40).eval()
+    model.set_beam(action_beam=3, word_beam=3, fast_track=1)
+    rng = np.random.default_rng(seed)
+    sentences = [[str(token) for token in rng.integers(0, 4, length)] for length in (1, 2, 3, 25)]
+    assert all(np.isfinite(score.log_probs).all() for score in model.score(sentences))
+    assert [len(tree.words()) for tree in model.parse(sentences)] == [1, 2, 3, 25]
+
+
 def test_the_importance_sampled_bound_is_below_and_near_with_many_draws() -> None:
     model = build(bound_samples=1000).eval()
     sentences = [list(map(str, tokens)) for tokens in (FIVE, FIVE[:1], FIVE[:2], FIVE[:4])]

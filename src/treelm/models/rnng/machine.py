@@ -16,7 +16,7 @@ from treelm.models.rnng.constituents import ConstituentTable
 from treelm.models.rnng.stacks import Stacks
 from treelm.models.rnng.weights import SearchWeights
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Scored
-from treelm.models.search.machine import OneGroup, closed_by_reduce, closing_actions
+from treelm.models.search.machine import closed_by_reduce, closing_actions, groups_of_binary_trees, num_binary_groups
 from treelm.models.search.rows import Bools, Floats, Ints, renumbered
 from treelm.models.search.validity import (
     CONSTITUENT,
@@ -56,7 +56,7 @@ class ModelRule:
         return spread(valid_actions(self._config, configuration), self._config, self._num_labels)
 
 
-class StackMachine(OneGroup):
+class StackMachine:
     """Stacks, constituents and histories of one search. Only ``collect`` renumbers what exists."""
 
     def __init__(self, weights: SearchWeights, rule: Rule | None = None, *, starts: Tensor | None = None) -> None:
@@ -103,6 +103,7 @@ class StackMachine(OneGroup):
         new[:, at.UNDER] = np.where(items[:, at.IN_WORD] == 1, items[:, at.UNDER], top)
         new[:, at.LABEL], new[:, at.NUM_CONSECUTIVE], new[:, at.TOP] = -1, 0, WORD
         new[:, at.IN_WORD] = ~self.weights.ends_word[tokens]
+        new[:, at.NUM_NEEDED] -= items[:, at.IN_WORD] == 0
         new[:, at.VECTOR] = self.constituents.of_tokens(tokens)
         self._add_child(new)
         new[:, at.DEPTH] += 1
@@ -132,6 +133,7 @@ class StackMachine(OneGroup):
         new[:, at.OPENED], new[:, at.LABEL], new[:, at.VECTOR] = own_rows, labels, labels
         new[:, at.NUM_OPEN] += 1
         new[:, at.NUM_CONSECUTIVE] += 1
+        new[:, at.NUM_NEEDED] += 1
         new[:, at.TOP], new[:, at.IN_WORD] = OPEN, 0
         if self._in_order:  # UNDER stays that of the left corner
             new[:, at.PARTIAL] = self._with_corner(labels, below, items[:, at.UNDER])
@@ -161,6 +163,7 @@ class StackMachine(OneGroup):
         new[:, at.BELOW] = under if self._composes else top
         new[:, at.UNDER], new[:, at.LABEL] = under, -1
         new[:, at.NUM_CONSECUTIVE] = items[:, at.NUM_CONSECUTIVE] if self._in_order else 0
+        new[:, at.NUM_NEEDED] = items[:, at.NUM_NEEDED]
         new[:, at.TOP], new[:, at.IN_WORD] = CONSTITUENT, 0
         new[:, at.VECTOR] = self.constituents.compose(items[:, at.PARTIAL], outputs, sources)
         self._add_child(new)
@@ -192,6 +195,16 @@ class StackMachine(OneGroup):
     def num_open(self, tops: Ints) -> Ints:
         """Open nonterminals of stacks with these tops: (n,)."""
         return self.stacks.column(tops, at.NUM_OPEN)
+
+    @property
+    def num_groups(self) -> int:
+        """Of binary trees several; see ``groups_of_binary_trees``."""
+        return num_binary_groups(self.weights.config)
+
+    def groups(self, tops: Ints) -> Ints:
+        """The group of stacks with these tops: (n,)."""
+        needed, in_word = (self.stacks.column(tops, column) for column in (at.NUM_NEEDED, at.IN_WORD))
+        return groups_of_binary_trees(needed + in_word, self.num_groups)
 
     def towards_end(self, analyses: Analyses) -> Bools:
         """Mark the actions after which the sentence may end without another SHIFT: (n, A)."""

@@ -38,7 +38,8 @@ PARTIAL = 8  # what the innermost open nonterminal holds so far (see Constituent
 VECTOR = 9  # the item's vector (see ConstituentTable)
 DEPTH = 10  # number of pushes on the way from the initial item
 NUM_ACTIONS = 11  # of the analysis whose action pushed this row
-NUM_COLUMNS = 12
+NUM_NEEDED = 12  # words that have at least to come until a binary tree is complete; of others it means nothing
+NUM_COLUMNS = 13
 
 _ROOM = 1 << 12  # rows; a little more than ten sentences need at a time
 
@@ -62,7 +63,7 @@ class Stacks:
         self._cell = [FloatRows(size, like, _ROOM) for _ in weights.hidden]
         rows = np.zeros((self._num_initial, NUM_COLUMNS), np.int64)
         rows[:, [LABEL, VECTOR]] = -1
-        rows[:, TOP], rows[:, PARTIAL] = EMPTY, empty_partial
+        rows[:, TOP], rows[:, PARTIAL], rows[:, NUM_NEEDED] = EMPTY, empty_partial, 1
         rows[:, [BELOW, UNDER, OPENED]] = np.arange(self._num_initial)[:, None]
         self._items.append(rows)
         self._push_initial(padded_rows(initial))

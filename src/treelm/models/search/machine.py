@@ -16,6 +16,7 @@ from torch import Tensor
 
 from treelm.models.search.analyses import Analyses, Candidates, Histories, Layout, Scored
 from treelm.models.search.rows import Bools, Floats, Ints
+from treelm.models.search.validity import Bounds
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 
@@ -114,6 +115,20 @@ class OneGroup:
     def groups(self, tops: Ints) -> Ints:
         """All of them are in the same group."""
         return np.zeros(len(tops), np.int64)
+
+
+def num_binary_groups(bounds: Bounds) -> int:
+    """Groups of a machine that opens constituents before their children: four if these are two, else one."""
+    return 4 if bounds.is_binary else 1
+
+
+def groups_of_binary_trees(needed: Ints, num_groups: int) -> Ints:
+    """Groups by the least number of words that have still to come: none, one, two, more; (n,).
+
+    Where none has, the sentence can but end, and where more than one has, it cannot end soon. A beam that holds some of
+    each has an analysis for whatever comes next, as long as ``max_open`` lets it open constituents.
+    """
+    return needed.clip(0, num_groups - 1)
 
 
 def by_groups(machine: Machine, analyses: Candidates, num_sentences: int) -> tuple[Ints, Layout]:

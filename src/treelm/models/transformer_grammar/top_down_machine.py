@@ -6,7 +6,7 @@ import numpy as np
 
 from treelm.models.layers.devices import to_device
 from treelm.models.search.analyses import Analyses, Candidates
-from treelm.models.search.machine import closed_by_reduce, closing_actions
+from treelm.models.search.machine import closed_by_reduce, closing_actions, groups_of_binary_trees, num_binary_groups
 from treelm.models.search.rows import Bools, Floats, Ints
 from treelm.models.search.validity import (
     CONSTITUENT,
@@ -116,18 +116,13 @@ class TopDownMachine(KeyValueMachine):
 
     @property
     def num_groups(self) -> int:
-        """In binary trees how many words have still to come, at the least, sets apart: none, one, two, more."""
-        return 4 if self.weights.config.binary else 1
+        """Of binary trees several; see ``groups_of_binary_trees``."""
+        return num_binary_groups(self.weights.config.rule)
 
     def groups(self, tops: Ints) -> Ints:
-        """The least number of words that have still to come, up to three; 0 for all unless trees are binary.
-
-        Where none has, the sentence can but end, and where more than one has, it cannot end soon. A beam that holds
-        some of each has an analysis for whatever comes next, as long as ``max_open`` lets it open constituents.
-        """
+        """The group of stacks with these tops: (n,)."""
         items = self.stacks.items(tops)
-        needed: Ints = (items[:, at.NUM_NEEDED] + items[:, at.IN_WORD]).clip(0, self.num_groups - 1)
-        return needed
+        return groups_of_binary_trees(items[:, at.NUM_NEEDED] + items[:, at.IN_WORD], self.num_groups)
 
     def towards_end(self, analyses: Analyses) -> Bools:
         """Mark the actions after which the sentence may end without another SHIFT: (n, A)."""
