@@ -130,7 +130,7 @@ def test_the_run_of_a_packaged_recipe_knows_its_data_wherever_it_lies(
         (
             'dev = "dev.ptb"',
             'corpus = "gum-open"',
-            r"corpus = 'gum-open' beside data\.train; .*--set data\.corpus= ",
+            r"corpus = 'gum-open' beside data\.train; .* data\.corpus=none unsets it",
         ),
     ],
 )

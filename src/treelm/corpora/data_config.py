@@ -65,7 +65,7 @@ class DataConfig(ReadOptions, _Sources):
         given = [split for split in SPLITS if self._path(split) is not None]
         if self.corpus is not None and given:
             found = f"data.corpus = {self.corpus!r} beside data.{given[0]}"
-            raise InputError(found, remedy=f"give a corpus or files: --set data.corpus= leaves {self.corpus} out")
+            raise InputError(found, remedy="give a corpus or files, not both: data.corpus=none unsets it")
         check_choice("data.on_error", self.on_error, get_args(OnError))
         if self.max_sentences is not None and self.max_sentences < 1:
             raise InputError(f"data.max_sentences = {self.max_sentences}", remedy="give 1 or more, or leave it out")

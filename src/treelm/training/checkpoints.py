@@ -93,7 +93,7 @@ def check_new_run(folder: Path) -> None:
 def check_resumable(folder: Path) -> None:
     """Raise ``InputError`` for a model without the checkpoints that its training could go on from."""
     if (folder / WEIGHTS).exists() and not Checkpoints(folder / FOLDER, keep=1).paths():
-        remedy = f"restore them, or begin a new run from this model: --set training.start_from={folder}"
+        remedy = f"restore them, or begin a new run from this model: training.start_from={folder}"
         raise InputError(f"a model, but no {FOLDER} to resume from", where=str(folder), remedy=remedy)
 
 

@@ -22,7 +22,8 @@ from treelm.errors import InputError, check_choice, nearest
 from treelm.models import SYSTEMS, config_class, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.bounds import BoundedConfig
-from treelm.models.configs import NONE, from_plain, to_toml_values
+from treelm.models.configs import NONE as _NONE
+from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
 from treelm.models.persistence.shipped import check_given, is_shipped_name
 from treelm.models.search.settings import BEAM, SearchName, SearchPrecision
@@ -214,7 +215,7 @@ def parse_override(text: str) -> tuple[str, str, Any]:
     try:
         return section, name, tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
-        return section, name, value.strip() or NONE
+        return section, name, value.strip() or _NONE
 
 
 DEFAULT_MARGIN = 10
