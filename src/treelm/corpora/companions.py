@@ -43,6 +43,7 @@ COMPANIONS = (
         made_corpora=("open-english-silver",),
         models=(
             "chart-gum-open",
+            "lstm-open-english",
             "on-lstm-gum-open",
             "palm-gum-open",
             "prpn-gum-open",
