@@ -77,6 +77,10 @@ def recipe_values(name: str) -> dict[str, dict[str, Any]]:
     }
 
 
+SEARCHED_WIDELY = {"urnng": ("The city is old .", "I think that", "Zyxwv barks")}
+"""Runs whose narrow search has found more since; a beam of 1,000 finds all trees of these sentences, a sum of each."""
+
+
 def describe(run: Path) -> dict[str, Any]:
     """What a run says of the sentences: scores by token (nats) and trees, as far as the system has them."""
     import treelm
@@ -84,10 +88,14 @@ def describe(run: Path) -> dict[str, Any]:
 
     lm = treelm.load(run)
     lm.set_beam(**run_beam(run))  # of its recipe: what is searched by default may get better
-    words = [sentence.split() for sentence in SENTENCES]
-    expected: dict[str, Any] = {"sentences": list(SENTENCES)}
+    if run.name in SEARCHED_WIDELY:
+        lm.set_beam(action_beam=1000, word_beam=1000, fast_track=1)
+    sentences = SEARCHED_WIDELY.get(run.name, SENTENCES)
+    words = [sentence.split() for sentence in sentences]
+    expected: dict[str, Any] = {"sentences": list(sentences)}
     if lm.predicts_words:
-        expected["log_probs"] = [score.log_probs.tolist() for score in lm.score(words)]
+        log_probs = [score.log_probs for score in lm.score(words)]
+        expected["log_probs"] = [[one.sum()] if run.name in SEARCHED_WIDELY else one.tolist() for one in log_probs]
     if lm.parses:
         expected["trees"] = [str(tree) for tree in lm.parse(words)]
     return expected
