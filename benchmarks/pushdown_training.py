@@ -7,11 +7,9 @@ Both have the same weights, batches and places of dropout; before anything is ti
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import one_line
@@ -19,32 +17,11 @@ import torch
 import tyro
 from torch import Tensor, nn
 from torch.nn import functional
-from transformer_training import UNCOUNTED, timed
+from transformer_training import UNCOUNTED, Turns
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.gold_trees import binary_splits, trees_of
 from treelm.models.pushdown.network import Pushdown
-from treelm.training.numerics import numerics
-from treelm.training.recipe import build_recipe
-from treelm.training.run import set_up
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """What to measure."""
-
-    corpus: str = "gum-open"
-    """Name of a corpus, or path of a folder with train.ptb."""
-    batch_sizes: tuple[int, ...] = (16, 64)
-    """Sentences a step."""
-    size: int = 256
-    """Units."""
-    dropout: float = 0.3
-    """As in the recipe for gum-open."""
-    rounds: int = 14
-    """Updates of each, in turns."""
-    plain_optimizer: Literal["default", "fused"] = "default"
-    """AdamW of the plain form: as torch gives it without being asked, or fused as ours."""
 
 
 class Names(nn.Module):
@@ -176,26 +153,10 @@ class Plain(nn.Module):
         return word + attachment + finish
 
 
-def main(options: Arguments) -> None:
+def main(options: Turns) -> None:
     """Print one line of JSON for each size of batches."""
-    for batch_size in options.batch_sizes:
-        recipe = build_recipe(
-            {
-                "data": {"corpus": options.corpus},
-                "vocabulary": {"min_count": 2, "unknown": "berkeley"},
-                "model": {"system": "pushdown", "size": options.size, "dropout": options.dropout},
-                "training": {"batch_size": batch_size, "threads": 1, "device": "cpu"},
-            },
-            where="benchmark",
-        )
-        setup = set_up(recipe)
-        assert isinstance(setup.model, Pushdown)
-        batches = [batch for batch, _ in zip(setup.batches, range(options.rounds + 3), strict=False)]
-        with numerics(recipe.training):
-            speed = timed(setup.model, Plain(setup.model), batches, fused=options.plain_optimizer == "fused")
-            print(json.dumps({"batch_size": batch_size, "plain": options.plain_optimizer, **speed}))
-            sys.stdout.flush()
+    options.measure("pushdown", Plain)
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, tyro.cli(Turns)))

@@ -9,12 +9,11 @@ Both have the same weights, batches and places of dropout; before anything is ti
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import one_line
@@ -22,34 +21,21 @@ import torch
 import tyro
 from torch import Tensor, nn
 from torch.nn import functional
-from transformer_training import PlainLayer, timed
+from transformer_training import PlainLayer, Turns
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.models.layers.gold_trees import trees_of
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
-from treelm.training.numerics import numerics
-from treelm.training.recipe import build_recipe
-from treelm.training.run import set_up
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """What to measure."""
+class Arguments(Turns):
+    """What to measure; dropout as in the recipe for gum-open."""
 
-    corpus: str = "gum-open"
-    """Name of a corpus, or path of a folder with train.ptb."""
-    batch_sizes: tuple[int, ...] = (16, 64)
-    """Sentences a step."""
-    size: int = 256
-    """Units."""
     dropout: float = 0.2
-    """As in the recipe for gum-open."""
     rounds: int = 14
-    """Updates of each, in turns."""
-    plain_optimizer: Literal["default", "fused"] = "default"
-    """AdamW of the plain form: as torch gives it without being asked, or fused as ours."""
 
 
 @dataclass(kw_only=True)
@@ -180,23 +166,7 @@ class Plain(nn.Module):
 
 def main(options: Arguments) -> None:
     """Print one line of JSON for each size of batches."""
-    for batch_size in options.batch_sizes:
-        recipe = build_recipe(
-            {
-                "data": {"corpus": options.corpus},
-                "vocabulary": {"min_count": 2, "unknown": "berkeley"},
-                "model": {"system": "transformer-grammar", "size": options.size, "dropout": options.dropout},
-                "training": {"batch_size": batch_size, "threads": 1, "device": "cpu"},
-            },
-            where="benchmark",
-        )
-        setup = set_up(recipe)
-        assert isinstance(setup.model, TransformerGrammar)
-        batches = [batch for batch, _ in zip(setup.batches, range(options.rounds + 3), strict=False)]
-        with numerics(recipe.training):
-            speed = timed(setup.model, Plain(setup.model), batches, fused=options.plain_optimizer == "fused")
-            print(json.dumps({"batch_size": batch_size, "plain": options.plain_optimizer, **speed}))
-            sys.stdout.flush()
+    options.measure("transformer-grammar", Plain)
 
 
 if __name__ == "__main__":

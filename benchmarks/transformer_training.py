@@ -34,13 +34,11 @@ UNCOUNTED = -100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """What to measure."""
+class Turns:
+    """What every such comparison measures."""
 
     corpus: str = "gum-open"
     """Name of a corpus, or path of a folder with train.ptb."""
-    positions: Literal["relative", "learned", "rotary"] = "relative"
-    """The plain form has the first two."""
     batch_sizes: tuple[int, ...] = (16, 64)
     """Sentences a step."""
     size: int = 256
@@ -51,6 +49,33 @@ class Arguments:
     """Updates of each, in turns."""
     plain_optimizer: Literal["default", "fused"] = "default"
     """AdamW of the plain form: as torch gives it without being asked, or fused as ours."""
+
+    def measure(self, system: str, plain: Callable[[Any], nn.Module], **settings: str) -> None:
+        """Print a line of JSON for each size of batches; ``plain`` makes the plain form of a model."""
+        for batch_size in self.batch_sizes:
+            recipe = build_recipe(
+                {
+                    "data": {"corpus": self.corpus},
+                    "vocabulary": {"min_count": 2, "unknown": "berkeley"},
+                    "model": {"system": system, "size": self.size, "dropout": self.dropout, **settings},
+                    "training": {"batch_size": batch_size, "threads": 1, "device": "cpu"},
+                },
+                where="benchmark",
+            )
+            setup = set_up(recipe)
+            batches = [batch for batch, _ in zip(setup.batches, range(self.rounds + 3), strict=False)]
+            with numerics(recipe.training):
+                speed = timed(setup.model, plain(setup.model), batches, fused=self.plain_optimizer == "fused")
+            print(json.dumps({**settings, "batch_size": batch_size, "plain": self.plain_optimizer, **speed}))
+            sys.stdout.flush()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments(Turns):
+    """What to measure."""
+
+    positions: Literal["relative", "learned", "rotary"] = "relative"
+    """The plain form has the first two."""
 
 
 class PlainLayer(nn.Module):
@@ -127,30 +152,7 @@ class Plain(nn.Module):
 
 def main(options: Arguments) -> None:
     """Print one line of JSON for each size of batches."""
-    for batch_size in options.batch_sizes:
-        recipe = build_recipe(
-            {
-                "data": {"corpus": options.corpus},
-                "vocabulary": {"min_count": 2, "unknown": "berkeley"},
-                "model": {
-                    "system": "transformer",
-                    "size": options.size,
-                    "positions": options.positions,
-                    "dropout": options.dropout,
-                },
-                "training": {"batch_size": batch_size, "threads": 1, "device": "cpu"},
-            },
-            where="benchmark",
-        )
-        setup = set_up(recipe)
-        assert isinstance(setup.model, Transformer)
-        ours, batches = setup.model, [batch for batch, _ in zip(setup.batches, range(options.rounds + 3), strict=False)]
-        plain = Plain(ours)
-        with numerics(recipe.training):
-            speed = timed(ours, plain, batches, fused=options.plain_optimizer == "fused")
-            named = {"positions": options.positions, "batch_size": batch_size, "plain": options.plain_optimizer}
-            print(json.dumps({**named, **speed}))
-            sys.stdout.flush()
+    options.measure("transformer", Plain, positions=options.positions)
 
 
 def timed(ours: SyntacticLM, plain: Any, batches: list[Any], *, fused: bool) -> dict[str, float]:
