@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from tests.models.layers.binary_trees import binary_trees, spans_of_trees
+from tests.models.rnng.plain import PlainRNNG
 from tests.models.rnng.plain_unsupervised import all_trees, bound
 from tests.models.rnng.worlds import Tokens, as_batch, random_tree
+from tests.models.search.oracle import plain_beam
 from tests.systems import small_recipe, small_setup
 from tests.training.treebanks import write_treebank
 from treelm.corpora.batches import SentenceBatch
@@ -27,6 +29,8 @@ from treelm.models.rnng.binary_trees import branches_one_way, gold_trees, with_t
 from treelm.models.rnng.config import UnsupervisedRNNGConfig
 from treelm.models.rnng.inference_network import score_function_loss, tree_log_probs
 from treelm.models.rnng.unsupervised import UnsupervisedRNNG
+from treelm.models.search.sentences import search_all
+from treelm.models.search.settings import Search
 from treelm.training.loop import fit
 from treelm.training.recipe import Recipe, save_recipe
 from treelm.training.run import set_up
@@ -235,6 +239,22 @@ def test_a_wide_search_finds_the_sum_over_all_binary_trees(composition: str) -> 
         assert score.log_probs.sum() == pytest.approx(torch.stack(joint).logsumexp(0).item(), abs=1e-9)
     best = max(all_trees(model, FIVE).values(), key=lambda one: float((one.log_p_actions + one.log_p_words).detach()))
     assert str(model.parse([list(map(str, FIVE))])[0]) == _text(best.node).replace("L0", "X")
+
+
+@pytest.mark.parametrize("beams", [(6, 3, 1), (8, 8, 0), (1, 1, 1)])
+@pytest.mark.parametrize("composition", ["lstm", "none"])
+def test_a_narrow_beam_is_the_one_of_the_definition(composition: str, beams: tuple[int, int, int]) -> None:
+    """With a beam for each group, of words in pieces too."""
+    model = build(Tokens(9, 2), seed=3, composition=composition, max_open=6, max_consecutive=4).eval()
+    sentences = [[3, 1, 4, 8], [0, 1, 5], [6], [5, 1, 0, 5, 7, 2, 6]]
+    search = Search(**dict(zip(("action_beam", "word_beam", "fast_track"), beams, strict=True)))
+    searchable = model.searchable()
+    results = search_all(searchable, searchable.head(search.heavy_words), search, list(map(np.array, sentences)))
+    for tokens, result in zip(sentences, results, strict=True):
+        masses, finished = plain_beam(PlainRNNG(model), tokens, *beams)
+        assert np.isfinite(masses).all()
+        assert result.log_masses == pytest.approx(masses, abs=1e-9)
+        assert [one.log_prob for one in result.derivations] == pytest.approx([one[0] for one in finished], abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
