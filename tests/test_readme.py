@@ -121,6 +121,16 @@ def test_the_steps_in_r_work_on_a_file(home: Path, tmp_path: Path) -> None:
     assert "Pr(>Chisq)" in out
 
 
+def test_the_mixed_model_of_the_tutorial_works(home: Path, tmp_path: Path) -> None:
+    """On the table that the cells before it write."""
+    if not r_has("lme4"):
+        pytest.skip("needs R with lme4")
+    page = ROOT / "docs" / "tutorials" / "reading-times.md"
+    run(["python", "-c", "\n".join(blocks("python", page))], tmp_path, home=home)
+    (code,) = blocks("r", page)
+    assert "gpt2_lag1" in run(["Rscript", "-e", code], tmp_path, home=home)
+
+
 def test_the_steps_within_r_work(home: Path, tmp_path: Path) -> None:
     if not r_has("reticulate"):
         pytest.skip("needs R with reticulate")
