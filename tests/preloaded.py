@@ -81,7 +81,7 @@ def _answer(connection: socket.socket) -> NoReturn:
         os.environ.clear()
         os.environ.update(call["environment"])
         code = _run(call["program"], call["arguments"])
-    except BaseException:  # noqa: BLE001: as Python itself tells what nobody caught
+    except BaseException:  # as Python itself tells what nobody caught
         sys.excepthook(*sys.exc_info())
     finally:
         with suppress(OSError):

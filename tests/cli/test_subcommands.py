@@ -231,6 +231,20 @@ def test_surprisal_is_a_table_with_one_row_a_word(
     assert all(float(row[3]) >= 0 for row in rows)
 
 
+def test_surprisal_says_that_unknown_words_are_known_in_lower_case(
+    treelm: Treelm, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stdin(monkeypatch, "The Dog barks .\nA zebra sleeps .\n")
+    outcome = treelm("surprisal", project / "run", "-")
+    assert outcome.code == 0
+    assert outcome.err.splitlines()[1:] == [
+        "3 of them, such as 'The', are known in lower case, and no word with a capital is; give the text in lower case "
+        "if the model was trained on such"
+    ]
+    stdin(monkeypatch, "the dog barks .\nthe Zebra sleeps .\n")  # unknown in lower case, too
+    assert "lower case" not in treelm("surprisal", project / "run", "-").err
+
+
 def test_bits_with_the_end_add_up_to_the_sentence(treelm: Treelm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the dog barks .\n")
     outcome = treelm("surprisal", project / "run", tmp_path / "in.txt", "--end", "--output", tmp_path / "out.tsv")

@@ -23,6 +23,9 @@ class Advice:
     num_words: int = 0
     num_unknown: int = 0
     unknown: str = ""  # the first one
+    num_known_capitals: int = 0  # known words with a capital letter
+    num_known_lower: int = 0  # unknown words that are known in lower case
+    lowered: str = ""  # the first one
     num_attached: int = 0  # with marks or clitics of which the model reads none by itself
     num_known_without: int = 0  # those of them that are unknown, but known without these
     attached: str = ""  # the first one, if there is one that is known without
@@ -36,6 +39,11 @@ class Advice:
             if word.is_unk:
                 self.num_unknown += 1
                 self.unknown = self.unknown or word.word
+            has_capitals = word.word != word.word.lower()
+            self.num_known_capitals += has_capitals and not word.is_unk
+            if word.is_unk and has_capitals and self._knows(word.word.lower()):
+                self.num_known_lower += 1
+                self.lowered = self.lowered or word.word
             cut = words_of(word.word, "treebank")
             self.num_alone += len(cut) == 1 and not any(map(str.isalnum, word.word))
             if len(tokens) > 1 or len(cut) < 2 or not any(map(str.isalnum, word.word)):
@@ -60,6 +68,11 @@ class Advice:
             yield (
                 f"{share} are unknown to {name}, such as {self.unknown!r}: their bits are those of a class of words; "
                 "leave out rows with is_unk 1, or take a model over subwords"
+            )
+        if self.num_known_lower and not self.num_known_capitals:  # as models of text in lower case have none
+            yield (
+                f"{self.num_known_lower:,} of them, such as {self.lowered!r}, are known in lower case, and no word "
+                "with a capital is; give the text in lower case if the model was trained on such"
             )
         if self.num_known_without:
             yield (
