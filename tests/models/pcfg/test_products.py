@@ -51,6 +51,15 @@ def test_prefixes_are_those_of_the_textbook(kind: str) -> None:
         assert reading.next_words().sum() == pytest.approx(1, abs=1e-10)
 
 
+def test_chains_of_first_children_keep_their_digits_where_they_hardly_end() -> None:
+    for seed in range(20):
+        rules = drawn("simple", seed)
+        rules.of_left[:, 3:] *= 1e-18  # of tags: rows of nonterminals sum to 1 as numbers of a machine do
+        rules.of_left[:, :3] /= rules.of_left[:, :3].sum(1, keepdims=True)
+        ends = rules.chains @ rules.corners[:, 3:].sum(1)  # every chain ends
+        np.testing.assert_allclose(ends, 1, rtol=1e-12)
+
+
 def test_constituents_are_the_derivative_of_the_plain_form(kind: str) -> None:
     rules, _ = drawn(kind).consistent()
     plain = written_out(rules)

@@ -49,7 +49,7 @@ class ProductRules(Rules):
     def chains(self) -> Array:
         """(I - first children that are nonterminals)^-1, (N, N)."""
         num = self.num_nonterminals
-        return np.asarray(np.linalg.inv(np.eye(num) - self.corners[:, :num]), np.float64)
+        return _chains(self.corners[:, :num], self.corners[:, num:].sum(1))
 
     def left(self, cells: Array) -> Array:
         """Left factors."""
@@ -125,6 +125,22 @@ class ProductRules(Rules):
             of_left=left / of_left,
             of_right=right / of_right,
         )
+
+
+def _chains(steps: Array, exits: Array) -> Array:
+    """(I - steps)^-1 of probabilities of going on (N, N) and of ending (N), which sum to 1.
+
+    Halves are eliminated one after the other (Grassmann, Taksar & Heyman 1985). Nothing is subtracted: 1 less the
+    probability of going on has no digits left where a symbol hardly ends, and its sum of endings has all of them.
+    """
+    num = len(steps)
+    if num == 1:
+        return 1 / exits[:, None]
+    low, high = slice(num // 2), slice(num // 2, num)
+    first = _chains(steps[low, low], exits[low] + steps[low, high].sum(1))
+    into, back = first @ steps[low, high], steps[high, low] @ first
+    second = _chains(steps[high, high] + steps[high, low] @ into, exits[high] + back @ exits[low])
+    return np.block([[first + into @ second @ back, into @ second], [second @ back, second]])
 
 
 class TableRules(ProductRules):
