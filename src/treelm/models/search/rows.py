@@ -193,10 +193,13 @@ class Affine:
     def of(cls, weight: Tensor, bias: Tensor | None = None, *, copied: bool = True) -> Affine:
         """Take a weight (O, I) as torch keeps it; no bias is a zero bias.
 
-        A copy lies in memory as it is multiplied, which makes products of few rows faster by up to a half.
+        A copy lies in memory as it is multiplied, which makes products of few rows faster by up to a half. None is made
+        where it would cost a row its bits, as in float64 with odd numbers of outputs on AMD processors with AVX-512.
         """
-        bias = weight.new_zeros(len(weight)) if bias is None else bias
-        return cls(weight.detach().T.contiguous() if copied else weight.detach().T, bias.detach())
+        bias, weight = weight.new_zeros(len(weight)) if bias is None else bias, weight.detach().T
+        if copied and weight.device.type == "cpu":
+            copied = bool(sizes_alike(*weight.shape, True, weight.dtype, float32_setting()))
+        return cls(weight.contiguous() if copied else weight, bias.detach())
 
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
         """The product for padded rows (see ``rounded``)."""
@@ -217,7 +220,7 @@ class Affine:
         like = self.weight
         if like.device.type != "cpu":
             return tuple(range(BLOCK, 0, -ROUND))
-        return sizes_alike(*like.shape, like.is_contiguous(), like.dtype, float32_setting())
+        return sizes_alike(*like.shape, like.is_contiguous(), like.dtype, float32_setting()) or (ROUND,)
 
 
 @cache
@@ -237,6 +240,7 @@ def sizes_alike(
 ) -> tuple[int, ...]:
     """Numbers of rows, largest first, at which a product gives any row the bits that it has in a block of 16.
 
+    None if even in blocks of 16 a row has other bits at another place.
     Found by multiplying random rows in blocks of each size: where sums are made in another order, some of so many
     numbers differ. ``precision`` is torch's of float32 products, on which this depends.
     """
@@ -254,8 +258,8 @@ def sizes_alike(
     rows = rows.roll(moved, 0)
     expected = multiplied(ROUND).roll(-moved, 0)
     rows = rows.roll(-moved, 0)
-    alike = [size for size in sizes[:-1] if torch.equal(found := multiplied(size), expected[: len(found)])]
-    return (*alike, ROUND)
+    alike = [size for size in sizes if torch.equal(found := multiplied(size), expected[: len(found)])]
+    return tuple(alike) if ROUND in alike else ()
 
 
 _LEAST_PRODUCT = 256  # of the sizes of a weight
