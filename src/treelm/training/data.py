@@ -44,7 +44,8 @@ def read_epoch(batches: Batches) -> Iterator[PositionedBatch]:
     iterator = iter(batches)
     batch = next(iterator, None)
     if batch is None:
-        raise InputError("the training data gives no batches", remedy="check [data]: are all sentences filtered out?")
+        remedy = "check [data], and max_length and first_max_length in [batches]: is every sentence left out?"
+        raise InputError("the training data gives no batches", remedy=remedy)
     while batch is not None:
         position = batches.state()
         following = next(iterator, None)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Context, Decimal, localcontext
+from operator import mul
+
 import numpy as np
 import pytest
 import torch
 
 from tests.models.pcfg.plain import written_out
+from treelm.errors import InputError
 from treelm.models.pcfg.interface import read_tokens
 from treelm.models.pcfg.mixture import MixedReading
 from treelm.models.pcfg.products import ProductRules, TableRules
 from treelm.models.pcfg.reading import read
 
+FACTORS = ("of_head", "of_left", "of_right")
 SENTENCES = ([1, 0, 2, 2], [0], [2, 1, 1, 0, 0])
 
 
@@ -33,6 +39,74 @@ def drawn(kind: str, seed: int = 0, lean: float = 2.0) -> ProductRules:
     rank = 3 if kind == "simple" else 2
     head = np.eye(3) if kind == "simple" else shares(3, rank)
     return ProductRules(root=root, words=words, of_head=head, of_left=shares(rank, 7), of_right=shares(rank, 7))
+
+
+def exact_mass(rules: ProductRules) -> list[float]:
+    """The least fixed point by Newton's method with 120 digits, of rules that sum to 1 in all of them."""
+    with localcontext(Context(prec=120)):
+        head, left, right = (
+            [[Decimal(x) / sum(map(Decimal, row)) for x in row] for row in part.tolist()]
+            for part in (rules.of_head, rules.of_left, rules.of_right)
+        )
+        num, ranks = len(head), range(len(left))
+        mass = [Decimal(0)] * num + [Decimal(1)] * (len(left[0]) - num)
+        for _ in range(400):
+            lefts, rights = ([sum(map(mul, row, mass)) for row in part] for part in (left, right))
+            rows = []
+            for a in range(num):
+                row = [
+                    (a == b) - sum(head[a][r] * (left[r][b] * rights[r] + lefts[r] * right[r][b]) for r in ranks)
+                    for b in range(num)
+                ]
+                rows.append([*row, sum(head[a][r] * lefts[r] * rights[r] for r in ranks) - mass[a]])
+            for a in range(num):  # Gauss and Jordan
+                own = [x / rows[a][a] for x in rows[a]]
+                rows = [[x - row[a] * y for x, y in zip(row, own, strict=True)] for row in rows]
+                rows[a] = own
+            mass[:num] = [x + row[num] for row, x in zip(rows, mass, strict=False)]
+            if all(abs(row[num]) <= Decimal("1e-40") * x for row, x in zip(rows, mass, strict=False)):
+                break
+        return [float(x) for x in mass]
+
+
+def sharp(seed: int, scale: float) -> ProductRules:
+    """Rules of any sizes; the greater the scale, the more nearly certain, down to 1e-100 for the others."""
+    generator = np.random.default_rng(seed)
+    num, tags, rank = (int(generator.integers(1, 6)) for _ in range(3))
+
+    def shares(*shape: int) -> np.ndarray:
+        logits = generator.normal(size=shape) * scale
+        return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+
+    factors = (shares(num, rank), shares(rank, num + tags), shares(rank, num + tags))
+    return ProductRules(root=shares(num + tags), words=shares(tags, 3), **dict(zip(FACTORS, factors, strict=True)))
+
+
+@pytest.mark.parametrize("scale", [1, 10, 60])
+def test_mass_of_finite_trees_keeps_its_digits_where_rules_are_nearly_certain(scale: float) -> None:
+    for seed in range(20):
+        rules = sharp(seed, scale)
+        np.testing.assert_allclose(rules.mass(), exact_mass(rules), rtol=1e-12, err_msg=str(seed))
+        mended, _ = rules.consistent()
+        np.testing.assert_allclose(mended.mass(), 1, rtol=1e-12, err_msg=str(seed))
+        assert read_tokens([mended], [0, 1])[1].next_words().sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_symbols_without_finite_trees_have_no_mass_and_a_grammar_of_them_alone_is_refused() -> None:
+    unit = np.eye(4)  # two nonterminals, the second of which is its own first child, and two tags
+    rules = ProductRules(
+        root=np.array([0.5, 0.5, 0, 0]),
+        words=np.full((2, 3), 1 / 3),
+        of_head=np.eye(2),
+        of_left=np.stack([(unit[1] + unit[2]) / 2, unit[1]]),
+        of_right=np.stack([unit[3], unit[3]]),
+    )
+    np.testing.assert_array_equal(rules.mass(), [0.5, 0, 1, 1])
+    mended, log_mass = rules.consistent()
+    assert log_mass == pytest.approx(np.log(0.25))
+    np.testing.assert_array_equal(mended.of_left[0], unit[2])
+    with pytest.raises(InputError, match="no tree of the grammar is finite"):
+        replace(rules, root=unit[1]).consistent()
 
 
 @pytest.fixture(params=["dense", "low-rank", "simple"])

@@ -264,3 +264,5 @@ def test_words_without_trees_and_unknown_tags_are_refused(tmp_path: Path) -> Non
     for wrong in ({"history": -1}, {"makeshift": 0.0}, {"threshold": 1.0}):
         with pytest.raises(InputError):
             TreebankPCFGConfig(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="sizes"):  # of lists that estimation makes
+        TreebankPCFGConfig(sizes=(1, 2, 3, 4, 5)).taken_from(corpus.prepared)

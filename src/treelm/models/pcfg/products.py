@@ -8,11 +8,13 @@ from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from treelm.errors import InputError
 from treelm.models.pcfg.grammar import Grammar
 from treelm.models.pcfg.rules import Array, Outside, Rules
 
-_TOLERANCE, _MOST_STEPS = 1e-14, 100  # of Newton's method: some five steps, more where almost no tree ends
+_TOLERANCE, _MOST_STEPS = 1e-15, 100  # of Newton's method: some five steps, more where two trees follow most
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,31 +102,69 @@ class ProductRules(Rules):
         return self.head(of_rules)
 
     def mass(self) -> Array:
-        """The probability that the tree below each symbol is finite: Newton's method from 0, which only rises."""
+        """The probability that the tree below each symbol is finite: Newton's method from 0, which only rises.
+
+        Let B(x, y) = head (left x * right y), f(x) = B(x, x) and J its slope at x. A step d solves
+        (I - J) d = f(x) - x, and f(x) - x is B(d, d) after it. As rules sum to 1, (I - J) (1 - x) = f(x) - x +
+        B(1 - x, 1 - x), by which I - J is inverted; after the step 1 - x is (I - J)^-1 B(1 - x, 1 - x). So nothing is
+        ever subtracted: masses keep their digits in grammars that hardly ever, or almost surely, come to an end.
+        """
         num = self.num_nonterminals
-        mass = self.word_cell(np.ones(len(self.words)))
+        tags = self.word_cell(np.ones(len(self.words)))
+        mass, is_finite = tags, self._may_be_finite(tags)
+        beyond, rise = np.concatenate([np.ones(num), np.zeros(len(self.words))]), self._pairs(tags)
         for _ in range(_MOST_STEPS):
             left, right = self.left(mass), self.right(mass)
             slope = (self.of_head * right) @ self.of_left[:, :num] + (self.of_head * left) @ self.of_right[:, :num]
-            step = np.linalg.solve(np.eye(num) - slope, self.of_head @ (left * right) - mass[:num])
-            mass[:num] += step
-            if not (np.abs(step) > _TOLERANCE).any():
+            rest = self._pairs(beyond) + slope[:, ~is_finite].sum(1)
+            on = np.flatnonzero(is_finite & (beyond[:num] > 0))
+            if not on.size:
+                break
+            scale = beyond[on]
+            chains = _chains(slope[np.ix_(on, on)] * scale / scale[:, None], (rise + rest)[on] / scale)
+            step = np.zeros_like(mass)
+            step[on], beyond[on] = (scale * (chains @ (part[on] / scale)) for part in (rise, rest))
+            mass, rise = mass + step, self._pairs(step)
+            if not (step > _TOLERANCE * mass).any():
                 break
         return mass
+
+    def _pairs(self, symbols: Array) -> Array:
+        """B(x, x), (N,)."""
+        found: Array = self.of_head @ (self.left(symbols) * self.right(symbols))
+        return found
+
+    def _may_be_finite(self, tags: Array) -> NDArray[np.bool_]:
+        """Whether a nonterminal has any finite tree, (N,): none where probabilities of 1 go round in a circle."""
+        able = tags
+        for _ in range(self.num_nonterminals):
+            able = np.concatenate([self._pairs(able) > 0, tags[self.tags]])
+        return able[: self.num_nonterminals] > 0
 
     def mended(self, mass: Array) -> Self:
         """Every factor by the mass of what it makes, over that of what it is made of: the rules keep their form."""
         left, right = self.of_left * mass, self.of_right * mass
-        of_left, of_right = left.sum(1, keepdims=True), right.sum(1, keepdims=True)
-        head = self.of_head * (of_left * of_right)[:, 0]
-        top = self.root * mass
+        of_parts = left.sum(1) * right.sum(1)
         return replace(
             self,
-            root=top / top.sum(),
-            of_head=head / head.sum(1, keepdims=True),
-            of_left=left / of_left,
-            of_right=right / of_right,
+            root=_root(self.root * mass),
+            of_head=_shares(self.of_head * of_parts, self.of_head),
+            of_left=_shares(left, self.of_left),
+            of_right=_shares(right, self.of_right),
         )
+
+
+def _root(parts: Array) -> Array:
+    if not parts.any():
+        raise InputError("no tree of the grammar is finite", remedy="train it anew, with a smaller learning_rate")
+    found: Array = parts / parts.sum()
+    return found
+
+
+def _shares(parts: Array, otherwise: Array) -> Array:
+    """Rows divided by their sums; a row of zeros, of what is in no finite tree, stays as it was."""
+    sums = parts.sum(1, keepdims=True)
+    return np.where(sums > 0, parts / np.where(sums > 0, sums, 1), otherwise)
 
 
 def _chains(steps: Array, exits: Array) -> Array:
@@ -182,8 +222,7 @@ class TableRules(ProductRules):
     def mended(self, mass: Array) -> Self:
         """Every rule by the mass of its children, over that of its parent."""
         rules = self.of_head * np.outer(mass, mass).ravel()
-        top = self.root * mass
-        return replace(self, root=top / top.sum(), of_head=rules / rules.sum(1, keepdims=True))
+        return replace(self, root=_root(self.root * mass), of_head=_shares(rules, self.of_head))
 
 
 def rules_of(grammar: Grammar) -> ProductRules:

@@ -57,7 +57,8 @@ class TreebankPCFGConfig(CheckedConfig, InventoryConfig):
         self.require("sizes", len(self.sizes) in (0, len(_Sizes._fields)), "none: estimation sets it")
 
     def taken_from(self, corpus: PreparedCorpus) -> Self:
-        """The config with the tags that training data have. Raises ``InputError`` for data without trees."""
+        """The config with the tags that training data have. Raises ``InputError`` for sizes, and data without trees."""
+        self.require("sizes", not self.sizes, "none: estimation sets it")
         if not corpus.has_trees:
             remedy = "train this system on brackets or CoNLL-U"
             raise InputError("a sentence without a tree", where=corpus.where(0), remedy=remedy)
