@@ -163,13 +163,22 @@ class AttentionBlock(nn.Module):
         inner = functional.gelu(self.up(self.feedforward_norm(units)))
         return add_dropped(units, self.down(inner), self.dropout, training=self.training)
 
-    def forward(self, units: Tensor, sight: Sight, packing: Packing | None = None) -> Tensor:
-        """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own."""
+    def forward(
+        self, units: Tensor, sight: Sight, packing: Packing | None = None, wanted: Tensor | None = None
+    ) -> Tensor:
+        """A layer over units (B, T, D), or over packed ones (n, D), all of whose keys are its own.
+
+        ``wanted`` (A,) are the only packed positions whose outputs are computed, (A, D): of the last layer, those that
+        predict something.
+        """
         if packing is None:
             return self.finish(units, self.attend(*self.heads(units), sight))
         together = self.query_key_value(self.attention_norm(units))
         queries, keys, values = packing.pad_heads(together, self.num_heads, 3)
-        return self.finish(units, packing.pack_heads(self._mix(queries, keys, values, sight)))
+        mixed = packing.pack_heads(self._mix(queries, keys, values, sight))
+        if wanted is not None:
+            units, mixed = units.index_select(0, wanted), mixed.index_select(0, wanted)
+        return self.finish(units, mixed)
 
     def _split(self, units: Tensor) -> Tensor:
         """(B, T, D) -> (H, B, T, d), heads first: products of all rows of a head are then one, without copies."""

@@ -141,9 +141,10 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         if starts is not None:
             units = units.index_add(0, plan.starts, self._drop(starts))
         sight = sight_of(plan.positions, self.config)
-        for block in self._layers:
+        *below, last = self._layers
+        for block in below:
             units = block(units, sight, plan.packing)
-        return self._drop(self.norm(units.index_select(0, plan.contexts)))
+        return self._drop(self.norm(last(units, sight, plan.packing, wanted=plan.contexts)))
 
     def _new_composer(self) -> Composer:
         config = self.config
