@@ -15,6 +15,7 @@ from treelm.corpora.lines import Format, Stretch, cut, numbered_lines, only_text
 from treelm.corpora.mapping import mapping
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.tables import tsv_row
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
@@ -227,17 +228,18 @@ def _work(
             before = journal.progress
             kept = [one for one in parsed if one.is_kept]
             num_divisions = sum(item.begins_document for item in block.items) if settings.documents else 0
-            unsure = [one.num_words for one in parsed if not one.is_kept]
+            num_kept_words = sum(one.num_words for one in kept)
+            num_flat_words = sum(len(item.words) for item in block.items) - sum(one.num_words for one in parsed)
             sure = [one.confidence for one in kept if one.confidence is not None]
             done = replace(
                 before,
                 num_read=block.num_read,
                 digest=block.digest,
                 num_sentences=before.num_sentences + len(lines) - num_divisions,
-                num_words=before.num_words + sum(len(item.words) for item in block.items) - sum(unsure),
+                num_words=before.num_words + num_kept_words + (num_flat_words if settings.on_error == "flat" else 0),
                 num_errors=before.num_errors + len(errors),
-                num_unsure=before.num_unsure + len(unsure),
-                num_kept_words=before.num_kept_words + sum(one.num_words for one in kept),
+                num_unsure=before.num_unsure + len(parsed) - len(kept),
+                num_kept_words=before.num_kept_words + num_kept_words,
                 sum_confidence=before.sum_confidence + sum(one.mean for one in sure),
                 sum_expected_f1=before.sum_expected_f1 + sum(one.expected_f1 for one in sure),
             )
@@ -246,7 +248,12 @@ def _work(
                 rows = ["\t".join(TABLE_COLUMNS), *rows]
             journal.append(lines, errors, done, rows)
             on_progress(journal.progress)
-    if not journal.progress.num_sentences and not journal.progress.num_errors:
+    progress = journal.progress
+    if progress.num_unsure and not progress.num_sentences and not progress.num_errors:
+        found = f"the parser is sure of none of its {progress.num_unsure:,} sentences (how sure: {journal.table})"
+        remedy = f"lower min_confidence, and remove {journal.folder} to begin again"
+        raise InputError(found, where=name_of(source), remedy=remedy)
+    if not progress.num_sentences and not progress.num_errors:
         raise no_sentences(name_of(source), [])
 
 
@@ -333,7 +340,7 @@ class Parsed(NamedTuple):
         if self.confidence is None:
             return ""
         values = (f"{value:.4f}" for value in self.confidence)
-        return "\t".join((self.where, str(self.num_words), *values, str(int(self.is_kept))))
+        return tsv_row((self.where, str(self.num_words), *values, str(int(self.is_kept))))
 
 
 def _settle(
@@ -373,10 +380,10 @@ def describe(settings: AnnotationSettings, progress: Progress, *, source: str, v
     num_parsed = progress.num_sentences - (0 if settings.on_error in ("raise", "skip") else progress.num_errors)
     if not progress.num_table_bytes:
         return described
-    means = {
-        "mean": progress.sum_confidence / num_parsed,
-        "expected_f1": progress.sum_expected_f1 / num_parsed,
-        "mean_words": progress.num_kept_words / num_parsed,
+    sums = {
+        "mean": progress.sum_confidence,
+        "expected_f1": progress.sum_expected_f1,
+        "mean_words": progress.num_kept_words,
     }
-    confidence = {name: round(value, 4) for name, value in means.items()} if num_parsed else {}
+    confidence = {name: round(value / num_parsed, 4) for name, value in sums.items()} if num_parsed else {}
     return {**described, "confidence": {**confidence, "num_left_out": progress.num_unsure}}

@@ -159,6 +159,8 @@ class Journal:
         Killed in between, it is done by the next call.
         """
         if self.trees.exists():
+            if self._packed and not self.progress.num_bytes:
+                self.trees.write_bytes(gzip.compress(b"", mtime=0))  # no trees, packed
             self.trees.replace(target)
         if self.progress.num_table_bytes and self.table.exists():
             self.table.replace(table)
