@@ -234,6 +234,8 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     splits = {"train": train_data, "dev": dev_data}
     if model.predicts_words and not vocabulary.is_predictable:
         found = f"vocabulary.kind = {vocabulary.kind!r} with {model.system}, which predicts words"
+        if start_from is not None:
+            raise InputError(f"{start_from} predicts no words", remedy="start from a run of the same system")
         raise InputError(found, remedy='set vocabulary.kind = "word"')
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:
