@@ -48,6 +48,7 @@ COMPANIONS = (
             "palm-gum-open",
             "prpn-gum-open",
             "pushdown-small",
+            "rnng-open-english",
             "shift-reduce-gum-open",
             "som-gum-open",
             "tg-small",
