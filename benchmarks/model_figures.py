@@ -48,6 +48,9 @@ class Arguments:
     """Models of the packages; without any, all."""
     natural_stories: str = ""
     """Folder of Natural Stories; without it, that of treelm's cache."""
+    beam: tuple[int, int] | None = None
+    """Analyses that ``treelm reading`` and ``treelm gardenpath`` keep between actions and between words. Without it,
+    they widen the beam until surprisals converge, which takes a search minutes to hours."""
     again: bool = False
     """Measure also what is recorded."""
     only_write: bool = False
@@ -79,6 +82,8 @@ def measure(folder: Path, options: Arguments) -> None:
         if measured.get(name, {}).get("weights") == weights and not options.again:
             continue
         data = ["--data", options.natural_stories] if name == "reading" and options.natural_stories else []
+        if options.beam and name != "syntaxgym":
+            command = (*command, "--action-beam", str(options.beam[0]), "--word-beam", str(options.beam[1]))
         record = keep(_json_of([*(str(folder) if part == "NAME" else part for part in command), *data]))
         called = " ".join(folder.name if part == "NAME" else part for part in command)
         origin = {"command": f"treelm {called}", "date": f"{date.today()}", "treelm": __version__, "weights": weights}
