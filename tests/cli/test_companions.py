@@ -125,7 +125,7 @@ def test_its_models_have_names_like_those_of_the_package(installed: Path) -> Non
     assert find_run("ngram-open-english") == shipped_folder("ngram-open-english")
     assert find_run("ngram-open-english").parent == installed / "pretrained"
     with pytest.raises(InputError, match=r"one of the models in the package.*ngram-open-english"):
-        find_run("rnng-open-english")
+        find_run("ngram-open-englis")
 
 
 def test_recipes_name_its_corpus_wherever_they_are_read(absent: None) -> None:
