@@ -268,6 +268,14 @@ def test_finetuning_with_other_sizes_is_a_user_error(tmp_path: Path) -> None:
         set_up(recipe)
 
 
+def test_finetuning_from_another_system_is_a_user_error(tmp_path: Path) -> None:
+    recipe = load_recipe(write_text(tmp_path), ["training.start_from=ngram-gum-open"])
+    with pytest.raises(
+        InputError, match=r"ngram-gum-open is a ngram, and \[model\] a \S+; start from a run of the same"
+    ):
+        set_up(recipe)
+
+
 def test_the_same_system_trains_on_whole_sentences(tmp_path: Path) -> None:
     recipe = load_recipe(
         write_text(tmp_path), ["training.batches=sentences", "training.bptt_random_length=false", "training.epochs=2"]

@@ -219,7 +219,11 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     """
     start_from = None if vocabulary else recipe.training.start_from  # a run that is resumed has begun already
     if start_from is not None:
-        vocabulary = load_model(start_from).vocabulary
+        start = load_model(start_from)
+        if start.system != recipe.model.system:
+            found = f"{start_from} is a {start.system}, and [model] a {recipe.model.system}"
+            raise InputError(found, where="[training] start_from", remedy="start from a run of the same system")
+        vocabulary = start.vocabulary
     train_data = prepared_split(recipe.data, "train")
     vocabulary = vocabulary or build_vocabulary(recipe.vocabulary, train_data.form_counts())
     recipe = replace(recipe, model=resolve_bounds(recipe.model, train_data))
@@ -234,8 +238,6 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     splits = {"train": train_data, "dev": dev_data}
     if model.predicts_words and not vocabulary.is_predictable:
         found = f"vocabulary.kind = {vocabulary.kind!r} with {model.system}, which predicts words"
-        if start_from is not None:
-            raise InputError(f"{start_from} predicts no words", remedy="start from a run of the same system")
         raise InputError(found, remedy='set vocabulary.kind = "word"')
     model.data_identity = {name: split.identity for name, split in splits.items() if split is not None}
     if start_from is not None:

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from treelm.errors import InputError
 from treelm.models.pcfg.grammar import Grammar
 from treelm.models.pcfg.rules import Array, Outside, Rules
 
@@ -142,27 +141,27 @@ class ProductRules(Rules):
         return able[: self.num_nonterminals] > 0
 
     def mended(self, mass: Array) -> Self:
-        """Every factor by the mass of what it makes, over that of what it is made of: the rules keep their form."""
+        """Every factor by the mass of what it makes, over that of what it is made of: the rules keep their form.
+
+        What has no finite tree, and so is in no tree now, has tags for children, so that chains of it end too.
+        """
         left, right = self.of_left * mass, self.of_right * mass
-        of_parts = left.sum(1) * right.sum(1)
+        tags, top = self._any_tag(), self.root * mass
         return replace(
             self,
-            root=_root(self.root * mass),
-            of_head=_shares(self.of_head * of_parts, self.of_head),
-            of_left=_shares(left, self.of_left),
-            of_right=_shares(right, self.of_right),
+            root=top / top.sum(),
+            of_head=_normalised(self.of_head * left.sum(1) * right.sum(1), self.of_head),
+            of_left=_normalised(left, tags),
+            of_right=_normalised(right, tags),
         )
 
-
-def _root(parts: Array) -> Array:
-    if not parts.any():
-        raise InputError("no tree of the grammar is finite", remedy="train it anew, with a smaller learning_rate")
-    found: Array = parts / parts.sum()
-    return found
+    def _any_tag(self) -> Array:
+        """All tags equally, (S,)."""
+        return self.word_cell(np.full(len(self.words), 1 / len(self.words)))
 
 
-def _shares(parts: Array, otherwise: Array) -> Array:
-    """Rows divided by their sums; a row of zeros, of what is in no finite tree, stays as it was."""
+def _normalised(parts: Array, otherwise: Array) -> Array:
+    """Rows over their sums; for a row of zeros, the other row."""
     sums = parts.sum(1, keepdims=True)
     return np.where(sums > 0, parts / np.where(sums > 0, sums, 1), otherwise)
 
@@ -222,7 +221,8 @@ class TableRules(ProductRules):
     def mended(self, mass: Array) -> Self:
         """Every rule by the mass of its children, over that of its parent."""
         rules = self.of_head * np.outer(mass, mass).ravel()
-        return replace(self, root=_root(self.root * mass), of_head=_shares(rules, self.of_head))
+        tags, top = self._any_tag(), self.root * mass
+        return replace(self, root=top / top.sum(), of_head=_normalised(rules, np.outer(tags, tags).ravel()))
 
 
 def rules_of(grammar: Grammar) -> ProductRules:

@@ -10,6 +10,7 @@ Everything is float64 NumPy on one core: the sums of one sentence do not depend 
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from treelm.errors import InputError
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -116,9 +119,14 @@ class Rules(ABC):
 
         Trees keep their relative probabilities: p(A -> B C) Z_B Z_C / Z_A (Chi 1999). Without this, next words and the
         end would sum to 1 after every prefix all the same, and yet some of it would never end.
+
+        Raises ``InputError`` for a grammar without finite trees.
         """
         mass = self.mass()
-        return self.mended(mass), float(np.log(self.root @ mass))
+        finite = float(self.root @ mass)
+        if finite <= 0:
+            raise InputError("no tree of the grammar is finite", remedy="train it anew, with a smaller learning_rate")
+        return self.mended(mass), math.log(finite)
 
 
 def _inverse(matrix: Array) -> Array:
