@@ -172,7 +172,7 @@ def judge_trees(run: Path, files: Sequence[Path]) -> None:
     if not isinstance(model, StreamLM) or not model.parses or model.tree_builder is None:
         return
     sentences = [one for file in files for one in read_sentences(file, preprocess="prpn") if one.words]
-    words, gold = [one.words for one in sentences], [_gold(one) for one in sentences]
+    words, gold = [one.words for one in sentences], [gold_bracketing(one) for one in sentences]
     scores: dict[str, Any] = {"files": names}
     for builder in ("unbiased", "biased"):
         model.tree_builder = builder
@@ -182,7 +182,8 @@ def judge_trees(run: Path, files: Sequence[Path]) -> None:
     (run / TREES).write_text(json.dumps(scores))
 
 
-def _gold(sentence: Sentence) -> Bracketing:
+def gold_bracketing(sentence: Sentence) -> Bracketing:
+    """Spans of a gold tree; raises where there is none."""
     if sentence.tree is None:
         raise InputError("a sentence without a tree", where=sentence.where, remedy="give files of trees")
     return bracketing_of(sentence.tree, tags=sentence.tags, where=sentence.where)
