@@ -149,7 +149,8 @@ def duration(training: Mapping[str, Any]) -> str:
     """How long it was trained, in words."""
     if training["best_epoch"] is None:
         return f"estimated in {60 * training['minutes']:.1f} s"
-    parts = [f"{training['num_epochs']} epochs", f"the best {training['best_epoch']}"]
+    one = training["num_epochs"] == 1
+    parts = ["1 epoch"] if one else [f"{training['num_epochs']} epochs", f"the best {training['best_epoch']}"]
     parts += [f"{training['num_steps']:,} steps"] if training.get("num_steps") else []  # the first cards have none
     parts += [f"{training['minutes']:.1f} minutes"]
     of_processor = training.get("cpu_minutes")

@@ -1,6 +1,6 @@
 """The public codes of AWD-LSTM, ON-LSTM and PRPN, trained as ``equal_time.py --sweep streams_public.toml`` trains ours.
 
-git clone https://github.com/salesforce/awd-lstm-lm CODE/awd-lstm-lm     (ON-LSTM: yikangshen/Ordered-Neurons, PRPN: yikangshen/PRPN)
+git clone https://github.com/salesforce/awd-lstm-lm CODE/awd-lstm-lm  (yikangshen/Ordered-Neurons, yikangshen/PRPN)
 python benchmarks/streams_public.py --code CODE --text FOLDER --trees TRAIN DEV TEST --out runs/streams-public
 
 Nothing of theirs is here but names: their networks run as they are, in float32 on one thread, with a loop around them
@@ -99,7 +99,7 @@ def _run(options: Arguments, row: str, seed: int, run: Path) -> None:
     train = torch.tensor([words[word] for _, line in symbols for word in line])
     dev = torch.tensor([words[word] for line in _lines(options, "valid") for word in line])
     torch.manual_seed(seed)
-    np.random.seed(seed)  # noqa: NPY002  their lengths of segments are drawn from it
+    np.random.seed(seed)
     public = {"awd-lstm": _awd_lstm, "on-lstm": _on_lstm, "prpn": _prpn}[row](len(words))
     batches = train[: len(train) // 20 * 20].view(20, -1).t().contiguous()
     run.mkdir(parents=True, exist_ok=True)
@@ -218,7 +218,7 @@ def _merity(network: Any, distances: Callable[[], Tensor] | None) -> Public:
     def epoch(public: Public, batches: Tensor, until: float) -> bool:
         state, start = network.init_hidden(batches.shape[1]), 0
         while start < len(batches) - 2:
-            length = max(5, int(np.random.normal(70 if np.random.random() < 0.95 else 35, 5)))  # noqa: NPY002
+            length = max(5, int(np.random.normal(70 if np.random.random() < 0.95 else 35, 5)))
             length = min(length, len(batches) - 1 - start)
             state = _detached(state)
             optimizer.param_groups[0]["lr"] = 30 * length / 70

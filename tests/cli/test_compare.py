@@ -143,6 +143,19 @@ def test_what_is_no_run_is_refused_before_anything_is_measured(treelm: Treelm, r
     assert "done in" not in outcome.err
 
 
+def test_a_run_without_data_of_the_split_is_named_before_anything_is_measured(
+    treelm: Treelm, runs: list[str], tmp_path: Path
+) -> None:
+    shutil.copytree(runs[1], tmp_path / "unseen")
+    recipe = tmp_path / "unseen" / "recipe.toml"
+    lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
+    recipe.write_text("".join(line for line in lines if not line.startswith("test =")), encoding="utf-8")
+    outcome = treelm("compare", runs[0], str(tmp_path / "unseen"))
+    assert outcome.code == 2
+    assert f"{tmp_path / 'unseen'}: the recipe has no test data" in outcome.err
+    assert "done in" not in outcome.err
+
+
 def test_a_report_is_written_and_drawn_again_without_models(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
     page, sentences = tmp_path / "report.html", tmp_path / "chosen.txt"
     sentences.write_text("the dog sees the cat .\n", encoding="utf-8")

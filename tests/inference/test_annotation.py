@@ -5,15 +5,18 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference import annotation, tree_parsers
-from treelm.inference.annotation import AnnotationSettings, annotate
+from treelm.inference.annotation import AnnotationSettings, annotate, describe
 from treelm.inference.annotation_journal import Progress
 from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Words
+from treelm.models.chart.network import ChartParser
+from treelm.models.rnng.network import RNNG
 
 NUM_LINES = 3 * annotation.BLOCK + 5
 
@@ -164,6 +167,26 @@ def test_a_file_that_is_there_is_not_replaced(text: Path, tmp_path: Path) -> Non
         annotate(str(text), tmp_path / "out.ptb", settings())
     assert (tmp_path / "out.ptb").read_text() == "precious"
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.ptb"}
+
+
+def test_nor_is_what_says_how_it_was_made(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.ptb.json").write_text("precious")
+    with pytest.raises(InputError, match=r"out\.ptb\.json: this file is there already"):
+        annotate(str(text), tmp_path / "out.ptb", settings())
+    assert (tmp_path / "out.ptb.json").read_text() == "precious"
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.ptb.json"}
+
+
+def test_a_parser_that_does_not_search_is_described_without_a_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    def described() -> dict[str, Any]:
+        parser = ParserSettings(name="fake", beam=(("action_beam", 10),))
+        return describe(AnnotationSettings(parser=parser), Progress(), source="in.txt", version="1")
+
+    assert "beam" not in described()
+    monkeypatch.setattr(annotation, "parser_class", lambda name: ChartParser)
+    assert "beam" not in described()
+    monkeypatch.setattr(annotation, "parser_class", lambda name: RNNG)
+    assert described()["beam"] == {"action_beam": 10}
 
 
 def test_nor_by_an_annotation_that_was_stopped_before_the_file_came(text: Path, tmp_path: Path) -> None:

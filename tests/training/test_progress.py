@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,16 @@ def test_a_file_gets_one_line_an_evaluation() -> None:
         " · dev 1.0000 nats/word (loss perplexity 2.7) · best so far",
         "epoch 2 · step 4 · 4 s · train 2.0000 nats/word (loss perplexity 7.4)"
         " · dev 1.0000 nats/word (loss perplexity 2.7) · end: epochs = 2 are done",
+    ]
+
+
+def test_without_dev_the_end_of_an_epoch_has_its_line() -> None:
+    stream = io.StringIO()
+    unseen = (replace(step, dev=None, is_best=False) for step in steps())
+    list(show_progress(unseen, TrainingConfig(), evaluates=False, stream=stream))
+    assert stream.getvalue().splitlines() == [
+        "epoch 1 · step 2 · 2 s · train 2.0000 nats/word (loss perplexity 7.4)",
+        "epoch 2 · step 4 · 4 s · train 2.0000 nats/word (loss perplexity 7.4) · end: epochs = 2 are done",
     ]
 
 

@@ -18,7 +18,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.tables import tsv_row
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
-from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_finishing
+from treelm.inference.annotation_journal import InputHash, Journal, Progress, is_begun, is_finishing
 from treelm.inference.processes import compute_each, path_everywhere
 from treelm.inference.tree_parsers import (
     ParsedLine,
@@ -133,8 +133,8 @@ def annotate(
     Work in progress stands in ``TARGET.annotating``; the same call goes on from there after any interruption, with any
     number of processes, here or on a ``cluster`` (see ``mapping``), and the result is the same bytes. Memory does not
     grow with the input. When all is done, ``on_error`` is told every sentence that was not parsed, with its place, and
-    ``on_done`` is called before the target is there. Raises ``InputError`` for a target that exists, for other settings
-    or another input than it was begun with, and as ``settings.on_error`` says.
+    ``on_done`` is called before the target is there. Raises ``InputError`` for an output that exists, for other
+    settings or another input than it was begun with, and as ``settings.on_error`` says.
     """
     folder = target.with_name(f"{target.name}.annotating")
     _check_target(target)
@@ -146,7 +146,10 @@ def annotate(
         "remedy": "wait for it or end it, or give another name for the output",
     }
     with hold_folder(folder, **busy):
-        for path in (target, table_of(target)) if parser_has_confidence(settings.parser.name) else (target,):
+        outputs = [target]
+        outputs += [table_of(target)] if parser_has_confidence(settings.parser.name) else []
+        outputs += [] if is_begun(folder) else [metadata_of(target)]  # it is written shortly before the end
+        for path in outputs:
             _check_free(path, folder)
         journal = Journal(folder, asked, packed=target.name.endswith(".gz"))
         try:
@@ -165,6 +168,11 @@ def annotate(
 def table_of(target: Path) -> Path:
     """The table of confidences of an output: ``silver.ptb.gz.tsv`` beside ``silver.ptb.gz``."""
     return target.with_name(f"{target.name}.tsv")
+
+
+def metadata_of(target: Path) -> Path:
+    """The file that says how an output was made: ``silver.ptb.json`` beside ``silver.ptb``."""
+    return target.with_name(f"{target.name}.json")
 
 
 def _sentences_at_once(settings: AnnotationSettings) -> int:
@@ -377,6 +385,9 @@ def describe(settings: AnnotationSettings, progress: Progress, *, source: str, v
     """The provenance of the trees for those who read them, as JSON values."""
     counts = {name: getattr(progress, name) for name in ("num_sentences", "num_words", "num_errors")}
     described = {"treelm_version": version, "input": source, **settings.to_json(), **counts}
+    system = parser_class(settings.parser.name)
+    if system is None or not system.searches():
+        del described["beam"]
     num_parsed = progress.num_sentences - (0 if settings.on_error in ("raise", "skip") else progress.num_errors)
     if not progress.num_table_bytes:
         return described

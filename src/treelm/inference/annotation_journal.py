@@ -52,9 +52,14 @@ class Progress:
 _TREES, _TABLE, _JOURNAL = "trees", "table", "journal.jsonl"
 
 
+def is_begun(folder: Path) -> bool:
+    """Tell whether some of an annotation is done."""
+    return (folder / _JOURNAL).exists()
+
+
 def is_finishing(folder: Path) -> bool:
     """Tell whether an annotation was ended when its trees were in their place, and only the folder was left."""
-    return (folder / _JOURNAL).exists() and not (folder / _TREES).exists()
+    return is_begun(folder) and not (folder / _TREES).exists()
 
 
 class Journal:

@@ -18,11 +18,16 @@ from treelm.training.metrics import LossSum, perplexity
 
 
 def show_progress(
-    steps: Iterator[Step], config: TrainingConfig, *, steps_per_epoch: int | None = None, stream: TextIO | None = None
+    steps: Iterator[Step],
+    config: TrainingConfig,
+    *,
+    steps_per_epoch: int | None = None,
+    evaluates: bool = True,
+    stream: TextIO | None = None,
 ) -> Iterator[Step]:
     """Pass steps on and show them on ``stream`` (standard error): a bar in a terminal, and one line an evaluation.
 
-    In a file or a pipe there is no bar, only the lines.
+    In a file or a pipe there is no bar, only the lines. Without dev (``evaluates``) the end of each epoch has one.
     """
     console = Console(file=cast(TextIO, _Enduring(stream or sys.stderr)))
     bar = Progress(
@@ -42,7 +47,8 @@ def show_progress(
             since.merge(step.loss)
             done = fraction_done(step, config, steps_per_epoch)
             bar.update(task, completed=done, epoch=step.epoch + 1, metrics=_metrics(step))
-            if step.dev is not None:
+            is_end = step.step_in_epoch == 0 or step.stopped_because is not None
+            if step.dev is not None or (is_end and not evaluates):
                 console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
                 since = LossSum()
             yield step

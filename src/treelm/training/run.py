@@ -110,7 +110,7 @@ def _fit(setup: Setup, run: Path, *, resume: bool, ranks: Ranks, on_terminal: bo
         recipe=setup.recipe,
     )
     if on_terminal and ranks.is_main:
-        steps = show_progress(steps, config, steps_per_epoch=len(setup.batches))
+        steps = show_progress(steps, config, steps_per_epoch=len(setup.batches), evaluates=setup.dev is not None)
     for number, step in enumerate(steps):
         if resume and number == 0 and ranks.is_main:
             save_recipe(setup.recipe, run / FILE_NAME)  # it was accepted, and may be longer than before

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.human import load_corpus
-from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, ShowProgress, measure
+from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, ShowProgress, check_data, measure
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import FILES
@@ -31,7 +31,8 @@ def compare(
     comparison (a JSON file), in order. A kept one alone keeps how it was made.
 
     What takes long is kept in ``keep_in``, or in each run folder if it is not given; never in the package or in another
-    program's folder. Raises ``InputError`` for what is neither, and for a source that is given twice.
+    program's folder. Raises ``InputError`` for what is neither, for a source that is given twice, and for a run without
+    data of the split.
     """
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
@@ -39,6 +40,9 @@ def compare(
     if settings.reading:
         load_corpus(settings.reading, settings.reading_data)  # says what is missing before anything is measured
     sources = [_found(source) for source in sources]
+    for source in sources:
+        if not _is_comparison(source):
+            check_data(source, settings)
     rows: list[RunMetrics] = []
     made: Mapping[str, str] = {}
     names = row_names([source for source in sources if not _is_comparison(source)])

@@ -141,6 +141,13 @@ class KeptMetrics:
         return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
 
 
+def check_data(run: Path, settings: Settings) -> None:
+    """Raise ``InputError`` if a run's recipe has no data of the split that is to be evaluated."""
+    if not settings.data and not recipe_of_model(run).data.has_split(settings.split):
+        remedy = "give --data FILE, the same for all runs, or another --split"
+        raise InputError(f"the recipe has no {settings.split} data", where=str(run), remedy=remedy)
+
+
 def measure(run: Path, name: str, settings: Settings, kept: KeptMetrics, show: ShowProgress) -> RunMetrics:
     """Measure a run by the settings; what ``kept`` has is not measured again.
 
