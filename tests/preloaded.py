@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 ROOT = Path(__file__).parent.parent
@@ -35,7 +36,11 @@ sys.exit(int(here.recv(1)[0]))
 @contextmanager
 def programs(folder: Path) -> Iterator[Path]:
     """A folder with ``treelm`` and ``python`` for the search path; they work inside of the block."""
-    address = str(folder / "s")
+    with TemporaryDirectory(dir="/tmp") as short:  # an address has 107 bytes at most, and test folders may be deep
+        yield from _programs(folder, f"{short}/s")
+
+
+def _programs(folder: Path, address: str) -> Iterator[Path]:
     (folder / "bin").mkdir()
     for name in ("treelm", "python"):
         program = folder / "bin" / name
