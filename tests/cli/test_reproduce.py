@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tests.cli.conftest import Treelm
 from tests.papers.conftest import paper
 from treelm.cli import EXIT_STOPPED
 from treelm.cli import run as run_treelm
+from treelm.cli.side_by_side import run_side_by_side
 from treelm.models.persistence.files import hold_folder
 
 __all__ = ["paper"]
@@ -25,7 +28,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs are done in this process, one by one; gives those that were."""
     names: list[str] = []
 
-    def one_by_one(commands: Mapping[str, Sequence[str]], *, jobs: int, seconds: float | None = None) -> dict[str, int]:
+    def one_by_one(commands: Mapping[str, Sequence[str]], **options: object) -> dict[str, int]:
         names.extend(commands)
         return {name: run_treelm([*command]) for name, command in commands.items()}
 
@@ -92,6 +95,38 @@ def test_a_run_that_fails_leaves_the_others_their_values(
     outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
     assert outcome.code == 2
     assert "failed (exit code 2)" in outcome.out
+
+
+def test_a_finetuned_row_goes_on_from_the_best_weights_of_its_first_run(
+    treelm: Treelm, paper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In processes of their own, two at a time: the second run waits for the first, and is refused without it."""
+    monkeypatch.chdir(paper.parent)
+    Path("corpora/tiny").rename("corpora/large")
+    declaration = paper / "table1.toml"
+    tuned = 'recipe = "small.toml"\nfinetuning = ["training.optimizer=asgd", "training.epochs=1"]\npublished'
+    declaration.write_text(declaration.read_text().replace('recipe = "small.toml"\npublished', tuned))
+    command = ("reproduce", "paper", "--data", "corpora")
+    outcome = treelm(*command)
+    assert outcome.code == 0, outcome.err
+    assert "not run yet" not in outcome.out
+    runs = Path("runs/reproduce/runs")
+    (finetuned,) = runs.glob("small-finetuned-*")
+    recipe = tomllib.loads((finetuned / "recipe.toml").read_text())["training"]
+    first = Path(recipe["start_from"])
+    assert (recipe["optimizer"], recipe["epochs"], first.parent.samefile(runs)) == ("asgd", 1, True)
+    assert (first / "finished.json").exists()
+    shutil.rmtree(first)
+    (finetuned / "finished.json").unlink()
+    outcome = treelm(*command, "--only", finetuned.name)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert f"{first.name}: the run to finetune is not finished" in outcome.err
+
+
+def test_what_waits_for_a_run_that_fails_is_not_begun() -> None:
+    commands = {"first": ["no-such-subcommand"], "second": ["--version"], "third": ["--version"]}
+    codes = run_side_by_side(commands, jobs=2, after={"second": "first"})
+    assert codes == {"first": 2, "second": 2, "third": 0}
 
 
 def test_a_folder_in_which_another_one_works_is_told(

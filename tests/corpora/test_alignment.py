@@ -6,17 +6,22 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import islice
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treelm.corpora.alignment import align
+from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence, preprocess
 from treelm.corpora.spelling import UNKNOWNS, Spelling, fit_words, is_sign
 from treelm.errors import InputError
 from treelm.trees.transforms import replace_words
 from treelm.trees.tree import Tree
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
 LEAVES = (
     *(("The", "DT"), ("cat", "NN"), ("Cat", "NNP"), ("rare", "JJ"), ("odd", "JJ"), ("&", "CC"), ("'", "POS")),
@@ -258,3 +263,19 @@ def plain_cost(old: tuple[str, ...], expected: tuple[tuple[str, ...], ...], word
 
     least = cost(0, 0)
     return None if least == float("inf") else int(least)
+
+
+def test_trees_of_the_wsj_sample_come_onto_mikolovs_text_in_any_order() -> None:
+    """All that are in the text at all: 3,910 of 3,914, each on the line that its words became."""
+    if not (SHARED / "wsj-sample").exists() or not (SHARED / "ptb-lm").exists():
+        pytest.skip("needs ../shared/data/wsj-sample and ptb-lm (Penn Treebank, not redistributable)")
+    files = [SHARED / f"wsj-sample/{split}.raw.ptb.gz" for split in ("train", "dev", "test")]
+    trees = [sentence for file in files for sentence in read_sentences(file)]
+    random.Random(1).shuffle(trees)
+    lines = list(islice(read_sentences(SHARED / "ptb-lm/ptb.train.txt.gz"), 4000))
+    aligned, report = align(trees, lines)
+    assert (report.trees, report.trees_used, report.lines_of_one_tree) == (3914, 3910, 3910)
+    assert [one.tree is not None and one.tree.label != "UNPARSED" for one in aligned] == [
+        0 < number < 3911 for number in range(4000)
+    ]
+    assert all(one.words == line.words for one, line in zip(aligned, lines, strict=True))

@@ -114,11 +114,13 @@ def _run(options: Arguments, plan: Plan, arguments: list[str]) -> dict[str, int]
     limit = "" if options.budget is None else f", for {options.budget:g} minutes at most"
     note(f"{len(todo)} of {len(plan.jobs)} runs to do, {options.jobs} at a time{limit}; they are in {options.out}/runs")
     commands = {name: ["reproduce", *arguments, "--only", name] for name in todo}
+    starts = {name: run.start.name for name in todo if (run := plan.jobs[name].run) and run.start}
+    after = {name: start for name, start in starts.items() if start in commands}
     seconds = None if options.budget is None else 60 * options.budget
     begin = perf_counter()
     found = "another treelm reproduce is at work in this folder"
     with hold_folder(Path(options.out), found=found, remedy="wait for it or end it, or give another --output"):
-        codes = run_side_by_side(commands, jobs=options.jobs, seconds=seconds)
+        codes = run_side_by_side(commands, jobs=options.jobs, seconds=seconds, after=after)
     note(f"{sum(code == 0 for code in codes.values())} done in {(perf_counter() - begin) / 60:.1f} minutes")
     return {name: code for name, code in codes.items() if code}
 

@@ -6,9 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock, Timer
 from time import perf_counter
+from types import MappingProxyType
 
 from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import note
@@ -16,15 +17,20 @@ from treelm.training.signals import handling
 
 
 def run_side_by_side(
-    commands: Mapping[str, Sequence[str]], *, jobs: int, seconds: float | None = None
+    commands: Mapping[str, Sequence[str]],
+    *,
+    jobs: int,
+    seconds: float | None = None,
+    after: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, int]:
     """Run ``treelm`` with each name's arguments, ``jobs`` at a time, begun in order; exit codes by name.
 
     Each process computes with one thread: small models gain little from more. Lines on their standard error are
     printed on ours behind the name; their standard output is dropped. Ctrl-C and SIGTERM ask all of them to stop, which
-    training does after saving, and nothing more is begun; so does the end of a given number of ``seconds``.
+    training does after saving, and nothing more is begun; so does the end of a given number of ``seconds``. ``after``
+    names for some of them an earlier one without whose success they are not begun: they have its exit code.
     """
-    processes = _Processes()
+    processes = _Processes(after)
     timer = None if seconds is None else Timer(seconds, processes.stop)
     with handling(lambda *_: processes.stop()), ThreadPoolExecutor(jobs) as pool:
         if timer is not None:
@@ -38,14 +44,23 @@ def run_side_by_side(
 class _Processes:
     """The processes that run now, so that they can be asked to stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: Mapping[str, str]) -> None:
         """Begin without any."""
+        self._after = after
+        self._ended = {name: Future[int]() for name in after.values()}
         self._lock = Lock()
         self._running: set[subprocess.Popen[str]] = set()
         self._stopping = False
 
     def run(self, name: str, arguments: Sequence[str]) -> int:
-        """Run one to its end, unless a stop was asked for before it began."""
+        """Run one to its end, unless a stop was asked for before it began, or what it comes after failed."""
+        waited = self._ended[self._after[name]].result() if name in self._after else 0
+        code = waited or self._run(name, arguments)
+        if name in self._ended:
+            self._ended[name].set_result(code)
+        return code
+
+    def _run(self, name: str, arguments: Sequence[str]) -> int:
         with self._lock:
             if self._stopping:
                 return EXIT_STOPPED

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from statistics import median
 from time import perf_counter, process_time
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from treelm.inference.loading import load
 from treelm.models import system_class
 from treelm.models.base import EstimatedLM, SyntacticLM
 from treelm.models.layers.devices import process_peak_mb
+from treelm.models.search.settings import SearchPrecision
 from treelm.models.streams import StreamLM
 from treelm.training.config import Precision, TrainingConfig
 from treelm.training.data import Batch
@@ -217,10 +218,19 @@ class SearchSpeed(BeamWidths):
     peak_memory_mb: float  # above what the process held with the model loaded
 
 
-def measure_search(run: str, sentences: Sequence[Sequence[str]], beam: BeamWidths) -> SearchSpeed:
-    """Search all sentences side by side, once to warm up and once measured; memory is right only in a fresh process."""
-    lm = load(run)
-    lm.set_beam(**vars(beam))
+def measure_search(
+    run: str,
+    sentences: Sequence[Sequence[str]],
+    beam: BeamWidths,
+    *,
+    device: Literal["cpu", "cuda", "auto"] = "cpu",
+    precision: SearchPrecision = "full",
+) -> SearchSpeed:
+    """Search all sentences side by side, once to warm up and once measured; memory is the process's own, and right only
+    in a fresh one.
+    """
+    lm = load(run, device=device)
+    lm.set_beam(**vars(beam), search_precision=precision)
     before = process_peak_mb()
     lm.analyse(sentences)
     begin, cpu_begin = perf_counter(), process_time()

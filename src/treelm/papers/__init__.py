@@ -27,6 +27,11 @@ One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``
     settings = ["model.parsing_network=false"]
     published = { test = 64.42 }
 
+    [[rows]]                                      # trained, then finetuned: in the paper's setting a second run, from
+    name = "AWD-LSTM, finetuned"                  # the best weights of the first, has these settings besides
+    recipe = "awd-lstm-ptb"
+    finetuning = ["training.optimizer=asgd", "training.stop_after=10"]
+
     [[rows]]                                      # or a baseline of the measures' own trees, without training
     name = "right-branching"
     baseline = "right-branching"

@@ -41,6 +41,7 @@ class Row:
     name: str
     recipe: str = ""
     settings: tuple[str, ...] = ()
+    finetuning: tuple[str, ...] = ()
     untrained: bool = False
     baseline: str = ""
     absent: str = ""
@@ -233,8 +234,13 @@ def _check_row(table: Table, row: Row, sets: Mapping[str, DataSet]) -> None:
             raise InputError(f"measures {name!r} is not declared", remedy=f"have {', '.join(table.measures)}")
     for stand_in in (None, *table.stand_ins):
         _check_metrics(table, row, stand_in, sets)
+    if row.finetuning and (row.untrained or not row.recipe):
+        found = f"row {row.name!r} has finetuning, but no training"
+        raise InputError(found, remedy="give it a recipe, or leave finetuning out")
     if row.recipe:
-        load_recipe(*recipe_of(table, row, None))
+        name, settings = recipe_of(table, row, None)
+        load_recipe(name, settings)
+        load_recipe(name, (*settings, *row.finetuning))
 
 
 def _check_metrics(table: Table, row: Row, stand_in: StandIn | None, sets: Mapping[str, DataSet]) -> None:

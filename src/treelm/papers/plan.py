@@ -26,7 +26,9 @@ class Run:
     settings: tuple[str, ...]
     data: str
     seed: int
-    untrained: bool
+    untrained: bool = False
+    start: Run | None = None
+    """The run from whose best weights it goes on, if it is a finetuning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,7 @@ class Plan:
 
 def make_plan(tables: Sequence[Table], root: DataRoot, *, small: bool, seeds: int | None) -> Plan:
     """Plan all tables. Jobs on data alone come first, then the first seed of every run, then the second: whenever time
-    is up, the rows have about as many seeds each.
+    is up, the rows have about as many seeds each. A finetuning comes after the run that it goes on from.
     """
     planned: list[PlannedTable] = []
     jobs: dict[str, Job] = {}
@@ -93,8 +95,12 @@ def make_plan(tables: Sequence[Table], root: DataRoot, *, small: bool, seeds: in
                 known = jobs.get(job.name, replace(job, measures=()))
                 jobs[job.name] = replace(job, measures=tuple(dict.fromkeys((*known.measures, *job.measures))))
         planned.append(PlannedTable(table=table, rows=tuple(rows)))
-    ordered = sorted(jobs.values(), key=lambda job: 0 if job.run is None else job.run.seed)
+    ordered = sorted(jobs.values(), key=_turn)
     return Plan(tables=tuple(planned), jobs={job.name: job for job in ordered})
+
+
+def _turn(job: Job) -> tuple[int, bool]:
+    return (0, False) if job.run is None else (job.run.seed, job.run.start is not None)
 
 
 def _stand_in(table: Table, root: DataRoot) -> StandIn | None:
@@ -143,16 +149,18 @@ def _runs(table: Table, row: Row, stand_in: StandIn | None, data: str, root: Dat
     for seed in range(1, 2 if estimated else number + 1):
         given = (*settings, *root.settings(data))
         given = given if estimated else (*given, *_FIXED, f"training.seed={seed}")
-        follows_from = [_described(load_recipe(name, given)), data, row.untrained]
-        drawn = "-drawn" if row.untrained else ""
-        yield Run(
-            name=f"{Path(name).stem}{drawn}-{json_hash(follows_from)[:10]}-{seed}",
-            recipe=name,
-            settings=given,
-            data=data,
-            seed=seed,
-            untrained=row.untrained,
-        )
+        run = Run(name="", recipe=name, settings=given, data=data, seed=seed, untrained=row.untrained)
+        run = replace(run, name=_name_of(run, "-drawn" if row.untrained else ""))
+        if row.finetuning and stand_in is None:
+            run = replace(run, settings=(*given, *row.finetuning), start=run)
+            run = replace(run, name=_name_of(run, "-finetuned"))
+        yield run
+
+
+def _name_of(run: Run, kind: str) -> str:
+    follows_from: list[Any] = [_described(load_recipe(run.recipe, run.settings)), run.data, run.untrained]
+    follows_from += [run.start.name] if run.start is not None else []
+    return f"{Path(run.recipe).stem}{kind}-{json_hash(follows_from)[:10]}-{run.seed}"
 
 
 def _described(recipe: Recipe) -> dict[str, Any]:
@@ -189,8 +197,12 @@ def _data_job(measure: Measure, own: str) -> Job:
 
 
 def _run_jobs(table: Table, runs: Sequence[Run], cells: Sequence[Cell]) -> Iterator[Job]:
-    """Each run with all that is measured of it; the first also draws the picture, if the table is one."""
+    """Each run with all that is measured of it, and before it the one that it goes on from; the first also draws the
+    picture, if the table is one.
+    """
     for run in runs:
+        if run.start is not None:
+            yield Job(name=run.start.name, run=run.start, data=run.data, measures=(Training(),))
         log = () if run.untrained else (Training(),)
         drawn = (Picture(sentence=table.sentence),) if table.drawing == "picture" and run.seed == 1 else ()
         at_hand = tuple(dict.fromkeys(cell.measure for cell in cells if not cell.missing))

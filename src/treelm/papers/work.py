@@ -9,6 +9,7 @@ from typing import Any
 
 from treelm import __version__
 from treelm.corpora.vocabularies import save_vocabulary
+from treelm.errors import InputError
 from treelm.evaluation.comparison.measure import KeptMetrics
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.files import encode_json, write_atomically
@@ -29,7 +30,7 @@ def do_job(job: Job, out: Path, root: DataRoot, train: Train) -> int:
     """Train what is not trained, measure what is not measured; the exit code of training, 0 if there was none to do."""
     folder = out / FOLDER / job.name
     if job.run is not None and not is_finished(folder):
-        code = _draw(job.run, folder) if job.run.untrained else train(_arguments(job.run, folder))
+        code = _draw(job.run, folder) if job.run.untrained else train(_arguments(job.run, folder, out))
         if code:
             return code
         write_atomically(folder / FINISHED, encode_json({"treelm": __version__}))
@@ -65,8 +66,14 @@ def origin_of(measure: Measure) -> dict[str, Any]:
     return {"treelm": __version__, **json.loads(json.dumps(describe(measure)))}
 
 
-def _arguments(run: Run, folder: Path) -> list[str]:
-    return [run.recipe, "--output", str(folder), "--resume-if-present", "--quiet", "--set", *run.settings]
+def _arguments(run: Run, folder: Path, out: Path) -> list[str]:
+    start: tuple[str, ...] = ()
+    if run.start is not None:
+        begun = out / FOLDER / run.start.name
+        if not is_finished(begun):
+            raise InputError("the run to finetune is not finished", where=str(begun), remedy="leave --only out")
+        start = (f'training.start_from="{begun.resolve()}"',)
+    return [run.recipe, "--output", str(folder), "--resume-if-present", "--quiet", "--set", *run.settings, *start]
 
 
 def _draw(run: Run, folder: Path) -> int:

@@ -21,9 +21,9 @@ from treelm.models.prpn.config import PRPNConfig
 from treelm.models.prpn.distances import DistanceShares, distance_shares
 from treelm.models.prpn.parsing import ParsingNetwork
 from treelm.training.loop import fit
-from treelm.training.recipe import load_recipe
+from treelm.training.recipe import load_recipe, recipe_names
 
-RECIPES = ("prpn-ptb", "prpn-ptb-char", "prpn-text8", "prpn-parsing", "prpn-demo", "prpn-gum-open", "prpn-small")
+RECIPES = tuple(name for name in recipe_names() if name.startswith("prpn-"))
 NUM_SEEDS, NUM_STEPS, NUM_ROWS = 20, 25, 2
 
 

@@ -15,7 +15,7 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.models.configs import from_plain
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
 from treelm.models.prpn.network import PRPN
-from treelm.training.recipe import load_recipe
+from treelm.training.recipe import load_recipe, recipe_names
 
 LEGACY = Path(__file__).parents[2] / "legacy" / "prpn" / "config.json"
 SIZES = ("embedding_size", "hidden_size", "num_layers", "num_blocks", "tied", "look_back", "num_slots", "temperature")
@@ -105,7 +105,7 @@ def test_parsing_reads_words_as_the_paper_does() -> None:
     assert (recipe.data.preprocess, recipe.training.select_by) == ("prpn", "loss")
 
 
-@pytest.mark.parametrize("name", [*PAPER, "prpn-demo", "prpn-small", "prpn-gum-open"])
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name.startswith("prpn-")])
 def test_every_recipe_has_the_released_form(name: str) -> None:
     config = load_recipe(name).model.config
     assert {field: getattr(config, field) for field in VARIANTS["released"]} == VARIANTS["released"]

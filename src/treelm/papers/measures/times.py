@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from treelm.evaluation.speed import BeamWidths, measure_search, measure_training
 from treelm.inference.loading import load
+from treelm.models.search.settings import SearchPrecision
 from treelm.papers.measures.base import Measured, OfRuns, OnTreebank, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
@@ -69,12 +70,13 @@ class TrainingSpeed(OfRuns):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpeed(OnTreebank, OfRuns):
-    """Time of word-synchronous search on sentences of 13 to 17 words, side by side."""
+    """Time of word-synchronous search on sentences of 13 to 17 words, side by side; on the GPU if there is one."""
 
     action_beam: int
     word_beam: int
     fast_track: int
     sentences_at_once: int = 10
+    precision: SearchPrecision = "full"
 
     def metrics(self) -> Sequence[str]:
         """Seconds a sentence, of processor time and of the clock."""
@@ -85,6 +87,7 @@ class SearchSpeed(OnTreebank, OfRuns):
         config = self.config(subject.recipe.data, subject.root)
         fitting = [one.words for one in self.sentences(config) if 13 <= len(one.words) <= 17]
         widths = BeamWidths(**{name: getattr(self, name) for name in _WIDTHS})
-        found = measure_search(str(subject.run), fitting[: self.sentences_at_once], widths)
+        chosen = fitting[: self.sentences_at_once]
+        found = measure_search(str(subject.run), chosen, widths, device="auto", precision=self.precision)
         values = {"cpu_seconds_per_sentence": found.cpu_seconds_per_sentence}
         return Measured(values={**values, "seconds_per_sentence": found.seconds_per_sentence})
