@@ -1,5 +1,6 @@
 """Declarations are checked when they are read: a wrong one is told with its line, and the shipped ones are right."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from tests.papers.conftest import TABLE
 from treelm.errors import InputError
 from treelm.papers.data import FOLDER, DataRoot, data_sets
-from treelm.papers.declaration import load_paper, load_table, paper_folder, paper_names
+from treelm.papers.declaration import load_paper, load_table, paper_folder, paper_names, recipe_of
 from treelm.papers.plan import make_plan
+from treelm.training.recipe import load_recipe
 
 PRESENT = {
     "palm": {"table1", "table2", "table3", "table4", "figure1"},
@@ -91,6 +93,20 @@ def test_every_shipped_declaration_loads_and_every_table_is_there(name: str) -> 
             missing = row.missing or next((cell.missing for cell in row.cells), "")
             if planned.table.data != "gum-open":
                 assert missing == row.row.absent if row.row.absent else missing.startswith("needs "), row.row.name
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_stand_ins_have_the_units_of_their_label(name: str) -> None:
+    """Settings of a row come after those of the stand-in: one that names a size would make it the paper's."""
+    folder = paper_folder(name)
+    for table in load_paper(folder, DataRoot(None, data_sets(folder)).sets):
+        for stand_in in table.stand_ins:
+            named = re.search(r"(\d+) units", stand_in.label)
+            for row in table.rows if named else ():
+                if row.recipe:
+                    config = load_recipe(*recipe_of(table, row, stand_in)).model.config
+                    units = getattr(config, "hidden_size", getattr(config, "size", None))
+                    assert units is None or units <= int(named[1]), (table.name, row.name)
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ def test_a_dev_tree_beyond_the_bounds_is_named_before_training(tmp_path: Path) -
     path = write_treebank(tmp_path)
     with (tmp_path / "dev.ptb").open("a") as file:
         file.write("(S " * 30 + "(X deep)" + ")" * 30 + "\n")
-    message = r"dev\.ptb:9: this tree needs max_open = 30, the model has \d+; raise bounds_margin"
+    message = r"dev\.ptb:9: this tree needs max_open = 30, the model has \d+; in \[model\] raise max_open"
     with pytest.raises(InputError, match=message):
         set_up(load_recipe(path))
 

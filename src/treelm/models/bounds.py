@@ -98,5 +98,5 @@ class BoundedConfig(ABC):
             if (values > bound).any():
                 index = int((values > bound).argmax())
                 found = f"this tree needs {name} = {values[index]}, the model has {bound}"
-                remedy = "raise bounds_margin in [model], or leave it out"
+                remedy = f"in [model] raise {name} or bounds_margin, whichever is there, or leave it out"
                 raise InputError(found, where=corpus.where(index), remedy=remedy)

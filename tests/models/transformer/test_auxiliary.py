@@ -30,6 +30,7 @@ from treelm.models.layers.gold_trees import binary_splits, trees_of, word_distan
 from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.network import Transformer
 from treelm.models.transformer.planting import planted_targets
+from treelm.models.transformer.treereg import scin_chart
 from treelm.training.loop import fit
 from treelm.training.run import set_up
 
@@ -135,6 +136,20 @@ def test_states_that_are_parallel_have_finite_gradients() -> None:
     losses = network.losses(as_batch(trees_in(WHOLE, 5, seed=3), WHOLE))
     losses.total.backward()
     assert all(one.grad is None or one.grad.isfinite().all() for one in network.parameters())
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-30, 1e-19, 1e-10])
+def test_a_state_without_length_has_no_direction_and_finite_gradients(length: float) -> None:
+    """As dropout leaves of a few units: spans behind it have the length of their last state."""
+    states = 0.01 * torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(1))
+    states[0, 1] = length
+    states.requires_grad_()
+    chart = scin_chart(states)
+    chart.sum().backward()
+    assert states.grad is not None
+    assert states.grad.isfinite().all()
+    if length < 1e-12:
+        torch.testing.assert_close(chart[0, 2, 2:], states[0, 2:].norm(dim=1), rtol=1e-5, atol=0)
 
 
 def test_a_share_of_updates_has_the_second_loss() -> None:

@@ -103,19 +103,33 @@ def _closing_one_deeper(found: Positions) -> None:
     found.where[found.composes == 1] += 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        _popped_never,
-        _stack_pushed,
-        _compose_sees_the_stack,
-        _compose_is_not_pushed,
-        _popped_one_later,
-        _closing_one_deeper,
-    ],
-)
-def test_each_rule_matters(change: Callable[[Positions], None]) -> None:
-    assert num_different(trees_of(TOKENS, 20), config_of("TG"), change) > 20
+def _innermost_one_earlier(found: Positions) -> None:
+    found.innermost[found.innermost > 0] -= 1
+
+
+def _innermost_is_the_outermost(found: Positions) -> None:
+    found.innermost[:] = 1
+
+
+RULES = [
+    _popped_never,
+    _stack_pushed,
+    _compose_sees_the_stack,
+    _compose_is_not_pushed,
+    _popped_one_later,
+    _closing_one_deeper,
+]
+
+
+@pytest.mark.parametrize("variant", ["TG", "no masking"])
+@pytest.mark.parametrize("change", RULES)
+def test_each_rule_matters(variant: str, change: Callable[[Positions], None]) -> None:
+    assert num_different(trees_of(TOKENS, 20), config_of(variant), change) > 20
+
+
+@pytest.mark.parametrize("change", [_innermost_one_earlier, _innermost_is_the_outermost])
+def test_each_rule_of_structured_heads_matters(change: Callable[[Positions], None]) -> None:
+    assert num_different(trees_of(TOKENS, 20), config_of("PLM-mask"), change) > 20
 
 
 def test_masking_hides_something_and_heads_see_different_things() -> None:

@@ -12,6 +12,8 @@ from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
 
 PLM = {"composition": "none", "positions": "place", "max_distance": 9}
+EXTERNAL = {"composition": "external", "composer_size": 4, "composer_heads": 2}
+BOTTOM_UP = {"order": "bottom-up", "positions": "height"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "TG": {},
     "TG by place": {"positions": "place"},
@@ -20,32 +22,30 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "TG with a kind vector": {"kind_vector": True, "embedding_dropout_by": "type"},
     "no masking by height": {"masking": False, "positions": "height"},
     "binary": {"binary": True},
-    "bottom-up": {"order": "bottom-up", "positions": "height"},
-    "bottom-up without masking": {"order": "bottom-up", "positions": "place", "masking": False, "kind_vector": True},
-    "bottom-up binary": {"order": "bottom-up", "positions": "height", "binary": True, "softmax": "one"},
-    "external": {"composition": "external", "composer_size": 4, "composer_heads": 2, "composer_layers": 2},
-    "external binary, by place": {
-        "composition": "external",
-        "composer_size": 4,
-        "composer_heads": 2,
-        "binary": True,
-        "positions": "place",
-    },
-    "external bottom-up": {
-        "composition": "external",
-        "composer_size": 4,
-        "composer_heads": 2,
-        "order": "bottom-up",
-        "positions": "height",
-    },
+    "binary without masking": {"binary": True, "masking": False, "positions": "place"},
+    "bottom-up": BOTTOM_UP,
+    "bottom-up without masking": {**BOTTOM_UP, "positions": "place", "masking": False, "kind_vector": True},
+    "bottom-up binary": {**BOTTOM_UP, "binary": True, "softmax": "one"},
+    "bottom-up binary without masking": {**BOTTOM_UP, "binary": True, "positions": "place", "masking": False},
+    "external": {**EXTERNAL, "composer_layers": 2},
+    "external without masking": {**EXTERNAL, "masking": False, "positions": "place"},
+    "external binary, by place": {**EXTERNAL, "binary": True, "positions": "place"},
+    "external binary without masking": {**EXTERNAL, "binary": True, "positions": "place", "masking": False},
+    "external bottom-up": {**EXTERNAL, **BOTTOM_UP},
     "external bottom-up, without masking": {
-        "composition": "external",
-        "composer_size": 4,
-        "composer_heads": 2,
-        "order": "bottom-up",
+        **EXTERNAL,
+        **BOTTOM_UP,
         "positions": "place",
         "masking": False,
         "embedding_dropout_by": "type",
+    },
+    "external bottom-up binary": {**EXTERNAL, **BOTTOM_UP, "binary": True},
+    "external bottom-up binary, without masking": {
+        **EXTERNAL,
+        **BOTTOM_UP,
+        "binary": True,
+        "positions": "place",
+        "masking": False,
     },
     "PLM": PLM,
     "PLM-mask": {**PLM, "structured_heads": True},

@@ -30,11 +30,12 @@ def scin_chart(states: Tensor) -> Tensor:
     """SCIN of all spans, (B, n, n), from hidden states (B, n, d): from one product of all pairs.
 
     |h_b - (h_b . u) u|^2 = |h_b|^2 - (h_b . h_{a-1})^2 / |h_{a-1}|^2; it has no gradient where it is lost in rounding.
+    A state of length 0, as dropout leaves of a few units, has no direction: nothing is along it.
     """
     products = states @ states.transpose(1, 2)
     squares = products.diagonal(dim1=1, dim2=2)
     tiny = torch.finfo(states.dtype)
-    along = products[:, :-1] ** 2 / squares[:, :-1, None].clamp(min=tiny.tiny)
+    along = products[:, :-1] ** 2 / squares[:, :-1, None].clamp(min=tiny.tiny**0.5)  # so that 1 / it can be multiplied
     least = (squares.detach() * tiny.eps).clamp(min=tiny.tiny)
     inner = torch.maximum(squares[:, None] - along, least[:, None]).sqrt()
     return torch.cat([torch.zeros_like(products[:, :1]), inner], 1)
