@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.models.rnng.worlds import Tokens
 from tests.models.test_streams import stream_batch
 from tests.models.transformer.plain import plain_layers, plain_losses
+from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.errors import InputError
 from treelm.models import streams
@@ -307,3 +308,17 @@ def test_the_number_of_parameters_is_as_counted() -> None:
     for positions in POSITIONS:
         network = transformer(positions=positions, max_length=10)
         assert sum(one.numel() for one in network.parameters()) == common + extra[positions], (positions, H)
+
+
+@every_kind
+def test_characters_are_read_as_the_plain_form_reads_them(positions: str) -> None:
+    """Each character a token, a blank after every word, and one distribution after each of them."""
+    vocabulary = CharacterVocabulary("thedogbarks")
+    network = transformer(vocabulary=vocabulary, positions=positions).eval()  # type: ignore[arg-type]
+    sentence = ["the", "dog", "barks"]
+    batch = encode_words([sentence], vocabulary)
+    tokens = batch.tokens.tolist()
+    assert len(tokens) == sum(map(len, sentence)) + len(sentence)
+    (nats,) = plain_nats(network, [[*tokens, len(vocabulary)]])
+    (found,) = network.score([sentence])
+    np.testing.assert_allclose(found.log_probs, -nats.detach().numpy(), atol=1e-8)
