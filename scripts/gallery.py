@@ -15,11 +15,6 @@ from treelm.explorer.files import Reading, picture
 from treelm.explorer.reading import Reader
 from treelm.figures.panels import Dot, dot_panels
 from treelm.figures.pictures import picture as structure
-from treelm.figures.stack_attention import StackAttention
-from treelm.figures.stack_tape import TapeGrid
-from treelm.models.pushdown.trees import tape_of
-from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.models.transformer_grammar.sight import sight_of_tree
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures" / "gallery"
 GARDEN_PATH = ("While", "the", "man", "hunted", "the", "deer", "ran", "into", "the", "woods", ".")
@@ -31,19 +26,6 @@ def of_structure(model: str) -> str:
     lm = treelm.load(model)
     (tree,) = lm.parse([SENTENCE])
     return structure(lm, tree)
-
-
-def positions_of_tree() -> str:
-    """What the positions of a Transformer Grammar see, given the chart parser's tree of the sentence."""
-    (tree,) = treelm.load("chart-gum-open").parse([SENTENCE])
-    return StackAttention(sight=sight_of_tree(tree, TransformerGrammarConfig()), tree=tree).as_svg()
-
-
-def stack_of_tree() -> str:
-    """The stack and tape of a pushdown model, given the binary tree of another."""
-    (tree,) = treelm.load("prpn-gum-open").parse([SENTENCE])
-    spans = [(span.start, span.end) for span in tree.spans() if span.end - span.start > 1]
-    return TapeGrid(tape=tape_of(spans, tree.words())).as_svg()
 
 
 def reading_along(*models: str, num_read: int) -> str:
@@ -93,11 +75,11 @@ PICTURES: dict[str, Callable[[], str]] = {
     "distances": lambda: of_structure("prpn-gum-open"),
     "memory": lambda: of_structure("som-gum-open"),
     "spans": lambda: of_structure("palm-gum-open"),
-    "positions": positions_of_tree,
-    "stack": stack_of_tree,
+    "positions": lambda: of_structure("tg-small"),
+    "stack": lambda: of_structure("pushdown-small"),
     "object": lambda: reading_along("rnng-gum-open", "lstm-gum-open", num_read=6),
     "subject": lambda: reading_along("rnng-gum-open", "lstm-gum-open", num_read=7),
-    "garden-paths": lambda: effects("lstm-gum-open", "gpt2"),
+    "garden-paths": lambda: effects("lstm-open-english", "gpt2"),
 }
 """What draws each picture, by the name of its file."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,10 +13,11 @@ import torch
 from tests.models.pushdown.worlds import binary, build_pushdown, derivation
 from tests.models.rnng.worlds import Node, Tokens, as_batch
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
+from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.figures.pictures import picture
 from treelm.figures.report.analyse import analyses_of
-from treelm.figures.stack_attention import StackAttention
+from treelm.figures.stack_attention import WEIGHTS, StackAttention
 from treelm.figures.stack_tape import TapeGrid
 from treelm.models.layers.packing import Packing
 from treelm.models.pushdown.gold import attachments_of
@@ -114,7 +116,44 @@ def test_a_grammar_is_drawn_as_what_its_tree_sees() -> None:
     lm.set_beam(action_beam=5, word_beam=3, fast_track=1)
     (tree,), found = lm.parse([WORDS]), lm.structure(WORDS)
     assert picture(lm, tree) == StackAttention(sight=found, tree=tree).as_svg()
-    assert analyses_of(lm, [SENTENCE])[0].sight == found == sight_of_tree(tree, lm.config)
+    assert analyses_of(lm, [SENTENCE])[0].sight == found
+    assert replace(found, weights=()) == sight_of_tree(tree, lm.config)
+
+
+@pytest.mark.parametrize("variant", DRAWN)
+def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> None:
+    """A word of two pieces is one position: what looks at it is the sum, how it looks is the last piece's."""
+    vocabulary = Tokens(9, 3)
+    lm = build_grammar(vocabulary, **DRAWN[variant])
+    tree = Tree.parse("(X0 (X1 0+5 4) (X2 1+2+7))")
+    sight, found = sight_of_tree(tree, lm.config), lm._attention(tree)
+    for row, seen in enumerate(sight.seen):
+        assert found[row, list(seen)].sum().item() == pytest.approx(1)
+        assert found[row].sum().item() == pytest.approx(1)
+    sentence = Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="here", line=1)
+    plan = lm._plan(encode_sentences([sentence], vocabulary, lm.labels))
+    with torch.no_grad():
+        units, seen_by = lm._below_last(plan, lm.word_embedding.index_select(0, plan.types), None)
+        query, key, _ = lm._layers[-1].heads(units[None])
+        heads = [lm._layers[-1].log_weights(query, key, seen_by, head=head)[0].exp() for head in (0, 1)]
+    plain = torch.stack(heads).mean(0)
+    word = sight.tokens.index("0+5")  # whose pieces are at this place and the next
+    assert found[word, word].item() == pytest.approx(plain[word + 1, word : word + 2].sum().item())
+    assert found[word, :word].tolist() == pytest.approx(plain[word + 1, :word].tolist())
+    last = len(plain) - 1
+    assert found[-1, word].item() == pytest.approx(plain[last, word : word + 2].sum().item())
+
+
+def test_the_more_weight_the_fuller_the_colour() -> None:
+    sight = sight_of_tree(FIGURE, TransformerGrammarConfig())
+    weights = tuple(tuple(float(number == 0) for number, _ in enumerate(seen)) for seen in sight.seen)
+    svg = StackAttention(sight=replace(sight, weights=weights)).as_svg()
+    cells = [one for one in ElementTree.fromstring(svg).iter() if one.get("fill-opacity")]
+    full = [one for one in cells if one.get("fill-opacity") == "1"]
+    assert (len(cells), len(full)) == (40, 11)
+    assert [cell[0].text for cell in full] == ["100 %"] * 11
+    assert WEIGHTS in svg
+    assert WEIGHTS not in StackAttention(sight=sight).as_svg()
 
 
 def test_a_pushdown_model_is_drawn_as_its_stack() -> None:

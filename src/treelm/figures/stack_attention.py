@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 
 from treelm.figures.markup import Markup, element, size_of, svg_file
 from treelm.figures.report.parts import text_width
@@ -10,6 +11,7 @@ from treelm.models.structures import StackSight
 from treelm.trees.tree import Tree
 
 _CELL, _FONT, _MARGIN, _LINE = 18, 12, 12, 17
+_FAINTEST = 0.05  # opacity of what is seen and not attended to
 _STYLE = f"""\
 text {{ font: {_FONT}px sans-serif; fill: #1f2933; }}
 .row {{ text-anchor: end; }}
@@ -17,6 +19,7 @@ text {{ font: {_FONT}px sans-serif; fill: #1f2933; }}
 .seen {{ fill: #b9d3ec; stroke: #7b98bd; }}
 .part {{ fill: #f9d9c2; stroke: #d55e00; }}
 .own {{ fill: #fbeeb5; stroke: #b58a00; }}
+.seen[fill-opacity] {{ fill: #2b6cb0; }} .part[fill-opacity] {{ fill: #d55e00; }} .own[fill-opacity] {{ fill: #b58a00; }}
 .hidden {{ fill: none; stroke: #dcdfe5; }}
 .background {{ fill: #ffffff; }}"""
 CAPTION = (
@@ -25,6 +28,7 @@ CAPTION = (
     "Orange: a closing bracket that composes sees the parts of its constituent alone.",
     "Yellow: itself; blue: what is on the stack; empty: hidden.",
 )
+WEIGHTS = "The fuller the colour, the more the last layer attends to it (mean of its heads)."
 _SIGNS = {"seen": "#", "part": "+", "own": "o", "hidden": "."}
 
 
@@ -66,7 +70,7 @@ class StackAttention:
 
     def _grid(self, edge: float) -> list[Markup]:
         """Names of columns, upright, and the rows with theirs."""
-        parts = []
+        parts, drawn = [], bool(self.sight.weights)
         for number, token in enumerate(self.sight.tokens):
             place = f"translate({edge + _CELL * (number + 0.7):.0f} {edge - 6:.0f}) rotate(-90)"
             y = edge + _CELL * number
@@ -74,18 +78,24 @@ class StackAttention:
             parts.append(element("text", token, class_="row", x=edge - 6, y=y + 0.75 * _CELL))
             size: dict[str, float] = {"y": y, "height": _CELL - 2, "rx": 2}
             parts.append(element("rect", class_="hidden", x=edge, width=_CELL * (number + 1) - 2, **size))
+            weights = dict(zip(self.sight.seen[number], self.sight.weights[number], strict=True)) if drawn else {}
             for column, kind in enumerate(self.kinds(number)):
                 if kind != "hidden":
-                    parts.append(element("rect", class_=kind, x=edge + _CELL * column, width=_CELL - 2, **size))
+                    weight = weights.get(column)
+                    given = [] if weight is None else [element("title", f"{100 * weight:.0f} %")]
+                    opacity = None if weight is None else round(_FAINTEST + (1 - _FAINTEST) * sqrt(weight), 2)
+                    own = {**size, "x": edge + _CELL * column, "width": _CELL - 2}
+                    parts.append(element("rect", *given, class_=kind, fill_opacity=opacity, **own))
         return parts
 
     def _explained(self, grid: list[Markup], side: float, title: str) -> str:
+        lines = (*CAPTION, WEIGHTS) if self.sight.weights else CAPTION
         caption = [
             element("text", line, class_=None if number else "title", x=_MARGIN, y=_MARGIN + _FONT + _LINE * number)
-            for number, line in enumerate(CAPTION)
+            for number, line in enumerate(lines)
         ]
-        top = _MARGIN + _LINE * len(CAPTION)
-        width = max(side, _MARGIN + max(text_width(line, _FONT) for line in CAPTION) + _MARGIN)
+        top = _MARGIN + _LINE * len(lines)
+        width = max(side, _MARGIN + max(text_width(line, _FONT) for line in lines) + _MARGIN)
         height = top + side
         parts = [*caption, element("g", *grid, transform=f"translate(0 {top})")]
         if self.tree is not None:

@@ -53,6 +53,7 @@ class StackSight:
     tokens: tuple[str, ...]
     seen: tuple[tuple[int, ...], ...]  # of each position, the positions that it sees, itself last
     composes: tuple[bool, ...]  # positions that see the parts of a constituent alone, and stand for it from then on
+    weights: tuple[tuple[float, ...], ...] = ()  # of what each sees: the last layer's attention, the mean of its heads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,7 +86,8 @@ PICTURES = (
         "what positions see",
         _sight,
         "Attention as a stack: which earlier positions (columns) each position of the derivation (rows) may see. A "
-        "closing bracket is read twice: once to compose its constituent, and once to predict what comes next.",
+        "closing bracket is read twice: once to compose its constituent, and once to predict what comes next. The "
+        "fuller the colour, the more the last layer attends to it.",
         layout="cards whole",
         key=_key(cell="seen", split="parts of the constituent that is composed", read="itself"),
     ),

@@ -139,6 +139,10 @@ class AttentionBlock(nn.Module):
         """log softmax of one head's attention (B, T, S); -inf where it does not see."""
         return self._logits(self._split(query), self._split(key), sight)[head].log_softmax(-1)
 
+    def mean_weights(self, query: Tensor, key: Tensor, sight: Sight) -> Tensor:
+        """Weights of attention (B, T, S), the mean of all heads; 0 where a query does not see."""
+        return self._logits(self._split(query), self._split(key), sight).softmax(-1).mean(0)
+
     def spread(self, query: Tensor, key: Tensor, sight: Sight) -> Tensor:
         """How widely attention looks back: queries (B, T, D) that come last of the keys (B, S, D) -> (B, T), 0 to 1.
 

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.corpora.encoding import EncodedCorpus
+from treelm.corpora.encoding import EncodedCorpus, encode_sentences
+from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.models.base import Loss, Losses
 from treelm.models.documents import DocumentReader
-from treelm.models.layers.attention import AttentionBlock, start_normal
+from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
 from treelm.models.layers.dropout import dropout, evaluating
 from treelm.models.layers.precision import ExactCopy
 from treelm.models.layers.softmax import tied
@@ -37,7 +38,7 @@ from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.plan import BatchPlan, plan_batch
 from treelm.models.transformer_grammar.positions import sight_of
 from treelm.models.transformer_grammar.reach import Pointer
-from treelm.models.transformer_grammar.sight import sight_of_tree
+from treelm.models.transformer_grammar.sight import sight_of_tree, words_of_positions
 from treelm.models.transformer_grammar.top_down_machine import TopDownMachine
 from treelm.models.transformer_grammar.weights import PointerWeights, SearchWeights
 from treelm.trees.transitions import FIRST_NT
@@ -129,6 +130,11 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
 
     def _outputs(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> Tensor:
         """The hidden state that predicts each action: (A, D). Sentences may begin from ``starts`` (B, D) besides."""
+        units, sight = self._below_last(plan, word_vectors, starts)
+        return self._drop(self.norm(self._layers[-1](units, sight, plan.packing, wanted=plan.contexts)))
+
+    def _below_last(self, plan: BatchPlan, word_vectors: Tensor, starts: Tensor | None) -> tuple[Tensor, Sight]:
+        """The inputs of the last layer (n, D), and what positions see."""
         given = [word_vectors, *self._marks]
         if self.kind_vector is not None:
             given.append(self.close_embedding + self.kind_vector)
@@ -141,10 +147,9 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         if starts is not None:
             units = units.index_add(0, plan.starts, self._drop(starts))
         sight = sight_of(plan.positions, self.config)
-        *below, last = self._layers
-        for block in below:
+        for block in self._layers[:-1]:
             units = block(units, sight, plan.packing)
-        return self._drop(self.norm(last(units, sight, plan.packing, wanted=plan.contexts)))
+        return units, sight
 
     def _new_composer(self) -> Composer:
         config = self.config
@@ -208,7 +213,7 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         return Tree("", items_on_stack(actions, ends_word, words, self.labels, max_reach=self.config.max_reach))
 
     def structure(self, words: Sequence[str]) -> StackSight | None:
-        """What each position of the best tree sees; of the variants of Zhao et al. (2025) none is drawn.
+        """What each position of the best tree sees, and how much; of the variants of Zhao et al. (2025) none is drawn.
 
         Raises ``InputError`` for a sentence without words, and when the search found no tree.
         """
@@ -216,4 +221,23 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
         if config.is_bottom_up or config.binary or config.composition == "external":
             return None
         (tree,) = self.parse([words])
-        return sight_of_tree(tree, self.config)
+        found = sight_of_tree(tree, config)
+        attention = self._attention(tree)
+        weights = (attention[row, list(seen)] for row, seen in enumerate(found.seen))
+        return replace(found, weights=tuple(tuple(round(one, 4) for one in row.tolist()) for row in weights))
+
+    def _attention(self, tree: Tree) -> Tensor:
+        """Weights of the last layer (P, P) between the positions of ``sight_of_tree``, the mean of its heads.
+
+        A word in pieces looks as its last one does, and is looked at as all of them are.
+        """
+        sentence = Sentence(words=tuple(tree.words()), tree=tree, identifier="1", source="<words>", line=1)
+        batch = encode_sentences([sentence], self.vocabulary, self.labels)
+        with evaluating(self):
+            plan = self._plan(batch)
+            units, sight = self._below_last(plan, self.word_embedding.index_select(0, plan.types), None)
+            query, key, _ = self._layers[-1].heads(units[None])
+            weights = self._layers[-1].mean_weights(query, key, sight)[0].double().cpu()
+        own = torch.tensor(words_of_positions(batch, np.asarray(self.vocabulary.ends_word), self.config))
+        last = torch.cat([own[1:] != own[:-1], own.new_ones(1, dtype=torch.bool)])
+        return weights.new_zeros(len(own), int(own[-1]) + 1).index_add_(1, own, weights)[last]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from treelm.corpora.batches import SentenceBatch
 from treelm.models.structures import BOUNDARY, StackSight
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT, to_actions
@@ -49,3 +53,19 @@ def sight_of_tree(tree: Tree, config: TransformerGrammarConfig) -> StackSight:
             pushed.append(composed)
             read(f"{label})", stack if config.hides else pushed)
     return StackSight(tokens=tuple(tokens), seen=tuple(seen), composes=tuple(composes))
+
+
+def words_of_positions(
+    batch: SentenceBatch, ends_word: NDArray[np.bool_], config: TransformerGrammarConfig
+) -> list[int]:
+    """Of each position of the one tree of a batch, over tokens, that of ``sight_of_tree``, where a word is one."""
+    assert batch.actions is not None
+    tokens, place = iter(batch.tokens.tolist()), 0
+    found = [place]
+    is_inside = False  # of a word whose last piece is to come
+    for action in batch.actions[:-1].tolist():
+        for _ in range(2 if action == REDUCE and config.composes else 1):
+            place += not is_inside
+            found.append(place)
+        is_inside = action == SHIFT and not ends_word[next(tokens)]
+    return found
