@@ -54,10 +54,13 @@ class _Processes:
 
     def run(self, name: str, arguments: Sequence[str]) -> int:
         """Run one to its end, unless a stop was asked for before it began, or what it comes after failed."""
-        waited = self._ended[self._after[name]].result() if name in self._after else 0
-        code = waited or self._run(name, arguments)
-        if name in self._ended:
-            self._ended[name].set_result(code)
+        code = 1  # of what cannot be begun at all: what waits for it is to know
+        try:
+            waited = self._ended[self._after[name]].result() if name in self._after else 0
+            code = waited or self._run(name, arguments)
+        finally:
+            if name in self._ended:
+                self._ended[name].set_result(code)
         return code
 
     def _run(self, name: str, arguments: Sequence[str]) -> int:
