@@ -19,7 +19,9 @@ text {{ font: {_FONT}px sans-serif; fill: #1f2933; }}
 .seen {{ fill: #b9d3ec; stroke: #7b98bd; }}
 .part {{ fill: #f9d9c2; stroke: #d55e00; }}
 .own {{ fill: #fbeeb5; stroke: #b58a00; }}
-.seen[fill-opacity] {{ fill: #2b6cb0; }} .part[fill-opacity] {{ fill: #d55e00; }} .own[fill-opacity] {{ fill: #b58a00; }}
+.seen[fill-opacity] {{ fill: #2b6cb0; }}
+.part[fill-opacity] {{ fill: #d55e00; }}
+.own[fill-opacity] {{ fill: #b58a00; }}
 .hidden {{ fill: none; stroke: #dcdfe5; }}
 .background {{ fill: #ffffff; }}"""
 CAPTION = (
