@@ -84,7 +84,7 @@ def test_a_run_of_another_machine_is_shipped_as_it_is(
         "model.hidden_size",
         "CC BY-SA 4.0, the strictest",
         "| sentences / words | 2 / ",
-        "--trained` |\n| training | 1 epochs",
+        "--trained` |\n| training | 1 epoch,",
     ):
         assert text in card
     monkeypatch.delenv(CATALOG_VARIABLE)

@@ -71,7 +71,7 @@ def _arguments(run: Run, folder: Path, out: Path) -> list[str]:
     if run.start is not None:
         begun = out / FOLDER / run.start.name
         if not is_finished(begun):
-            raise InputError("the run to finetune is not finished", where=str(begun), remedy="leave --only out")
+            raise InputError("the run to finetune is not finished", where=str(begun), remedy="train it before")
         start = (f'training.start_from="{begun.resolve()}"',)
     return [run.recipe, "--output", str(folder), "--resume-if-present", "--quiet", "--set", *run.settings, *start]
 
