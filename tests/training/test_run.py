@@ -54,6 +54,14 @@ def test_the_recipe_of_a_run_names_the_bounds_that_the_data_gave(tmp_path: Path)
     assert config.max_open == depth((tmp_path / "train.ptb").read_text()) - 1 + 2  # without tags, with the margin
 
 
+def test_what_needs_dev_is_refused_before_there_is_a_run_folder(tmp_path: Path) -> None:
+    """So that the same folder can be given once the recipe is right."""
+    recipe = load_recipe(write_treebank(tmp_path), ["data.dev=none", "training.schedule=plateau"])
+    with pytest.raises(InputError, match='schedule = "plateau" without dev data'):
+        train(recipe, tmp_path / "run", on_terminal=False)
+    assert not (tmp_path / "run").exists()
+
+
 def test_overfits_and_is_the_same_after_loading(tmp_path: Path) -> None:
     settings = ["training.epochs=20", "model.dropout=0.0", "model.hidden_size=16"]
     recipe = load_recipe(write_treebank(tmp_path), settings)

@@ -103,7 +103,7 @@ def fit_locked(
 ) -> Iterator[Step]:
     """Train as ``fit`` does, for a caller whose first process holds the run folder by ``lock_folder``."""
     if dev is None:
-        _check_without_dev(config)
+        check_without_dev(config)
     if (config.select_by == "unlabeled_f1") != (dev_trees is not None):
         raise InputError(
             f"select_by = {config.select_by!r} and dev trees", remedy="give dev_trees exactly when it needs them"
@@ -160,7 +160,7 @@ def _say_what_stays(run: Path, ranks: Ranks) -> None:
     os.write(_STDERR, (_AFTER_BAR * os.isatty(_STDERR) + line).encode())  # the main thread may hold sys.stderr
 
 
-def _check_without_dev(config: TrainingConfig) -> None:
+def check_without_dev(config: TrainingConfig) -> None:
     """Raise ``InputError`` for what follows from dev losses."""
     wants_dev = {
         "stop_after": config.stop_after is not None,

@@ -39,7 +39,7 @@ from treelm.training.checkpoints import RESUME, check_new_run, check_resumable, 
 from treelm.training.config import LIMITS_OF_TIME
 from treelm.training.dev import DevTrees
 from treelm.training.estimation import check_estimated, estimate
-from treelm.training.loop import fit_locked
+from treelm.training.loop import check_without_dev, fit_locked
 from treelm.training.numerics import seed_everything
 from treelm.training.progress import show_progress
 from treelm.training.ranks import Ranks
@@ -130,6 +130,8 @@ def _set_up_together(recipe: Recipe, run: Path, *, resume: bool, ranks: Ranks) -
             raise InputError("no run to resume", where=str(run), remedy=remedy)
         elif not recipe.model.is_estimated:
             check_resumable(run)
+        if not recipe.model.is_estimated and not recipe.data.has_split("dev"):
+            check_without_dev(recipe.training)  # before the folder holds anything
         kept = run / VOCABULARY
         setup = set_up(recipe, vocabulary=load_vocabulary(kept) if resume and kept.exists() else None)
         if isinstance(setup.model, EstimatedLM):
