@@ -53,7 +53,7 @@ def test_a_file_gets_one_line_an_evaluation() -> None:
 
 def test_without_dev_the_end_of_an_epoch_has_its_line() -> None:
     stream = io.StringIO()
-    unseen = (replace(step, dev=None, is_best=False) for step in steps())
+    unseen = (replace(step, dev=None, is_best=True) for step in steps())  # the newest is kept
     list(show_progress(unseen, TrainingConfig(), evaluates=False, stream=stream))
     assert stream.getvalue().splitlines() == [
         "epoch 1 · step 2 · 2 s · train 2.0000 nats/word (loss perplexity 7.4)",

@@ -91,8 +91,7 @@ def describe(step: Step, train: LossSum) -> str:
     parts = [f"epoch {step.epoch}", f"step {step.step}", f"{step.seconds:.0f} s", f"train {_loss(train.nats_per_word)}"]
     if step.dev is not None:
         parts.append(f"dev {_loss(step.dev.nats_per_word)}")
-    if step.is_best:
-        parts.append("best so far")
+        parts += ["best so far"] if step.is_best else []
     if step.stopped_because:
         parts.append(f"end: {step.stopped_because}")
     return " · ".join(parts)
