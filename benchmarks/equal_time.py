@@ -132,6 +132,18 @@ def _file(text: Path, split: str) -> Path:
     return plain if plain.exists() else plain.with_name(plain.name + ".gz")
 
 
+def lines_of(text: Path, split: str) -> list[str]:
+    """The lines of a split of Mikolov's text that have words."""
+    return _lines(_file(text, split))
+
+
+def first_lines(text: Path, num_symbols: int) -> list[str]:
+    """The first lines of its training file, with so many words and ends together at most."""
+    lines = lines_of(text, "train")
+    ends = accumulate(len(line.split()) + 1 for line in lines)
+    return lines[: sum(1 for _ in takewhile(lambda end: end <= num_symbols, ends))]
+
+
 def _lines(path: Path) -> list[str]:
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         return [line for line in file if line.split()]
@@ -139,12 +151,9 @@ def _lines(path: Path) -> list[str]:
 
 def _beginning(text: Path, num_symbols: int, out: Path) -> Path:
     """The first sentences of the training file, in a file of their own."""
-    lines = _lines(_file(text, "train"))
-    ends = accumulate(len(line.split()) + 1 for line in lines)
-    kept = sum(1 for _ in takewhile(lambda end: end <= num_symbols, ends))
     path = out / f"train-{num_symbols}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines[:kept]))
+    path.write_text("".join(first_lines(text, num_symbols)))
     return path
 
 

@@ -8,8 +8,6 @@ the card, is reported as a row that was not measured.
 from __future__ import annotations
 
 import argparse
-import importlib
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +16,7 @@ import gpu_systems
 import numpy as np
 import torch
 from gpu_timing import Settings, Work
+from public_codes import detached, import_public
 from torch import Tensor
 from torch.nn import functional
 
@@ -29,16 +28,10 @@ STACK_BOUND = 100  # items beyond the words that its search makes room for, as i
 
 def _import(folder: str, module: str, settings: Settings) -> Any:
     """A module of a clone. Raises ``FileNotFoundError`` where there is none."""
-    if settings.public is None or not (settings.public / folder).is_dir():
-        raise FileNotFoundError(f"no folder {folder} in {settings.public}")
-    own = str(settings.public / folder)
-    for name, found in list(sys.modules.items()):  # another clone's module of the same name
-        file = getattr(found, "__file__", None) or ""
-        if file.startswith(str(settings.public)) and not file.startswith(own):
-            del sys.modules[name]
-    sys.path.insert(0, own)
+    if settings.public is None:
+        raise FileNotFoundError("no folder of clones")
     torch.set_float32_matmul_precision("medium" if settings.device == "cuda" else "highest")
-    return importlib.import_module(module)
+    return import_public(settings.public, folder, module)
 
 
 @dataclass(frozen=True)
@@ -200,7 +193,7 @@ class _Stream:
             batch = next(batches)
             inputs, targets = (torch.from_numpy(one).to(self.device) for one in (batch.inputs, batch.targets))
             self.optimizer.zero_grad()
-            loss, state = self.loss(inputs, targets.flatten(), _detached(state))
+            loss, state = self.loss(inputs, targets.flatten(), detached(state))
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
             self.optimizer.step()
@@ -274,11 +267,3 @@ def stream(system: str) -> Callable[[Settings], Iterator[Work]]:
         yield Work(name=f"public {system} training, {rows} x {bptt}, fp32", unit="words", step=step)
 
     return works
-
-
-def _detached(state: Any) -> Any:
-    if isinstance(state, Tensor):
-        return state.detach()
-    if isinstance(state, dict):
-        return {name: _detached(one) for name, one in state.items()}
-    return type(state)(_detached(one) for one in state) if isinstance(state, (list, tuple)) else state

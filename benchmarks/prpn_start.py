@@ -4,8 +4,8 @@ python benchmarks/prpn_start.py
 python benchmarks/prpn_start.py --recipes prpn-ptb --seeds 5
 
 Rows are the variants, which have batch norm, and each with layer norm. "zeros": seeds with more than half of the
-distances exactly 0; "equal": with more than half equal to the one before as far as gates can tell, of which training
-warns (docs/models/prpn.md).
+distances exactly 0; "dead": with more than nine tenths; "equal": with more than half equal to the one before as far as
+gates can tell, of which training warns (docs/models/prpn.md).
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ class Arguments:
 def main(options: Arguments) -> None:
     """Print the table."""
     configs = {name: load_recipe(name).model.config for name in options.recipes}
-    print("recipe", "form", "zeros", "equal", "seeds", sep="\t")
+    print("recipe", "form", "zeros", "dead", "equal", "seeds", sep="\t")
     for name, config in configs.items():
         if not isinstance(config, PRPNConfig):
             raise InputError("no recipe of a PRPN", where=name, remedy="give those of prpn alone")
         for form, fields in FORMS.items():
             changed = replace(config, layer_dropout=0.0, **fields)
             drawn = [draw(changed, seed) for seed in range(options.seeds)]
-            zeros, equal = sum(one.zero > 0.5 for one in drawn), sum(one.equal > MOST_EQUAL for one in drawn)
-            print(name, form, zeros, equal, options.seeds, sep="\t", flush=True)
+            zeros, dead = (sum(one.zero > share for one in drawn) for share in (0.5, 0.9))
+            equal = sum(one.equal > MOST_EQUAL for one in drawn)
+            print(name, form, zeros, dead, equal, options.seeds, sep="\t", flush=True)
 
 
 @torch.no_grad()

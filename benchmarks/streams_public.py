@@ -12,14 +12,11 @@ for is in ``_awd_lstm``, ``_on_lstm`` and ``_prpn``. Runs are left in the folder
 
 from __future__ import annotations
 
-import gzip
-import importlib
 import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -30,6 +27,7 @@ import numpy as np
 import one_line
 import torch
 import tyro
+from public_codes import detached, import_public
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -72,9 +70,8 @@ class Public:
 
     network: Any
     forward: Callable[[Tensor, Any], tuple[Tensor, Any]]  # (time, rows) and state to logits and state
-    epoch: Callable[[Any, Tensor, float], bool]  # one pass by an optimiser until a processor time; False when cut off
+    epoch: Callable[[Tensor, float], bool]  # one pass over (time, rows) until a processor time; False when cut off
     distances: Callable[[], Tensor] | None  # of the sentence that was read last, (time,)
-    optimizer: torch.optim.Optimizer
     after_dev: Callable[[float], None] = lambda nats: None
     bptt: int = 70
 
@@ -93,24 +90,23 @@ def _run(options: Arguments, row: str, seed: int, run: Path) -> None:
     folder = options.code / FOLDERS[row]
     if not folder.is_dir():
         raise InputError("no such folder", where=str(folder), remedy="clone the public code there")
-    sys.path.insert(0, str(folder))
-    words = {word: number for number, word in enumerate(sorted({w for line in _lines(options, "train") for w in line}))}
-    symbols = list(takewhile(lambda one: one[0] <= options.num_symbols, _counted(_lines(options, "train"))))
-    train = torch.tensor([words[word] for _, line in symbols for word in line])
-    dev = torch.tensor([words[word] for line in _lines(options, "valid") for word in line])
+    whole, valid = (_symbols(equal_time.lines_of(options.text, split)) for split in ("train", "valid"))
+    words = {word: number for number, word in enumerate(sorted(set(whole)))}
+    beginning = _symbols(equal_time.first_lines(options.text, options.num_symbols))
+    train, dev = (torch.tensor([words[word] for word in one]) for one in (beginning, valid))
     torch.manual_seed(seed)
     np.random.seed(seed)
-    public = {"awd-lstm": _awd_lstm, "on-lstm": _on_lstm, "prpn": _prpn}[row](len(words))
+    public = {"awd-lstm": _awd_lstm, "on-lstm": _on_lstm, "prpn": _prpn}[row](options.code, len(words))
     batches = train[: len(train) // 20 * 20].view(20, -1).t().contiguous()
     run.mkdir(parents=True, exist_ok=True)
-    used, epoch, best, goes_on = 0.0, 0.0, float("inf"), True
+    used, epoch, best, goes_on = 0.0, 0, float("inf"), True
     with (run / equal_time.CURVE).open("w") as curve:
         while goes_on and used < options.cpu_seconds:
             public.network.train()
             begun = time.process_time()
-            goes_on = public.epoch(public, batches, begun + options.cpu_seconds - used)
+            goes_on = public.epoch(batches, begun + options.cpu_seconds - used)
             used += time.process_time() - begun
-            epoch += 1
+            epoch += goes_on  # complete ones, as ours
             nats = _dev(public, dev, words[END])
             public.after_dev(nats)
             figures = {"epoch": epoch, "cpu_seconds": used, "dev_perplexity": exp(nats), "targets": len(dev) // 10 * 10}
@@ -126,17 +122,9 @@ def _run(options: Arguments, row: str, seed: int, run: Path) -> None:
     (run / equal_time.FINISHED).write_text(json.dumps({**figures, "num_parameters": parameters}))
 
 
-def _lines(options: Arguments, split: str) -> list[list[str]]:
-    path = options.text / f"ptb.{split}.txt"
-    path = path if path.exists() else path.with_name(path.name + ".gz")
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-        return [[*line.split(), END] for line in file if line.split()]
-
-
-def _counted(lines: Sequence[list[str]]) -> list[tuple[int, list[str]]]:
-    """Lines with the symbols up to their ends."""
-    ends = np.cumsum([len(line) for line in lines])
-    return list(zip(ends.tolist(), lines, strict=True))
+def _symbols(lines: Sequence[str]) -> list[str]:
+    """Words and ends of sentences."""
+    return [symbol for line in lines for symbol in (*line.split(), END)]
 
 
 @torch.no_grad()
@@ -174,12 +162,8 @@ def _judge(public: Public, words: dict[str, int], files: Sequence[Path], run: Pa
     (run / equal_time.TREES).write_text(json.dumps(scores))
 
 
-def _detached(state: Any) -> Any:
-    return state.detach() if isinstance(state, Tensor) else type(state)(map(_detached, state))
-
-
-def _awd_lstm(num_words: int) -> Public:
-    dropped = importlib.import_module("weight_drop").WeightDrop
+def _awd_lstm(code: Path, num_words: int) -> Public:
+    dropped = import_public(code, FOLDERS["awd-lstm"], "weight_drop").WeightDrop
 
     def set_weights(module: Any) -> None:  # a weight that was a Parameter in evaluation cannot be a Tensor afterwards
         for name in module.weights:
@@ -187,27 +171,30 @@ def _awd_lstm(num_words: int) -> Public:
             setattr(module.module, name, functional.dropout(weight, p=module.dropout, training=module.training) * 1)
 
     dropped._setweights = set_weights
-    network = importlib.import_module("model").RNNModel("LSTM", num_words, 200, 400, 3, 0.3, 0.2, 0.3, 0.1, 0.5, True)
-    return _merity(network, None)
+    network = import_public(code, FOLDERS["awd-lstm"], "model").RNNModel(
+        "LSTM", num_words, 200, 400, 3, 0.3, 0.2, 0.3, 0.1, 0.5, True
+    )
+    return _merity(network, import_public(code, FOLDERS["awd-lstm"], "splitcross"), None)
 
 
-def _on_lstm(num_words: int) -> Public:
-    cell = importlib.import_module("ON_LSTM").LinearDropConnect
+def _on_lstm(code: Path, num_words: int) -> Public:
+    cell = import_public(code, FOLDERS["on-lstm"], "ON_LSTM").LinearDropConnect
 
     def sample_mask(module: Any) -> None:  # masks are bool now
         mask = torch.empty_like(module.weight, dtype=torch.bool).bernoulli_(module.dropout)
         module._weight = module.weight.masked_fill(mask, 0.0)
 
     cell.sample_mask = sample_mask
-    network = importlib.import_module("model").RNNModel(
+    network = import_public(code, FOLDERS["on-lstm"], "model").RNNModel(
         "LSTM", num_words, 200, 400, 10, 3, 0.3, 0.2, 0.3, 0.1, 0.4, True
     )
-    return _merity(network, lambda: network.distance[0][1].squeeze())
+    splitcross = import_public(code, FOLDERS["on-lstm"], "splitcross")
+    return _merity(network, splitcross, lambda: network.distance[0][1].squeeze())
 
 
-def _merity(network: Any, distances: Callable[[], Tensor] | None) -> Public:
+def _merity(network: Any, splitcross: Any, distances: Callable[[], Tensor] | None) -> Public:
     """The training script of both: SGD at 30, segments of about 70, activation regularisation, clipping at 0.25."""
-    split = importlib.import_module("splitcross").SplitCrossEntropyLoss(200, splits=[], verbose=False)
+    split = splitcross.SplitCrossEntropyLoss(200, splits=[], verbose=False)
     parameters = [*network.parameters(), *split.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=30, weight_decay=1.2e-6)
 
@@ -215,12 +202,12 @@ def _merity(network: Any, distances: Callable[[], Tensor] | None) -> Public:
         hidden, state = network(tokens, state)
         return functional.linear(hidden, network.decoder.weight, network.decoder.bias), state
 
-    def epoch(public: Public, batches: Tensor, until: float) -> bool:
+    def epoch(batches: Tensor, until: float) -> bool:
         state, start = network.init_hidden(batches.shape[1]), 0
         while start < len(batches) - 2:
             length = max(5, int(np.random.normal(70 if np.random.random() < 0.95 else 35, 5)))
             length = min(length, len(batches) - 1 - start)
-            state = _detached(state)
+            state = detached(state)
             optimizer.param_groups[0]["lr"] = 30 * length / 70
             optimizer.zero_grad()
             targets = batches[start + 1 : start + 1 + length].reshape(-1)
@@ -235,14 +222,14 @@ def _merity(network: Any, distances: Callable[[], Tensor] | None) -> Public:
                 return False
         return True
 
-    return Public(network, forward, epoch, distances, optimizer)
+    return Public(network, forward, epoch, distances)
 
 
-def _prpn(num_words: int) -> Public:
+def _prpn(code: Path, num_words: int) -> Public:
     """Its training script: Adam at 0.003 that is halved after three epochs without a better dev, segments of 35."""
     with patch.object(nn.modules.rnn, "RNNCellBase", nn.Module):  # the base of its cell asks for arguments now
-        importlib.import_module("LSTMCell").torch = torch  # type: ignore[attr-defined]
-    network = importlib.import_module("model_PRPN").PRPN(
+        import_public(code, FOLDERS["prpn"], "LSTMCell").torch = torch  # type: ignore[attr-defined]
+    network = import_public(code, FOLDERS["prpn"], "model_PRPN").PRPN(
         num_words, 200, 400, 2, 15, 5, 0.1, 0.3, 0.3, 0.2, True, True, 0
     )
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, betas=(0.0, 0.999), eps=1e-9, weight_decay=1e-6)
@@ -252,12 +239,12 @@ def _prpn(num_words: int) -> Public:
         logits, state = network(tokens, state)
         return logits.view(-1, num_words), state
 
-    def epoch(public: Public, batches: Tensor, until: float) -> bool:
+    def epoch(batches: Tensor, until: float) -> bool:
         state = network.init_hidden(batches.shape[1])
         for start in range(0, len(batches) - 1, 35):
             length = min(35, len(batches) - 1 - start)
             optimizer.zero_grad()
-            logits, state = forward(batches[start : start + length], _detached(state))
+            logits, state = forward(batches[start : start + length], detached(state))
             functional.cross_entropy(logits, batches[start + 1 : start + 1 + length].reshape(-1)).backward()
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
@@ -265,7 +252,7 @@ def _prpn(num_words: int) -> Public:
                 return False
         return True
 
-    return Public(network, forward, epoch, lambda: network.gates.squeeze(), optimizer, schedule.step, 35)
+    return Public(network, forward, epoch, lambda: network.gates.squeeze(), schedule.step, 35)
 
 
 if __name__ == "__main__":
