@@ -1,4 +1,4 @@
-"""The public codes of AWD-LSTM, ON-LSTM and PRPN, trained as ``equal_time.py --sweep streams_public.toml`` trains ours.
+"""The public codes of AWD-LSTM, ON-LSTM and PRPN, trained as ``reproduce questions --small --table 3`` trains ours.
 
 git clone https://github.com/salesforce/awd-lstm-lm CODE/awd-lstm-lm  (yikangshen/Ordered-Neurons, yikangshen/PRPN)
 python benchmarks/streams_public.py --code CODE --text FOLDER --trees TRAIN DEV TEST --out runs/streams-public
@@ -6,8 +6,7 @@ python benchmarks/streams_public.py --code CODE --text FOLDER --trees TRAIN DEV 
 Nothing of theirs is here but names: their networks run as they are, in float32 on one thread, with a loop around them
 that does in an epoch what their training scripts do; only updates count as processor time. The same tokens, sizes,
 dropouts, vocabulary and dev targets as ours, and the same readers and scores of trees. What a newer torch asks
-for is in ``_awd_lstm``, ``_on_lstm`` and ``_prpn``. Runs are left in the folders that equal_time.py reads:
-``equal_time.py --sweep benchmarks/streams_public.toml --rows prpn public-prpn --max-runs 0 --out runs/streams-public``.
+for is in ``_awd_lstm``, ``_on_lstm`` and ``_prpn``. A finished run is kept; the table has means and deviations.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import exp
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 from unittest.mock import patch
 
-import equal_time
 import numpy as np
 import one_line
 import torch
@@ -31,14 +31,19 @@ from public_codes import detached, import_public
 from torch import Tensor, nn
 from torch.nn import functional
 
+from treelm.corpora.inputs import read_text
 from treelm.corpora.readers import read_sentences
+from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.evaluation.evalb_files import bracketing_of
+from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.span_protocols import WSJ10, WSJ40, score_spans
 from treelm.trees.distances import tree_from_distances
 
 FOLDERS = {"awd-lstm": "awd-lstm-lm", "on-lstm": "Ordered-Neurons", "prpn": "PRPN"}
 END = "</s>"
+UNKNOWN = "<unk>"
+FINISHED = "finished.json"
+F1 = tuple(f"{protocol.name} {builder}" for protocol in (WSJ10, WSJ40) for builder in ("unbiased", "biased"))
 DEV_ROWS = 10
 
 
@@ -58,8 +63,8 @@ class Arguments:
     """Folder of all runs."""
     trees: tuple[Path, ...] = ()
     """Bracket files with which the trees of ON-LSTM and PRPN are compared."""
-    num_symbols: int = 300_000
-    """Train on the first sentences that have together at most so many words and ends."""
+    max_sentences: int = 13_427
+    """Train on the first sentences of the file; by default those of 300,000 words and ends."""
     cpu_seconds: float = 800.0
     """Processor time in updates of the weights, of a run."""
 
@@ -77,30 +82,36 @@ class Public:
 
 
 def main(options: Arguments) -> None:
-    """Do the runs that are missing, seed by seed."""
+    """Do the runs that are missing, seed by seed, and print the table of all that are done."""
     torch.set_num_threads(1)
     for seed in options.seeds:
         for row in options.rows:
-            run = options.out / f"public-{row}-{seed}"
-            if not (run / equal_time.FINISHED).exists():
-                _run(options, row, seed, run)
+            if not (_folder(options, row, seed) / FINISHED).exists():
+                _run(options, row, seed)
+    _print_table(options)
 
 
-def _run(options: Arguments, row: str, seed: int, run: Path) -> None:
-    folder = options.code / FOLDERS[row]
+def _folder(options: Arguments, row: str, seed: int) -> Path:
+    return options.out / f"public-{row}-{seed}"
+
+
+def _run(options: Arguments, row: str, seed: int) -> None:
+    folder, run = options.code / FOLDERS[row], _folder(options, row, seed)
     if not folder.is_dir():
         raise InputError("no such folder", where=str(folder), remedy="clone the public code there")
-    whole, valid = (_symbols(equal_time.lines_of(options.text, split)) for split in ("train", "valid"))
-    words = {word: number for number, word in enumerate(sorted(set(whole)))}
-    beginning = _symbols(equal_time.first_lines(options.text, options.num_symbols))
-    train, dev = (torch.tensor([words[word] for word in one]) for one in (beginning, valid))
+    beginning = _symbols(options.text, "train", options.max_sentences)
+    words = {word: number for number, word in enumerate(sorted({*beginning, UNKNOWN}))}
+    train, dev = (
+        torch.tensor([words.get(word, words[UNKNOWN]) for word in one])
+        for one in (beginning, _symbols(options.text, "valid"))
+    )
     torch.manual_seed(seed)
     np.random.seed(seed)
     public = {"awd-lstm": _awd_lstm, "on-lstm": _on_lstm, "prpn": _prpn}[row](options.code, len(words))
     batches = train[: len(train) // 20 * 20].view(20, -1).t().contiguous()
     run.mkdir(parents=True, exist_ok=True)
     used, epoch, best, goes_on = 0.0, 0, float("inf"), True
-    with (run / equal_time.CURVE).open("w") as curve:
+    with (run / "curve.jsonl").open("w") as curve:
         while goes_on and used < options.cpu_seconds:
             public.network.train()
             begun = time.process_time()
@@ -116,15 +127,18 @@ def _run(options: Arguments, row: str, seed: int, run: Path) -> None:
                 best = nats
                 torch.save(public.network.state_dict(), run / "best.pt")
     public.network.load_state_dict(torch.load(run / "best.pt"))
+    figures |= {"dev_perplexity": exp(best), "num_parameters": sum(one.numel() for one in public.network.parameters())}
     if public.distances is not None and options.trees:
-        _judge(public, words, options.trees, run)
-    parameters = sum(one.numel() for one in public.network.parameters())
-    (run / equal_time.FINISHED).write_text(json.dumps({**figures, "num_parameters": parameters}))
+        figures |= _judge(public, words, options.trees)
+    (run / FINISHED).write_text(json.dumps(figures))
 
 
-def _symbols(lines: Sequence[str]) -> list[str]:
-    """Words and ends of sentences."""
-    return [symbol for line in lines for symbol in (*line.split(), END)]
+def _symbols(text: Path, split: str, max_sentences: int | None = None) -> list[str]:
+    """Words and ends of the sentences of a split of Mikolov's text, or of the first ones."""
+    plain = text / f"ptb.{split}.txt"
+    lines = read_text(plain if plain.exists() else plain.with_name(plain.name + ".gz")).splitlines()
+    sentences = (line.split() for line in lines if line.split())
+    return [symbol for sentence in islice(sentences, max_sentences) for symbol in (*sentence, END)]
 
 
 @torch.no_grad()
@@ -142,24 +156,49 @@ def _dev(public: Public, dev: Tensor, end: int) -> float:
 
 
 @torch.no_grad()
-def _judge(public: Public, words: dict[str, int], files: Sequence[Path], run: Path) -> None:
+def _judge(public: Public, words: dict[str, int], files: Sequence[Path]) -> dict[str, float]:
     """Unlabelled F1 of its trees: a sentence is read between two ends, as their tests do."""
     assert public.distances is not None
     public.network.eval()
     sentences = [one for file in files for one in read_sentences(file, preprocess="prpn") if one.words]
     found: dict[str, list[Any]] = {"unbiased": [], "biased": []}
     for sentence in sentences:
-        tokens = [words[END], *(words.get(word, words["<unk>"]) for word in sentence.words), words[END]]
+        tokens = [words[END], *(words.get(word, words[UNKNOWN]) for word in sentence.words), words[END]]
         public.forward(torch.tensor(tokens)[:, None], public.network.init_hidden(1))
         distances = public.distances()[1:-1].tolist()
         for builder, trees in found.items():
             trees.append(bracketing_of(tree_from_distances(sentence.words, distances, builder=builder)))  # type: ignore[arg-type]
-    gold = [equal_time.gold_bracketing(one) for one in sentences]
-    scores: dict[str, Any] = {"files": [str(file.resolve()) for file in files]}
-    for builder, trees in found.items():
-        for protocol in (WSJ10, WSJ40):
-            scores[f"{protocol.name} {builder}"] = score_spans(gold, trees, protocol).sentence_f1
-    (run / equal_time.TREES).write_text(json.dumps(scores))
+    gold = [_gold(one) for one in sentences]
+    return {
+        f"{protocol.name} {builder}": score_spans(gold, trees, protocol).sentence_f1
+        for builder, trees in found.items()
+        for protocol in (WSJ10, WSJ40)
+    }
+
+
+def _gold(sentence: Sentence) -> Bracketing:
+    if sentence.tree is None:
+        raise InputError("a sentence without a tree", where=sentence.where, remedy="give files of trees")
+    return bracketing_of(sentence.tree, tags=sentence.tags, where=sentence.where)
+
+
+def _print_table(options: Arguments) -> None:
+    """Best dev perplexity within the time, F1 and complete epochs: means and deviations over seeds."""
+    print("row", "parameters", "dev perplexity", *F1, "epochs", "runs", sep="\t")
+    for row in options.rows:
+        files = [_folder(options, row, seed) / FINISHED for seed in options.seeds]
+        runs = [json.loads(file.read_text()) for file in files if file.exists()]
+        if runs:
+            names = ("dev_perplexity", *F1, "epoch")
+            figures = [_spread([one[name] for one in runs if name in one]) for name in names]
+            print(row, runs[0]["num_parameters"], *figures, len(runs), sep="\t")
+
+
+def _spread(values: Sequence[float]) -> str:
+    """Mean and deviation; a value alone has none."""
+    if len(values) > 1:
+        return f"{mean(values):.1f} ± {stdev(values):.1f}"
+    return f"{values[0]:.1f}" if values else "-"
 
 
 def _awd_lstm(code: Path, num_words: int) -> Public:

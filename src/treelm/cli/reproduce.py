@@ -35,8 +35,9 @@ class Arguments:
     """
 
     paper: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PAPER")] = ""
-    """rnng, som, tg, pushdown, variants, prpn or palm; unsupervised, the systems that find trees side by side; or a
-    folder with declarations of your own (treelm/papers/__init__.py says how)."""
+    """rnng, som, tg, pushdown, variants, prpn or palm; unsupervised, the systems that find trees side by side;
+    questions that the papers leave open; or a folder with declarations of your own (treelm/papers/__init__.py says
+    how)."""
     table: tuple[str, ...] = ()
     """Tables by number, figures by name (figure4); without it, all."""
     seeds: int | None = None
