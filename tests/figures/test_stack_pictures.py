@@ -11,21 +11,24 @@ import pytest
 import torch
 
 from tests.models.pushdown.worlds import binary, build_pushdown, derivation
-from tests.models.rnng.worlds import Node, Tokens, as_batch
+from tests.models.rnng.worlds import Tokens, as_batch
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
+from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.figures.pictures import picture
 from treelm.figures.report.analyse import analyses_of
-from treelm.figures.stack_attention import WEIGHTS, StackAttention
+from treelm.figures.stack_attention import COMPOSING, WEIGHTS, StackAttention
 from treelm.figures.stack_tape import TapeGrid
 from treelm.models.layers.packing import Packing
 from treelm.models.pushdown.gold import attachments_of
 from treelm.models.pushdown.trees import spans_of, tape_of
 from treelm.models.search.derivations import derive
-from treelm.models.transformer_grammar.config import TransformerGrammarConfig
+from treelm.models.transformer_grammar.binary import binarised_batch
+from treelm.models.transformer_grammar.config import Composition, TransformerGrammarConfig
 from treelm.models.transformer_grammar.positions import lay_out, pad, sight_of
 from treelm.models.transformer_grammar.sight import sight_of_tree
+from treelm.trees.transitions import from_actions
 from treelm.trees.tree import Tree
 
 TOKENS = Tokens(9)
@@ -34,35 +37,28 @@ SENTENCE = Sentence(words=WORDS, tree=None, identifier="1", source="here", line=
 FIGURE = Tree.parse("(S (NP the dog) (VP barks))")
 
 
-def as_tree(node: Node) -> Tree:
-    assert not isinstance(node, int)
-    return Tree(f"X{node[0]}", [str(one) if isinstance(one, int) else as_tree(one) for one in node[1]])
+def tree_of(batch: SentenceBatch, row: int) -> Tree:
+    """A tree of a batch over tokens, each of which is a word."""
+    assert batch.actions is not None
+    assert batch.action_offsets is not None
+    actions = batch.actions[slice(*batch.action_offsets[row : row + 2])]
+    tokens = batch.tokens[slice(*batch.token_offsets[row : row + 2])]
+    return from_actions(actions, [str(token) for token in tokens], ("X0", "X1", "X2"))
 
 
-DRAWN = {
-    name: fields
-    for name, fields in VARIANTS.items()
-    if {"order", "binary"}.isdisjoint(fields) and fields.get("composition") != "external"
-}
-
-
-def test_no_picture_is_drawn_of_other_trees_than_top_down_ones() -> None:
-    others = {name: fields for name, fields in VARIANTS.items() if name not in DRAWN}
-    assert others
-    assert all(build_grammar(TOKENS, **fields).structure(WORDS) is None for fields in others.values())
-
-
-@pytest.mark.parametrize("variant", DRAWN)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_what_a_tree_s_positions_see_is_what_those_of_a_batch_see(variant: str) -> None:
-    config = TransformerGrammarConfig(**{"size": 3, "num_heads": 3, "max_distance": 4, **DRAWN[variant]})
-    trees = trees_of(TOKENS, 12)
-    laid_out = lay_out(derive(config.rule, as_batch(trees, TOKENS), TOKENS.ends_word, 3), config)
+    config = TransformerGrammarConfig(**{"size": 3, "num_heads": 3, "max_distance": 4, **VARIANTS[variant]})
+    batch = as_batch(trees_of(TOKENS, 12), TOKENS)
+    if config.binary:
+        batch = binarised_batch(batch, TOKENS.ends_word)
+    laid_out = lay_out(derive(config.rule, batch, TOKENS.ends_word, 3), config)
     hidden = sight_of(pad(laid_out, Packing.indices(laid_out.lengths)[1]), config).hidden
     assert hidden is not None
     seen = (~hidden).any(1)
     places = np.cumsum(laid_out.lengths) - laid_out.lengths
-    for row, tree in enumerate(trees):
-        found, length = sight_of_tree(as_tree(tree), config), laid_out.lengths[row]
+    for row, length in enumerate(laid_out.lengths):
+        found = sight_of_tree(tree_of(batch, row), config)
         assert len(found.seen) == len(found.tokens) == length
         assert list(found.seen) == [tuple(torch.nonzero(seen[row, q])[:, 0].tolist()) for q in range(length)]
         assert list(found.composes) == (laid_out.composes[places[row] : places[row] + length] == 1).tolist()
@@ -120,12 +116,12 @@ def test_a_grammar_is_drawn_as_what_its_tree_sees() -> None:
     assert replace(found, weights=()) == sight_of_tree(tree, lm.config)
 
 
-@pytest.mark.parametrize("variant", DRAWN)
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> None:
     """A word of two pieces is one position: what looks at it is the sum, how it looks is the last piece's."""
     vocabulary = Tokens(9, 3)
-    lm = build_grammar(vocabulary, **DRAWN[variant])
-    tree = Tree.parse("(X0 (X1 0+5 4) (X2 1+2+7))")
+    lm = build_grammar(vocabulary, **VARIANTS[variant])
+    tree = Tree.parse("(X0 (X1 0+5 4) 1+2+7)" if lm.config.binary else "(X0 (X1 0+5 4) (X2 1+2+7))")
     sight, found = sight_of_tree(tree, lm.config), lm._attention(tree)
     for row, seen in enumerate(sight.seen):
         assert found[row, list(seen)].sum().item() == pytest.approx(1)
@@ -142,6 +138,12 @@ def test_weights_are_those_of_the_last_layer_and_sum_to_one(variant: str) -> Non
     assert found[word, :word].tolist() == pytest.approx(plain[word + 1, :word].tolist())
     last = len(plain) - 1
     assert found[-1, word].item() == pytest.approx(plain[last, word : word + 2].sum().item())
+
+
+@pytest.mark.parametrize(("composition", "explains"), [("internal", True), ("external", False)])
+def test_orange_is_explained_where_there_is_some(composition: Composition, explains: bool) -> None:
+    svg = StackAttention(sight=sight_of_tree(FIGURE, TransformerGrammarConfig(composition=composition))).as_svg()
+    assert ((COMPOSING in svg), ('class="part"' in svg)) == (explains, explains)
 
 
 def test_the_more_weight_the_fuller_the_colour() -> None:

@@ -27,9 +27,9 @@ text {{ font: {_FONT}px sans-serif; fill: #1f2933; }}
 CAPTION = (
     "What each position sees",
     "Row: a position that is read; columns: earlier ones that it may attend to.",
-    "Orange: a closing bracket that composes sees the parts of its constituent alone.",
     "Yellow: itself; blue: what is on the stack; empty: hidden.",
 )
+COMPOSING = "Orange: a closing bracket that composes sees the parts of its constituent alone."
 WEIGHTS = "The fuller the colour, the more the last layer attends to it (mean of its heads)."
 _SIGNS = {"seen": "#", "part": "+", "own": "o", "hidden": "."}
 
@@ -91,7 +91,8 @@ class StackAttention:
         return parts
 
     def _explained(self, grid: list[Markup], side: float, title: str) -> str:
-        lines = (*CAPTION, WEIGHTS) if self.sight.weights else CAPTION
+        others = {COMPOSING: any(self.sight.composes), WEIGHTS: bool(self.sight.weights)}
+        lines = (*CAPTION, *(line for line, is_needed in others.items() if is_needed))
         caption = [
             element("text", line, class_=None if number else "title", x=_MARGIN, y=_MARGIN + _FONT + _LINE * number)
             for number, line in enumerate(lines)

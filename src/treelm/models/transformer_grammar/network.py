@@ -212,16 +212,13 @@ class TransformerGrammar(GenerativeParser, DocumentReader):
             return super().build_open_tree(actions, ends_word, words)
         return Tree("", items_on_stack(actions, ends_word, words, self.labels, max_reach=self.config.max_reach))
 
-    def structure(self, words: Sequence[str]) -> StackSight | None:
-        """What each position of the best tree sees, and how much; of the variants of Zhao et al. (2025) none is drawn.
+    def structure(self, words: Sequence[str]) -> StackSight:
+        """What each position of the best tree sees, and how much.
 
         Raises ``InputError`` for a sentence without words, and when the search found no tree.
         """
-        config = self.config
-        if config.is_bottom_up or config.binary or config.composition == "external":
-            return None
         (tree,) = self.parse([words])
-        found = sight_of_tree(tree, config)
+        found = sight_of_tree(tree, self.config)
         attention = self._attention(tree)
         weights = (attention[row, list(seen)] for row, seen in enumerate(found.seen))
         return replace(found, weights=tuple(tuple(round(one, 4) for one in row.tolist()) for row in weights))

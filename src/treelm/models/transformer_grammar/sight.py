@@ -15,9 +15,10 @@ from treelm.trees.tree import Tree
 
 
 def sight_of_tree(tree: Tree, config: TransformerGrammarConfig) -> StackSight:
-    """Walk the stack of a tree. A word in pieces is one position; of PLM-mask's heads it is what any of them sees.
+    """Walk the stack of a tree, as the model builds it: a binary tree, if it builds such.
 
-    The closing bracket of the root ends the sentence and has no position.
+    A word in pieces is one position; of PLM-mask's heads it is what any of them sees. Top-down, the closing bracket of
+    the root ends the sentence and has no position; bottom-up, opening brackets have none.
     """
     labels = list(dict.fromkeys(constituent.label for constituent in tree.constituents()))
     words = iter(tree.words())
@@ -37,15 +38,17 @@ def sight_of_tree(tree: Tree, config: TransformerGrammarConfig) -> StackSight:
         pushed.append(position)
 
     push(BOUNDARY)
-    for action in to_actions(tree, {label: number for number, label in enumerate(labels)})[:-1]:
+    for action in _with_positions(to_actions(tree, {label: number for number, label in enumerate(labels)}), config):
         if action == SHIFT:
             push(next(words))
         elif action != REDUCE:
             opened.append((labels[action - FIRST_NT], len(stack)))
-            push(f"({opened[-1][0]}")
+            if not config.is_bottom_up:
+                push(f"({opened[-1][0]}")
         else:
             label, begin = opened.pop()
-            if not config.composes:
+            if config.composition != "internal":
+                del stack[begin if config.composes else len(stack) :]
                 push(f"{label})")
                 continue
             composed = read(f"{label})", stack[begin:], is_composing=True)
@@ -53,6 +56,11 @@ def sight_of_tree(tree: Tree, config: TransformerGrammarConfig) -> StackSight:
             pushed.append(composed)
             read(f"{label})", stack if config.hides else pushed)
     return StackSight(tokens=tuple(tokens), seen=tuple(seen), composes=tuple(composes))
+
+
+def _with_positions(actions: Sequence[int], config: TransformerGrammarConfig) -> Sequence[int]:
+    """All but the end of the sentence, which top-down is the REDUCE of the root, and bottom-up a FINISH behind it."""
+    return actions if config.is_bottom_up else actions[:-1]
 
 
 def words_of_positions(
@@ -63,8 +71,10 @@ def words_of_positions(
     tokens, place = iter(batch.tokens.tolist()), 0
     found = [place]
     is_inside = False  # of a word whose last piece is to come
-    for action in batch.actions[:-1].tolist():
-        for _ in range(2 if action == REDUCE and config.composes else 1):
+    for action in _with_positions(batch.actions.tolist(), config):
+        if action >= FIRST_NT and config.is_bottom_up:
+            continue
+        for _ in range(2 if action == REDUCE and config.composition == "internal" else 1):
             place += not is_inside
             found.append(place)
         is_inside = action == SHIFT and not ends_word[next(tokens)]
