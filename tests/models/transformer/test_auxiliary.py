@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,43 @@ def test_sentences_without_trees_or_splits_have_no_second_loss(config: dict[str,
     one_word = network.losses(as_batch([(0, [1])], WHOLE))
     assert list(one_word.terms) == ["word"]
     assert one_word.total.item() == one_word.terms["word"].sum.item()
+
+
+@every_loss
+def test_sentences_that_are_unparsed_have_no_second_loss(config: dict[str, Any]) -> None:
+    """They stand between others and at the end; an empty line is no tree either."""
+    network = transformer(**config)
+    network.labels = ("X0", "UNPARSED", "X2")
+    trees: list[Node] = [(1, [3, 4, 5]), *trees_in(WHOLE, 1), (1, [(0, [2, 1]), 5, 6]), (2, [(0, [1, 7]), 7, 2])]
+    taught = [tree for tree in trees if isinstance(tree, tuple) and tree[0] != 1]
+    (name,) = set(network.losses(as_batch(trees, WHOLE)).terms) - {"word"}
+    found, expected = (network.losses(as_batch(some, WHOLE)).terms[name] for some in (trees, taught))
+    assert found.sum.item() == pytest.approx(sum(plain_second(network, tree).item() for tree in taught))
+    assert (found.sum.item(), found.count) == (pytest.approx(expected.sum.item()), expected.count)
+    unparsed = [tree for tree in trees if tree not in taught]
+    assert list(network.losses(as_batch(unparsed, WHOLE)).terms) == ["word"]
+    network.labels = ("X0", "X1", "X2")
+    assert network.losses(as_batch(trees, WHOLE)).terms[name].count > expected.count
+
+
+@pytest.mark.parametrize("auxiliary", ["treereg", "tree-planting"])
+def test_files_may_mix_trees_and_sentences_without(auxiliary: str, tmp_path: Path) -> None:
+    small = {"treereg": "transformer treereg", "tree-planting": "transformer planting"}[auxiliary]
+    recipe = small_recipe(small, tmp_path)
+    tree, none = "(S (NP (D the) (N cat)) (VP (V sees) (NP (D a) (N dog))))\n", "(UNPARSED (X a) (X bird) (X sings))\n"
+    for name, text in (("mixed", tree + none + tree + none), ("none", none * 3)):
+        (tmp_path / f"{name}.ptb").write_text(text)
+    mixed, none_at_all = (
+        replace(recipe, data=replace(recipe.data, train=file, dev=file, test=None))
+        for file in (str(tmp_path / "mixed.ptb"), str(tmp_path / "none.ptb"))
+    )
+    setup = set_up(mixed)
+    of_all, of_trees = (setup.model.losses(setup.encoded.batch(some)).terms for some in ([0, 1, 2, 3], [0, 2]))
+    name = auxiliary.replace("-", "_")
+    assert of_all[name].count == of_trees[name].count
+    assert list(setup.model.losses(setup.encoded.batch([1, 3])).terms) == ["word"]
+    with pytest.raises(InputError, match=f"sentences without trees with auxiliary = '{auxiliary}'"):
+        set_up(none_at_all)
 
 
 def test_states_that_are_parallel_have_finite_gradients() -> None:

@@ -5,10 +5,14 @@ Trees come as top-down actions with one SHIFT a token. Places a, b, k are those 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.batches import SentenceBatch
+from treelm.trees.transforms import UNPARSED
 from treelm.trees.transitions import FIRST_NT, REDUCE, SHIFT
 
 Ints = NDArray[np.int64]
@@ -59,8 +63,19 @@ def word_distances(actions: Ints, ends_word: NDArray[np.bool_]) -> Ints:
     return distances
 
 
+def without_unparsed(batch: SentenceBatch, labels: Sequence[str]) -> SentenceBatch:
+    """A batch whose trees (UNPARSED word ...), which stand for none, are left out: their sentences have no actions."""
+    if UNPARSED not in labels or batch.actions is None or batch.action_offsets is None:
+        return batch
+    counts = np.diff(batch.action_offsets)
+    is_tree = counts > 0
+    is_tree[is_tree] = batch.actions[batch.action_offsets[:-1][is_tree]] != FIRST_NT + labels.index(UNPARSED)
+    actions = batch.actions[np.repeat(is_tree, counts)]
+    return replace(batch, actions=actions, action_offsets=np.append(0, np.cumsum(counts * is_tree)))
+
+
 def trees_of(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> list[tuple[Ints, NDArray[np.bool_]]]:
-    """The actions of each sentence's tree, and which of its tokens end words. ``ends_word`` (V,) is of tokens."""
+    """The actions of each sentence's tree, none without one, and which of its tokens end words, of all (V,) tokens."""
     assert batch.actions is not None, "the batch has trees"
     assert batch.action_offsets is not None, "the batch has trees"
     return [

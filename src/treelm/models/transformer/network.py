@@ -23,6 +23,7 @@ from treelm.models.base import IncrementalState
 from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, shared_generator
+from treelm.models.layers.gold_trees import without_unparsed
 from treelm.models.layers.key_values import KeyValueCache
 from treelm.models.layers.packing import Packing
 from treelm.models.layers.precision import DECIMALS
@@ -34,6 +35,7 @@ from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.planting import planting_loss
 from treelm.models.transformer.reading import TransformerState, causal_sight, sight_between
 from treelm.models.transformer.treereg import greedy_tree, scin_chart, treereg_loss
+from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
 PLANTED_HEAD = 0
@@ -175,7 +177,7 @@ class Transformer(StreamLM):
         word = summed_cross_entropy(hidden.to(weight.dtype), weight, self.output_bias, target)
         terms, total = {"word": Loss(sum=word, count=len(targets))}, word
         if batch.actions is not None and self._is_drawn():
-            found = self._second_loss(batch, layers, packing)
+            found = self._second_loss(without_unparsed(batch, self.labels), layers, packing)
             if found is not None:
                 terms[self.config.auxiliary.replace("-", "_")] = found
                 total = word + self.config.auxiliary_weight * found.sum if self.training else word
@@ -303,7 +305,7 @@ class Transformer(StreamLM):
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
         """Refuse sentences longer than the learned positions, and text where trees are to teach."""
-        if trains and self.config.auxiliary != "none" and not corpus.prepared.has_trees:
+        if trains and self.config.auxiliary != "none" and not set(corpus.prepared.labels) - {UNPARSED}:
             found = f"sentences without trees with auxiliary = {self.config.auxiliary!r}"
             where = corpus.name(0) if len(corpus) else None
             raise InputError(found, where=where, remedy="give brackets or CoNLL-U, or set auxiliary = 'none'")

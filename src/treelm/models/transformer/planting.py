@@ -28,7 +28,7 @@ def planted_targets(batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> NDArr
     """t (B, W, W + 1): of each word, shares of START and of the words before it; rows of padding are 0."""
     targets = np.zeros((len(batch), int(batch.num_words.max()), int(batch.num_words.max()) + 1))
     for row, (actions, ends) in enumerate(trees_of(batch, ends_word)):
-        if len(ends):
+        if len(actions):
             near = np.tril(np.exp(-word_distances(actions, ends).astype(np.float64)))
             targets[row, : len(near), : len(near) + 1] = near / near.sum(1, keepdims=True)
     return targets
@@ -47,11 +47,11 @@ def words_of_positions(batch: SentenceBatch, ends_word: NDArray[np.bool_], steps
 
 
 def planting_loss(log_weights: Tensor, batch: SentenceBatch, ends_word: NDArray[np.bool_]) -> Loss | None:
-    """The loss of one head's log attention (B, T, T); None without a word that has another before it.
+    """The loss of one head's log attention (B, T, T); None without a word of a tree that has another before it.
 
     The first word of a sentence has only START to look at, and no loss.
     """
-    count = int((batch.num_words - 1).clip(min=0).sum())
+    count = sum(max(0, int(ends.sum()) - 1) for actions, ends in trees_of(batch, ends_word) if len(actions))
     if not count:
         return None
     targets = to_device(planted_targets(batch, ends_word), log_weights.device)
