@@ -16,7 +16,13 @@ from treelm.models.layers.precision import rounds_operands
 SOUND = Environment(
     versions={},
     extras={},
-    processor={"machine": "x86_64", "torch_uses": "AVX2", "medium_rounds": False},
+    processor={
+        "machine": "x86_64",
+        "torch_uses": "AVX2",
+        "medium_rounds": False,
+        "float32_gflops": 100.0,
+        "bfloat16_gflops": 95.0,
+    },
     threads={"cores": 4, "cores_of_container": None, "torch": 4},
     gpus={},
     memory={"available_gb": 8.0},
@@ -46,6 +52,7 @@ def test_default_kernels_are_a_warning_on_x86_alone() -> None:
     ("section", "values", "found", "remedy"),
     [
         ("processor", {"medium_rounds": True}, "bfloat16", "training.precision"),
+        ("processor", {"bfloat16_gflops": 50.0}, "2.0 times as fast in float32", 'training.precision = "fp32-fast"'),
         ("processor", {"torch_uses": "DEFAULT"}, "no vector instructions", "ATEN_CPU_CAPABILITY"),
         ("threads", {"torch": 5}, "5 threads on 4 cores", "OMP_NUM_THREADS=4"),
         ("threads", {"cores_of_container": 0.5}, "4 threads on 0.5 cores", "OMP_NUM_THREADS=1"),
@@ -85,6 +92,7 @@ def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert found.extras["nltk"].keys() == {"nltk"}
     assert found.extras["treelm-english"].keys() == {"treelm-english"}
     assert found.processor["medium_rounds"] is rounds_operands("medium")
+    assert min(found.processor["float32_gflops"], found.processor["bfloat16_gflops"]) > 0
     assert found.threads["torch"] == torch.get_num_threads()
     assert len(found.gpus) == torch.cuda.device_count()
     assert found.variables["OMP_NUM_THREADS"] == "3"

@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from math import inf
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -68,6 +70,8 @@ def examine() -> Environment:
             "instructions": [name for name in _INSTRUCTIONS if name in flags] if flags else None,
             "torch_uses": torch.backends.cpu.get_cpu_capability(),
             "medium_rounds": rounds_operands("medium"),
+            "float32_gflops": _products_per_second(torch.float32),
+            "bfloat16_gflops": _products_per_second(torch.bfloat16),
         },
         threads={"cores": usable_cores(), "cores_of_container": _container_cores(), "torch": torch.get_num_threads()},
         gpus={
@@ -94,10 +98,27 @@ def _of_computing(found: Environment) -> Iterator[str]:
         )
     if found.processor["machine"] in _X86 and found.processor["torch_uses"] in ("DEFAULT", "NO AVX"):
         yield "torch uses no vector instructions, which is slow: unset ATEN_CPU_CAPABILITY, or take another machine"
+    float32, bfloat16 = (found.processor[f"{kind}_gflops"] for kind in ("float32", "bfloat16"))
+    if bfloat16 < 0.9 * float32:
+        yield (
+            f"products of matrices are {float32 / bfloat16:.1f} times as fast in float32 as in bfloat16 here: "
+            'train with training.precision = "fp32-fast", not with "bf16"'
+        )
     cores = min(found.threads["cores_of_container"] or found.threads["cores"], found.threads["cores"])
     if found.threads["torch"] > max(cores, 1):
         threads = found.threads["torch"]
         yield f"{threads} threads on {cores:g} cores disturb each other: set OMP_NUM_THREADS={max(int(cores), 1)}"
+
+
+def _products_per_second(kind: torch.dtype) -> float:
+    """The most of some tries, in 10^9 operations a second of all threads: what else runs here makes it less."""
+    rows, weight = torch.ones(1024, 256, dtype=kind), torch.ones(1024, 256, dtype=kind)
+    fastest = inf
+    for _ in range(8):
+        begun = perf_counter()
+        torch.nn.functional.linear(rows, weight)
+        fastest = min(fastest, perf_counter() - begun)
+    return 2 * 1024 * 256 * 1024 / fastest / 1e9
 
 
 def _of_room(found: Environment) -> Iterator[str]:
