@@ -17,7 +17,7 @@ PRESENT = {
     "prpn": {"table1", "table2", "table3", "table4", "table5", "figure4"},
     "rnng": {"table1", "table2", "table3", "table4", "table5", "figure2", "figure3"},
     "pushdown": {"table2"},
-    "questions": {"table1", "table2", "table3"},
+    "questions": {"table1", "table2", "table3", "table4"},
     "tg": {"table1"},
     "variants": {"table1"},
     "som": {"table1", "table2", "table3", "table4", "table5", "table8", "figure2"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.shipped import need
+from treelm.errors import InputError
 from treelm.models.persistence.shipped import shipped_folder
 from treelm.papers.data import DataRoot, data_sets
 from treelm.papers.declaration import load_paper, paper_folder, paper_names, recipe_of
@@ -16,6 +19,8 @@ from treelm.papers.measures import (
     Depth,
     Evaluate,
     Measure,
+    MinimalPairs,
+    ScoringSpeed,
     SearchSpeed,
     Splits,
     Structure,
@@ -69,7 +74,7 @@ def _small(measure: Measure) -> Measure | None:
         case Depth():
             return replace(measure, max_sentences=FEW)
         case _:
-            kinds = SyntaxGym | TrainingSpeed | Structure  # the last: test_learned.py
+            kinds = SyntaxGym | MinimalPairs | ScoringSpeed | TrainingSpeed | Structure  # the last: test_learned.py
             assert isinstance(measure, kinds) or type(measure).__name__ == "Training"
             return None
 
@@ -95,3 +100,53 @@ def test_the_metrics_of_shipped_tables_are_measured(
     assert set(subject.run.parent.iterdir()) == beside  # the folder of a shipped model is not ours to write in
     assert metrics - set(values) <= {"bits_per_character_with_end, in a stream"}  # its model is of words
     assert set(values) <= set(measure.metrics())
+
+
+PAIRS = [  # of two paradigms; the second of the first one is the wrong way round
+    ("agreement", "The dogs are here.", "The dogs is here."),
+    ("agreement", "The dog are here.", "The dog is here."),
+    ("order", "The dog saw the cat.", "The the saw cat dog."),
+]
+
+
+@pytest.fixture
+def pairs_root(tmp_path: Path) -> DataRoot:
+    """A folder of data with minimal pairs alone."""
+    lines = [json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": uid}) for uid, good, bad in PAIRS]
+    (tmp_path / "blimp").mkdir()
+    with gzip.open(tmp_path / "blimp/blimp.jsonl.gz", "wt") as file:
+        file.write("\n".join(lines))
+    return DataRoot(tmp_path, data_sets(Path()))
+
+
+def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:
+    need("lstm-gum-open")
+    subject = Subject(shipped_folder("lstm-gum-open"), pairs_root, "gum-open")
+    measure = MinimalPairs(data="blimp")
+    assert measure.data_names() == ("blimp",)
+    score = subject.model({}).score([good.replace(".", " .") for _, good, _ in PAIRS])
+    bad = subject.model({}).score([bad.replace(".", " .") for _, _, bad in PAIRS])
+    correct = [one.log_probs.sum() > other.log_probs.sum() for one, other in zip(score, bad, strict=True)]
+    assert correct[2]
+    found = measure.of_run(subject)
+    assert found.values == {"accuracy": pytest.approx(100 * sum(correct) / 3)}
+    assert found.notes[0].endswith("of 3 pairs have a word that is unknown")
+    first = replace(measure, max_pairs_per_group=1).of_run(subject)
+    assert first.values == {"accuracy": pytest.approx(100 * (correct[0] + correct[2]) / 2)}
+    with pytest.raises(InputError, match="no blimp at hand"):
+        measure.of_run(replace(subject, root=DataRoot(None, pairs_root.sets)))
+
+
+def test_suites_and_their_circuits_are_scored() -> None:
+    need("lstm-gum-open")
+    measure = SyntaxGym(suites=("number_prep",))
+    values = measure.of_run(Subject(shipped_folder("lstm-gum-open"), DataRoot(None, {}), "gum-open")).values
+    assert set(values) <= set(measure.metrics())
+    assert 0 <= values["suite, number_prep"] <= 100
+
+
+def test_words_scored_a_second_are_those_of_the_split() -> None:
+    need("lstm-gum-open")
+    subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
+    (speed,) = ScoringSpeed(split="dev", max_sentences=FEW).of_run(subject).values.values()
+    assert speed > 0

@@ -1,7 +1,7 @@
 """Kinds of measures: each gives named values of a run (trained, or a network as it is drawn), or of the data alone.
 
 Names of metrics are those of ``treelm evaluate --summary``, without the rows of a stream and how punctuation was
-recognised, which are notes here. Accuracies on SyntaxGym are in percent.
+recognised, which are notes here. Accuracies are in percent.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from treelm.papers.measures.evaluation import Evaluate
 from treelm.papers.measures.learned import AGREEMENT, Structure
 from treelm.papers.measures.pictures import PICTURE, Picture
 from treelm.papers.measures.shapes import Depth, Splits
-from treelm.papers.measures.syntax_tests import SyntaxGym
-from treelm.papers.measures.times import SearchSpeed, Training, TrainingSpeed
+from treelm.papers.measures.syntax_tests import MinimalPairs, SyntaxGym
+from treelm.papers.measures.times import ScoringSpeed, SearchSpeed, Training, TrainingSpeed
 
 __all__ = [
     "AGREEMENT",
@@ -24,7 +24,9 @@ __all__ = [
     "Evaluate",
     "Measure",
     "Measured",
+    "MinimalPairs",
     "Picture",
+    "ScoringSpeed",
     "SearchSpeed",
     "Splits",
     "Structure",
@@ -40,9 +42,11 @@ KINDS: dict[str, Any] = {
     "splits": Splits,
     "depth": Depth,
     "syntaxgym": SyntaxGym,
+    "minimal pairs": MinimalPairs,
     "training": Training,
     "training speed": TrainingSpeed,
     "search speed": SearchSpeed,
+    "scoring speed": ScoringSpeed,
     "picture": Picture,
 }
 """Classes of measures by the name in declarations."""

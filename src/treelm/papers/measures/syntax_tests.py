@@ -1,10 +1,12 @@
-"""Accuracies on test suites of syntactic generalisation."""
+"""Accuracies on test suites of syntactic generalisation, and on minimal pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from treelm.corpora.data_config import locate_split
+from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import score_suites
 from treelm.evaluation.syntaxgym.suites import load_suites
@@ -39,3 +41,28 @@ class SyntaxGym(GivenSearch, OfRuns):
         values = {} if score is None else {"sg_score": 100 * score}
         values |= {f"circuit, {name}": 100 * value for name, value in circuit_accuracies(found).items()}
         return Measured(values=values | {f"suite, {name}": 100 * value for name, value in found.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimalPairs(GivenSearch, OfRuns):
+    """Accuracy on minimal pairs, in percent: the test file of ``data``, or the first pairs of each of its paradigms."""
+
+    data: str
+    max_pairs_per_group: int | None = None
+
+    def data_names(self) -> Sequence[str]:
+        """The pairs."""
+        return (self.data,)
+
+    def metrics(self) -> Sequence[str]:
+        """How often the grammatical sentence is the more probable one."""
+        return ("accuracy",)
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Score both sentences of every pair."""
+        pairs = list(read_pairs(locate_split(subject.root.found(self.data), "test")[0]))
+        if self.max_pairs_per_group is not None:
+            pairs = first_of_groups(pairs, self.max_pairs_per_group)
+        found = score_pairs(subject.model(given_search(self)), pairs)
+        notes = (f"{found.num_with_unknown} of {len(pairs)} pairs have a word that is unknown",)
+        return Measured(values={"accuracy": 100 * found.overall.accuracy}, notes=notes)

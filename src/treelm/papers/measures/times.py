@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import process_time
 
 from treelm.evaluation.speed import BeamWidths, measure_search, measure_training
 from treelm.inference.loading import load
-from treelm.models.search.settings import SearchPrecision
+from treelm.models.search.settings import GivenSearch, SearchPrecision, given_search
 from treelm.papers.measures.base import Measured, OfRuns, OnTreebank, Subject
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import perplexity, read_metrics
@@ -91,3 +92,23 @@ class SearchSpeed(OnTreebank, OfRuns):
         found = measure_search(str(subject.run), chosen, widths, device="auto", precision=self.precision)
         values = {"cpu_seconds_per_sentence": found.cpu_seconds_per_sentence}
         return Measured(values={**values, "seconds_per_sentence": found.seconds_per_sentence})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringSpeed(GivenSearch, OnTreebank, OfRuns):
+    """Words scored a second of processor time, side by side, by the run's search or another; on one core in jobs."""
+
+    def metrics(self) -> Sequence[str]:
+        """One speed."""
+        return ("words_per_cpu_second",)
+
+    def of_run(self, subject: Subject) -> Measured:
+        """Score the sentences, the first of them once before, so that what is made once is there."""
+        config = self.config(subject.recipe.data, subject.root)
+        sentences = [one for one in self.sentences(config) if one.words]
+        model = subject.model(given_search(self))
+        model.score_given(sentences[:1])
+        begin = process_time()
+        model.score_given(sentences)
+        num_words = sum(len(one.words) for one in sentences)
+        return Measured(values={"words_per_cpu_second": num_words / (process_time() - begin)})
