@@ -53,6 +53,9 @@ class TrainingConfig:
     over ``bptt`` (Merity et al. 2018, section 5)."""
     shuffle_documents: bool = False
     """Read the documents of a stream, which blank lines divide, in a new order in every epoch; else in the file's."""
+    restart_share: float = 0.0
+    """Share of a stream's rows, drawn anew for every segment, that begin it from the zero state, and not where the
+    segment before ended: so that a model learns to read what has nothing before it, as sentences one by one have."""
     sentence_ends: bool = True
     """Put the end token behind each sentence of a stream; not for text8, which has no sentences."""
     dev_rows: int = 10
@@ -164,6 +167,7 @@ class TrainingConfig:
             _positive(self, name)
         _in_range(self, "weight_decay", self.weight_decay, 0, math.inf)
         _in_range(self, "plateau_factor", self.plateau_factor, 0, 1)
+        _in_range(self, "restart_share", self.restart_share, 0, 1)
         for beta in self.betas:
             _in_range(self, "betas", beta, 0, 1)
         self._check_combinations()
@@ -185,6 +189,9 @@ class TrainingConfig:
             raise InputError("bptt_random_length with batches = 'sentences'", remedy='set batches = "stream"')
         if self.batches != "stream" and self.shuffle_documents:
             raise InputError("shuffle_documents with batches = 'sentences'", remedy='set batches = "stream"')
+        if self.batches != "stream" and self.restart_share:
+            found = f"restart_share = {self.restart_share} with batches = 'sentences'"
+            raise InputError(found, remedy='set batches = "stream"')
         if self.cuda_graphs and self.device == "cpu":
             raise InputError("cuda_graphs = true with device = 'cpu'", remedy='leave it out, or set device = "cuda"')
         if self.coupled_weight_decay and self.optimizer not in ("adam", "adam-then-asgd"):
