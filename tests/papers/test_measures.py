@@ -145,6 +145,15 @@ def test_suites_and_their_circuits_are_scored() -> None:
     assert 0 <= values["suite, number_prep"] <= 100
 
 
+def test_training_is_measured_in_a_process_of_its_own() -> None:
+    need("lstm-gum-open")
+    subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
+    measure = TrainingSpeed(seconds=0.01)
+    values = measure.of_run(subject).values
+    assert set(values) == set(measure.metrics())
+    assert all(value > 0 for value in values.values())
+
+
 def test_words_scored_a_second_are_those_of_the_split() -> None:
     need("lstm-gum-open")
     subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import process_time
 
-from treelm.evaluation.speed import BeamWidths, measure_search, measure_training
+from treelm.evaluation.speed import BeamWidths, compare_batch_sizes, measure_search
 from treelm.inference.loading import load
 from treelm.models.search.settings import GivenSearch, SearchPrecision, given_search
 from treelm.papers.measures.base import Measured, OfRuns, OnTreebank, Subject
@@ -53,18 +53,22 @@ class TrainingSpeed(OfRuns):
     seconds: float = 20.0
 
     def metrics(self) -> Sequence[str]:
-        """Sentences and words a second, of processor time and of the clock."""
-        return [f"{unit}_per_{clock}" for unit in ("sentences", "words") for clock in ("cpu_second", "second")]
+        """Sentences and words a second, of processor time and of the clock, and memory beside the model."""
+        speeds = [f"{unit}_per_{clock}" for unit in ("sentences", "words") for clock in ("cpu_second", "second")]
+        return [*speeds, "peak_memory_mb"]
 
     def of_run(self, subject: Subject) -> Measured:
-        """Measure in this process."""
-        found = measure_training(subject.recipe, seconds=self.seconds)
+        """Measure in a process of its own, whose memory is that of training alone."""
+        config = subject.recipe.training
+        sizes, precisions = [config.batch_size], [config.precision]
+        (found,) = compare_batch_sizes(subject.recipe, sizes, precisions, seconds=self.seconds)
         return Measured(
             values={
                 "sentences_per_second": found.sentences_per_second,
                 "sentences_per_cpu_second": found.sentences_per_cpu_second,
                 "words_per_second": found.words_per_second,
                 "words_per_cpu_second": found.words_per_cpu_second,
+                "peak_memory_mb": found.peak_memory_mb,
             }
         )
 
