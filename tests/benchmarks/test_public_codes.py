@@ -1,5 +1,6 @@
 """Clones of public codes in one process: each has its own modules, whatever they are called."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -26,6 +27,16 @@ def test_modules_of_one_name_are_those_of_the_clone_that_is_asked(
             assert clone == import_public(clones, clone, "model_of_it").NAME
     with pytest.raises(FileNotFoundError, match="no folder third"):
         import_public(tmp_path, "third", "model_of_it")
+
+
+def test_an_environment_beside_the_clones_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, module in (("environment", "library_beside_clones"), ("clone", "part_of_a_clone")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{module}.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "environment"), *sys.path])
+    library = importlib.import_module("library_beside_clones")
+    import_public(tmp_path, "clone", "part_of_a_clone")
+    assert sys.modules["library_beside_clones"] is library
 
 
 def test_states_keep_their_form_without_their_graph() -> None:
