@@ -176,16 +176,25 @@ def timed(ours: SyntacticLM, plain: Any, batches: list[Any], *, fused: bool) -> 
     for batch in batches:
         for name, network in networks.items():
             began = process_time()
-            optimizers[name].zero_grad()
-            (totals[name](batch) / int(batch.num_words.sum())).backward()
-            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimizers[name].step()
+            update(network, optimizers[name], totals[name], batch)
             seconds[name].append(process_time() - began)
     counted = {name: sum(values[3:]) for name, values in seconds.items()}
     words = sum(int(batch.num_words.sum()) for batch in batches[3:])
     speeds = {f"{name}_words_per_second": round(words / total) for name, total in counted.items()}
     ratios = [slow / fast for slow, fast in zip(seconds["plain"][3:], seconds["ours"][3:], strict=True)]
     return {**speeds, "ratio": round(counted["plain"] / counted["ours"], 3), "median_ratio": round(median(ratios), 3)}
+
+
+def update(
+    network: nn.Module, optimizer: torch.optim.Optimizer, total: Callable[[SentenceBatch], Tensor], batch: SentenceBatch
+) -> Tensor:
+    """A whole update of weights: forward, backward, clipping, optimiser; the loss of a word before it."""
+    optimizer.zero_grad()
+    loss = total(batch) / int(batch.num_words.sum())
+    loss.backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    optimizer.step()
+    return loss.detach()
 
 
 if __name__ == "__main__":
