@@ -24,6 +24,14 @@ def test_marks_are_round() -> None:
     assert Scale(low=25, high=1500, start=0, end=1, logarithmic=True).marks(6) == [50, 100, 200, 500, 1000]
 
 
+@pytest.mark.parametrize(("low", "high"), [(157.7, 239.9), (1.1, 1.9), (0.775, 0.795), (990, 1410)])
+def test_an_axis_has_two_marks_at_least(low: float, high: float) -> None:
+    """Of one alone nobody can read a distance."""
+    marks = Scale(low=low, high=high, start=0, end=1).marks(4)
+    assert 2 <= len(marks) <= 6
+    assert low <= marks[0] < marks[-1] <= high
+
+
 @given(
     st.lists(st.floats(min_value=1e-3, max_value=1e6), min_size=1, max_size=5),
     st.booleans(),

@@ -221,6 +221,13 @@ def scale_over(
 
 def _marks(low: float, high: float, most: int) -> list[float]:
     step = _round_up((high - low) / most)
+    found = _multiples(step, low, high)
+    return (
+        found if len(found) > 1 else _multiples(_round_up(step / 2.5 * (1 - 1e-9)), low, high)
+    )  # one says no distance
+
+
+def _multiples(step: float, low: float, high: float) -> list[float]:
     return [number * step for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
