@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from tests.papers.conftest import paper
+from treelm import cli
 from treelm.cli import EXIT_STOPPED
 from treelm.cli import run as run_treelm
 from treelm.cli.side_by_side import run_side_by_side
@@ -121,6 +122,19 @@ def test_a_finetuned_row_goes_on_from_the_best_weights_of_its_first_run(
     outcome = treelm(*command, "--only", finetuned.name)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert f"{first.name}: the run to finetune is not finished" in outcome.err
+
+
+def test_what_is_measured_after_training_can_be_ended(
+    treelm: Treelm, paper: Path, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training of its own lets signals without effect when it is over; here measuring follows."""
+    monkeypatch.chdir(paper.parent)
+    monkeypatch.setattr(cli, "is_program", True)
+    command = ("reproduce", "paper", "--small", "--data", "corpora", "--seeds", "1")
+    before = signal.getsignal(signal.SIGTERM)
+    assert treelm(*command).code == 0
+    assert begun
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_what_waits_for_a_run_that_fails_is_not_begun() -> None:

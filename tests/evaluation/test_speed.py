@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from typing import get_args
 
+import numpy as np
+import psutil
 import pytest
 
 from tests.systems import SMALL
 from treelm.errors import InputError
-from treelm.evaluation.speed import BeamWidths, benchmark_recipe, measure_search, measure_stream
+from treelm.evaluation.speed import BeamWidths, _in_fresh_process, benchmark_recipe, measure_search, measure_stream
 from treelm.models import SYSTEMS, system_class
 from treelm.models.base import EstimatedLM
+from treelm.models.layers.devices import process_peak_mb
 from treelm.models.streams import StreamLM
 from treelm.training.config import Precision
 
@@ -44,3 +51,28 @@ def test_a_search_is_measured_with_its_widths() -> None:
     speed = measure_search("rnng-gum-open", sentences, BeamWidths(action_beam=5, word_beam=2, fast_track=1))
     assert (speed.action_beam, speed.word_beam, speed.fast_track, speed.threads) == (5, 2, 1, 1)
     assert (speed.num_sentences, speed.words_per_sentence) == (2, 3)
+
+
+def test_memory_of_a_fresh_process_is_its_own() -> None:
+    """What getrusage says of a process is at least what its parent held when it was begun."""
+    ballast = np.ones(2**26)  # 512 MiB
+    assert _in_fresh_process(process_peak_mb) < process_peak_mb() - 300
+    assert ballast.all()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_measurement_ends_with_the_process_that_wanted_it() -> None:
+    program = "import time\nfrom treelm.evaluation.speed import _in_fresh_process\n"
+    program += "if __name__ == '__main__':\n    print('begun', flush=True)\n    _in_fresh_process(time.sleep, 600)\n"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        parent, workers = psutil.Process(process.pid), list[psutil.Process]()
+        until = time.monotonic() + 60
+        while not any("spawn_main" in " ".join(one.cmdline()) for one in workers):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+            workers = parent.children(recursive=True)
+        time.sleep(3)  # so that it is at work, or nearly
+        process.kill()
+        assert not psutil.wait_procs(workers, timeout=60)[1]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from treelm import cli
 from treelm.cli import EXIT_STOPPED
 from treelm.cli.arguments import note, parse
 from treelm.cli.options import OutputPath
@@ -101,6 +102,7 @@ def _do(options: Arguments, plan: Plan, root: DataRoot) -> int:
 
     if options.only not in plan.jobs:
         raise InputError(f"no run {options.only!r}", remedy="leave --only out")
+    cli.is_program = False  # training is not: what is measured after it can be ended, too
     return do_job(plan.jobs[options.only], Path(options.out), root, train)
 
 
