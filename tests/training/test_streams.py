@@ -100,6 +100,23 @@ def test_a_run_resumed_in_mid_epoch_equals_the_undisturbed_one_bit_for_bit(tmp_p
         assert metrics(run) == metrics(tmp_path / "undisturbed")
 
 
+def test_a_stream_that_carries_nothing_is_resumed(tmp_path: Path) -> None:
+    """Of a Transformer without memory."""
+    data = RECIPE[: RECIPE.index("[model]")]
+    model = '[model]\nsystem = "transformer"\nsize = 8\nnum_layers = 1\nnum_heads = 2\nmax_distance = 5\n'
+    write_text(tmp_path)
+    (tmp_path / "my.toml").write_text(data + model + STREAM)
+    recipe = load_recipe(tmp_path / "my.toml", ["training.restart_share=0.2"])
+    undisturbed, resumed = set_up(recipe), set_up(recipe)
+    list(begin(undisturbed, tmp_path / "undisturbed"))
+    for step in begin(set_up(recipe), tmp_path / "run"):
+        if step.step == 5:
+            break
+    list(begin(resumed, tmp_path / "run", resume=True))
+    for name, tensor in undisturbed.model.state_dict().items():
+        assert torch.equal(tensor, resumed.model.state_dict()[name]), name
+
+
 def test_a_checkpoint_in_mid_epoch_holds_the_carried_state(tmp_path: Path) -> None:
     for step in begin(prepare(tmp_path), tmp_path / "run"):
         if step.step == 3:

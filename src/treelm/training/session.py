@@ -128,8 +128,9 @@ class Session:
         """Hidden states of this process' shards, cut from those of all rows."""
         found: ShardStates = {}
         num_shards = count_shards(self.config, self._ranks)
-        for shard in range(self._ranks.rank, num_shards, self._ranks.number) if carried else ():
-            rows = shard_rows(len(next(iter(carried.values()))), shard, num_shards)
+        num_rows = max(map(len, carried.values()), default=0)  # without memory nothing is carried, but rows go on
+        for shard in range(self._ranks.rank, num_shards, self._ranks.number):
+            rows = shard_rows(num_rows, shard, num_shards)
             found[shard] = {name: tensor[rows].to(self._fabric.device) for name, tensor in carried.items()}
         return found
 
