@@ -42,6 +42,7 @@ PRESENT = {
         ("read_attention=false", "reading=false", "[[rows]]", "unknown field 'reading'"),
         ('baseline = "right-', 'baseline = "upright-', 'baseline = "upright-', "baseline 'upright-branching'"),
         ("words = 57.3", "wrods = 57.3", "published = { wrods", "published 'wrods' is no column"),
+        ('kind = "evaluate"', 'max_sentences = 0\nkind = "evaluate"', "max_sentences = 0", "max_sentences = 0"),
         ('absent = "not', 'recipe = "small.toml"\nabsent = "not', 'recipe = "small', "has recipe and absent"),
         ('data = "large"', 'data = "huge"', 'data = "huge"', "data 'huge' is not in data.toml"),
         ('"training.epochs=1"', '"training.epochs=0"', "[[stand_ins]]", "epochs = 0"),

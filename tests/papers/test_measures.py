@@ -137,6 +137,20 @@ def test_minimal_pairs_are_counted_in_percent(pairs_root: DataRoot) -> None:
         measure.of_run(replace(subject, root=DataRoot(None, pairs_root.sets)))
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "found"),
+    [
+        (MinimalPairs, {"data": "blimp", "max_pairs_per_group": 0}, "max_pairs_per_group = 0"),
+        (ScoringSpeed, {"max_sentences": 0}, "max_sentences = 0"),
+        (TrainingSpeed, {"seconds": -1.0}, "seconds = -1.0"),
+        (Structure, {"max_sentences": -1}, "max_sentences = -1"),
+    ],
+)
+def test_measures_of_nothing_are_refused(kind: type[Measure], options: dict[str, Any], found: str) -> None:
+    with pytest.raises(InputError, match=found):
+        kind(**options)
+
+
 def test_suites_and_their_circuits_are_scored() -> None:
     need("lstm-gum-open")
     measure = SyntaxGym(suites=("number_prep",))

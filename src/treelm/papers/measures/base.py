@@ -13,7 +13,7 @@ from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.lines import Format
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Preprocessing, Sentence
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 from treelm.inference.loading import load
 from treelm.models.base import SyntacticLM
 from treelm.papers.data import DataRoot
@@ -99,6 +99,10 @@ class OnTreebank:
     format: Format | Literal["auto"] = "auto"
     preprocess: Preprocessing | None = None
     max_sentences: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        check_positive(max_sentences=self.max_sentences)
 
     def data_names(self) -> Sequence[str]:
         """The data that are named."""

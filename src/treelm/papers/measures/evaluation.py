@@ -46,7 +46,8 @@ class Evaluate(GivenSearch, OnTreebank):
     cache_window: int = 500
 
     def __post_init__(self) -> None:
-        """Check protocols."""
+        """Check sizes and protocols."""
+        super().__post_init__()
         for name in self.protocols:
             find_protocol(name)
 

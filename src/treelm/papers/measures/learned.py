@@ -47,7 +47,8 @@ class Structure(OnTreebank):
     draws: int = 5
 
     def __post_init__(self) -> None:
-        """Check the protocol."""
+        """Check sizes and the protocol."""
+        super().__post_init__()
         find_protocol(self.protocol)
 
     def metrics(self) -> Sequence[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treelm.corpora.data_config import locate_split
+from treelm.errors import check_positive
 from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.syntaxgym.results import accuracies, circuit_accuracies, circuits, overall_score
 from treelm.evaluation.syntaxgym.scoring import score_suites
@@ -49,6 +50,10 @@ class MinimalPairs(GivenSearch, OfRuns):
 
     data: str
     max_pairs_per_group: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        check_positive(max_pairs_per_group=self.max_pairs_per_group)
 
     def data_names(self) -> Sequence[str]:
         """The pairs."""

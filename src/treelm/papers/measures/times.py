@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from time import process_time
 
+from treelm.errors import InputError
 from treelm.evaluation.speed import BeamWidths, compare_batch_sizes, measure_search
 from treelm.inference.loading import load
 from treelm.models.search.settings import GivenSearch, SearchPrecision, given_search
@@ -51,6 +53,11 @@ class TrainingSpeed(OfRuns):
     """Speed of whole updates by the run's recipe, from a network as it is drawn; a seed is a repetition."""
 
     seconds: float = 20.0
+
+    def __post_init__(self) -> None:
+        """Check the time."""
+        if not 0 < self.seconds < inf:
+            raise InputError(f"seconds = {self.seconds}", remedy="give a number above 0")
 
     def metrics(self) -> Sequence[str]:
         """Sentences and words a second, of processor time and of the clock, and memory beside the model."""
