@@ -1,6 +1,7 @@
 import gzip
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from treelm.evaluation.evalb_files import COLLINS, bracketing_of, read_bracketin
 from treelm.evaluation.evaluate import count_unknown_labels, evaluate_parses
 from treelm.models.base import SentenceScore
 from treelm.trees.brackets import format_tree, iter_trees
+from treelm.trees.tree import Tree
 
 LINES = [
     "(ROOT (S (NP-SBJ (NNS dogs)) (VP (VBP bark)) (. .)))\n",
@@ -37,6 +39,28 @@ def test_gold_parses_score_100_and_perplexity_is_per_word() -> None:
 
 def test_labels_that_the_model_lacks_are_counted() -> None:
     assert count_unknown_labels(GOLD, ["S", "NP"]) == {"VP": 1, "FRAG": 1}
+
+
+def test_sentences_without_a_gold_tree_are_in_no_f1() -> None:
+    """Aligning and annotating write them as (UNPARSED (X word) ...); their words count all the same."""
+    (none,) = [bracketing_of(read.tree, where="g.ptb:3") for read in iter_trees(["(UNPARSED (X a) (X b) (X c))\n"])]
+    found: dict[str, Any] = {
+        "scores": [score(3), score(3), score(5)],
+        "labels": ["S", "NP", "VP", "FRAG"],
+        "num_seeds": 1,
+    }
+    trees = [TREES[0], Tree.parse("(S (NP a) (VP b c))"), TREES[1]]
+    result = evaluate_parses([GOLD[0], none, GOLD[1]], trees, system="toy", split="dev", **found)
+    without = evaluate_parses(
+        GOLD, TREES, system="toy", split="dev", scores=[score(3), score(5)], labels=found["labels"], num_seeds=1
+    )
+    assert (result.bracketing, result.spans, result.baselines) == (
+        without.bracketing,
+        without.spans,
+        without.baselines,
+    )
+    assert (result.num_sentences, result.num_words, result.unknown_labels) == (3, 11, {})
+    assert result.notes == ("sentences without a gold tree (UNPARSED), in no F1: 1",)
 
 
 def test_a_model_without_labels_is_scored_unlabelled_and_the_protocol_says_so() -> None:

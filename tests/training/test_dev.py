@@ -49,6 +49,15 @@ def test_f1_is_that_of_the_evaluation() -> None:
     assert DevTrees(gold).unlabeled_f1(model) == pytest.approx(expected)
 
 
+def test_sentences_without_a_tree_do_not_choose_the_model(tmp_path: Path) -> None:
+    (tmp_path / "dev.ptb").write_text("(S (X a) (X b))\n(UNPARSED (X a) (X b))\n(S (X c) (X d))\n")
+    found = DevTrees.read(DataConfig(train="none", dev=str(tmp_path / "dev.ptb")))
+    assert [tree.words() for tree in found.trees] == [["a", "b"], ["c", "d"]]
+    (tmp_path / "dev.ptb").write_text("(UNPARSED (X a) (X b))\n")
+    with pytest.raises(InputError, match=r"dev\.ptb: a dev sentence without a tree"):
+        DevTrees.read(DataConfig(train="none", dev=str(tmp_path / "dev.ptb")))
+
+
 def test_the_model_with_the_best_f1_is_kept_though_another_has_the_best_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

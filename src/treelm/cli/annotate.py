@@ -44,7 +44,7 @@ class Arguments(ModelOptions, WorkerOptions):
     """Keep documents apart, which empty lines divide in text: an empty line between their trees too."""
     on_error: Literal["raise", "skip", "blank", "flat"] = "raise"
     """Treatment of a sentence that cannot be read or parsed. raise: stop there. skip: leave it out. blank: an empty
-    line in its place. flat: a tree (UNPARSED word word ...) in its place. All but raise report every one at the end,
+    line in its place. flat: a tree (UNPARSED (X word) ...) in its place. All but raise report every one at the end,
     and exit with code 3."""
     min_confidence: float | None = None
     """Leave out sentences of whose trees the parser is less sure: the mean probability, from 0 to 1, that a

@@ -39,6 +39,7 @@ from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.trees.bracket_reader import strip_function
+from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
 GUM_NOTES: dict[str, str] = {
@@ -116,7 +117,7 @@ def _result(
 ) -> EvaluationResult:
     scores = [analysis.score for analysis in analyses if analysis.score is not None]
     trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
-    if scores and (not trees or sentences[0].tree is None):
+    if scores and (not trees or sentences[0].tree is None or all(map(_is_unparsed, map(_gold, sentences)))):
         words = [sentence.words for sentence in sentences]
         return EvaluationResult(
             system=lm.system,
@@ -170,18 +171,25 @@ def evaluate_parses(
 ) -> EvaluationResult:
     """Compute all metrics of a model's parses (their words have no tags) and, if given, of its scores of the sentences.
 
+    Sentences whose gold tree is (UNPARSED word ...), which is none, have no part in what compares trees.
     ``labels`` are those that the model knows. If they do not tell constituents apart, they are ignored in matching, and
     the result says so in its protocol. Raises ``InputError`` when there are not as
     many trees as gold trees.
     """
     is_labeled = tell_apart(labels)
+    words = [sentence.words for sentence in gold]
+    sums = None if scores is None else sum_scores(scores, words)
     trees = [bracketing_of(tree) for tree in predicted]
-    sums = None if scores is None else sum_scores(scores, (sentence.words for sentence in gold))
+    num_unparsed = sum(map(_is_unparsed, gold))
+    if num_unparsed and len(gold) == len(trees):
+        pairs = [pair for pair in zip(gold, trees, strict=True) if not _is_unparsed(pair[0])]
+        gold, trees = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        notes = (*notes, f"sentences without a gold tree ({UNPARSED}), in no F1: {num_unparsed}")
     return EvaluationResult(
         system=system,
         split=split,
-        num_sentences=len(gold),
-        num_words=sum(len(sentence.words) for sentence in gold),
+        num_sentences=len(words),
+        num_words=sum(map(len, words)),
         num_skipped=num_skipped,
         unknown_labels=count_unknown_labels(gold, labels) if is_labeled else {},
         perplexities=() if sums is None else (perplexity(sums, policy="with_end"),),
@@ -305,6 +313,11 @@ def _inputs(
                 skipped=skipped,
             ),
         )
+
+
+def _is_unparsed(gold: Bracketing) -> bool:
+    """Tell whether a tree stands for none."""
+    return any(span.label == UNPARSED and span.end - span.start == len(gold.words) for span in gold.spans[:1])
 
 
 def _gold(sentence: Sentence) -> Bracketing:

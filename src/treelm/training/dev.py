@@ -21,6 +21,7 @@ from treelm.training.metrics import LossSum, sum_of
 from treelm.training.parts import ShardStates, compute_in_parts
 from treelm.training.ranks import Ranks
 from treelm.trees.span_counts import inner_f1
+from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
 _SENTENCES = 64  # parsed together
@@ -74,7 +75,11 @@ class DevTrees:
         """The trees of the dev split, without sentences that cannot be read. Raises ``InputError`` without trees."""
         path, format = locate_split(data, "dev")
         sentences = read_sentences(path, **vars(data.read_options(format)), on_error=data.on_error, skipped=[])
-        return cls([_tree(one.tree, one.where) for one in islice(sentences, data.max_sentences)])
+        trees = [_tree(one.tree, one.where) for one in islice(sentences, data.max_sentences)]
+        parsed = [tree for tree in trees if tree.label != UNPARSED]
+        if trees and not parsed:
+            _tree(None, str(path))
+        return cls(parsed)
 
     @torch.no_grad()
     def unlabeled_f1(self, model: SyntacticLM, ranks: Ranks | None = None) -> float:
