@@ -18,7 +18,7 @@ from treelm.errors import InputError
 from treelm.evaluation.speed import BeamWidths, _in_fresh_process, benchmark_recipe, measure_search, measure_stream
 from treelm.models import SYSTEMS, system_class
 from treelm.models.base import EstimatedLM
-from treelm.models.layers.devices import process_peak_mb
+from treelm.models.layers.devices import process_peak_mb, restart_peak
 from treelm.models.streams import StreamLM
 from treelm.training.config import Precision
 
@@ -58,6 +58,15 @@ def test_memory_of_a_fresh_process_is_its_own() -> None:
     ballast = np.ones(2**26)  # 512 MiB
     assert _in_fresh_process(process_peak_mb) < process_peak_mb() - 300
     assert ballast.all()
+
+
+def test_the_peak_of_memory_can_be_counted_anew() -> None:
+    ballast = np.ones(2**26)  # 512 MiB
+    before = process_peak_mb()
+    del ballast
+    if not restart_peak():
+        pytest.skip("this system does not count it anew")
+    assert process_peak_mb() < before - 300
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

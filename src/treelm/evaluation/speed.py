@@ -24,7 +24,7 @@ from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models import system_class
 from treelm.models.base import EstimatedLM, SyntacticLM
-from treelm.models.layers.devices import process_peak_mb
+from treelm.models.layers.devices import process_peak_mb, restart_peak
 from treelm.models.search.settings import SearchPrecision
 from treelm.models.streams import StreamLM
 from treelm.training.config import Precision, TrainingConfig
@@ -97,6 +97,7 @@ def measure_training(recipe: Recipe, *, seconds: float) -> TrainingSpeed:
     """Train by a recipe for about so many seconds in this process; its memory is right only in a fresh one."""
     config = recipe.training
     with endless_updates(recipe) as updates:
+        restart_peak()
         before = process_peak_mb()
         for _ in islice(updates, WARM_UP_STEPS):
             pass
@@ -234,6 +235,7 @@ def measure_search(
     """
     lm = load(run, device=device)
     lm.set_beam(**vars(beam), search_precision=precision)
+    restart_peak()
     before = process_peak_mb()
     lm.analyse(sentences)
     begin, cpu_begin = perf_counter(), process_time()
