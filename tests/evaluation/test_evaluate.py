@@ -61,6 +61,8 @@ def test_sentences_without_a_gold_tree_are_in_no_f1() -> None:
     )
     assert (result.num_sentences, result.num_words, result.unknown_labels) == (3, 11, {})
     assert result.notes == ("sentences without a gold tree (UNPARSED), in no F1: 1",)
+    with pytest.raises(InputError, match=r"g.ptb:3: no sentence has a gold tree"):
+        evaluate_parses([none], trees[1:2], system="toy", split="dev")
 
 
 def test_a_model_without_labels_is_scored_unlabelled_and_the_protocol_says_so() -> None:

@@ -174,13 +174,15 @@ def evaluate_parses(
     Sentences whose gold tree is (UNPARSED word ...), which is none, have no part in what compares trees.
     ``labels`` are those that the model knows. If they do not tell constituents apart, they are ignored in matching, and
     the result says so in its protocol. Raises ``InputError`` when there are not as
-    many trees as gold trees.
+    many trees as gold trees, and when all of these are none.
     """
     is_labeled = tell_apart(labels)
     words = [sentence.words for sentence in gold]
     sums = None if scores is None else sum_scores(scores, words)
     trees = [bracketing_of(tree) for tree in predicted]
     num_unparsed = sum(map(_is_unparsed, gold))
+    if gold and num_unparsed == len(gold):
+        raise InputError("no sentence has a gold tree", where=gold[0].where, remedy="evaluate on brackets or CoNLL-U")
     if num_unparsed and len(gold) == len(trees):
         pairs = [pair for pair in zip(gold, trees, strict=True) if not _is_unparsed(pair[0])]
         gold, trees = [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -222,9 +222,9 @@ def scale_over(
 def _marks(low: float, high: float, most: int) -> list[float]:
     step = _round_up((high - low) / most)
     found = _multiples(step, low, high)
-    return (
-        found if len(found) > 1 else _multiples(_round_up(step / 2.5 * (1 - 1e-9)), low, high)
-    )  # one says no distance
+    if len(found) < 2:  # of one alone nobody reads a distance
+        found = _multiples(_round_up(step / 2.5 * (1 - 1e-9)), low, high)
+    return found
 
 
 def _multiples(step: float, low: float, high: float) -> list[float]:

@@ -141,9 +141,10 @@ def restart_peak() -> bool:
 
 def process_peak_mb() -> float:
     """The most memory that this process has held so far, in MiB."""
-    if _STATUS.exists():  # what getrusage says, a process that was begun from a large one has from that one
-        (line,) = (line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) / 2**10
+    status = _STATUS.read_text().splitlines() if _STATUS.exists() else []
+    for line in status:  # what getrusage says, a process that was begun from a large one has from that one
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 2**10
     import resource  # not on Windows
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
