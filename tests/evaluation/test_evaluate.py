@@ -1,5 +1,6 @@
 import gzip
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,13 @@ def test_sentences_without_a_gold_tree_are_in_no_f1() -> None:
     assert result.notes == ("sentences without a gold tree (UNPARSED), in no F1: 1",)
     with pytest.raises(InputError, match=r"g.ptb:3: no sentence has a gold tree"):
         evaluate_parses([none], trees[1:2], system="toy", split="dev")
+
+
+def test_trivial_trees_can_be_left_out() -> None:
+    with_them = evaluate_parses(GOLD, TREES, system="toy", split="dev")
+    without = evaluate_parses(GOLD, TREES, system="toy", split="dev", baselines=False)
+    assert with_them.baselines
+    assert without == replace(with_them, baselines=())
 
 
 def test_a_model_without_labels_is_scored_unlabelled_and_the_protocol_says_so() -> None:

@@ -102,6 +102,15 @@ def test_the_metrics_of_shipped_tables_are_measured(
     assert set(values) <= set(measure.metrics())
 
 
+def test_trivial_trees_are_computed_for_their_own_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the same for every run of a table, and those at random take longer than a model's own trees."""
+    need("on-lstm-gum-open")
+    monkeypatch.delattr("treelm.evaluation.evaluate.trivial_baselines")
+    measure = Evaluate(protocols=("plain",), max_sentences=FEW)
+    subject = Subject(shipped_folder("on-lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
+    assert "unlabeled_f1_corpus, plain" in measure.of_run(subject).values
+
+
 PAIRS = [  # of two paradigms; the second of the first one is the wrong way round
     ("agreement", "The dogs are here.", "The dogs is here."),
     ("agreement", "The dog are here.", "The dog is here."),

@@ -69,15 +69,16 @@ def evaluate_sentences(
     skipped: list[InputError] | None = None,
     notes: Sequence[str] = (),
     protocols: Sequence[SpanProtocol] | None = None,
+    baselines: bool = True,
     on_sentence: Callable[[], None] = lambda: None,
     compute: Compute[Analysis] | None = None,
 ) -> Evaluation:
     """Compute perplexity if the system predicts words, and bracketing if it parses and the sentences have trees.
 
     ``skipped`` collects sentences that cannot be read or scored (see ``in_batches``); ``on_sentence`` is called after
-    each one, for progress. ``protocols`` are those of ``usual_protocols`` if not given. ``compute`` (see
-    ``computing``) analyses in other processes instead of ``lm``. Raises ``InputError`` when some sentences have trees
-    and others have none, and when nothing is left to evaluate.
+    each one, for progress. ``protocols`` are those of ``usual_protocols`` if not given; ``baselines``: trivial trees
+    are scored by them too. ``compute`` (see ``computing``) analyses in other processes instead of ``lm``. Raises
+    ``InputError`` when some sentences have trees and others have none, and when nothing is left to evaluate.
     """
     num_skipped_before = len(skipped or ())
     kept: list[tuple[Sentence, Analysis]] = []
@@ -93,7 +94,7 @@ def evaluate_sentences(
     evaluated = tuple(sentence for sentence, _ in kept)
     analyses = tuple(analysis for _, analysis in kept)
     num_skipped = len(skipped or ()) - num_skipped_before
-    result = _result(lm, evaluated, analyses, split, num_skipped, notes, protocols)
+    result = _result(lm, evaluated, analyses, split, num_skipped, notes, protocols, baselines)
     return Evaluation(result=result, sentences=evaluated, analyses=analyses)
 
 
@@ -114,6 +115,7 @@ def _result(
     num_skipped: int,
     notes: Sequence[str],
     protocols: Sequence[SpanProtocol] | None,
+    baselines: bool,
 ) -> EvaluationResult:
     scores = [analysis.score for analysis in analyses if analysis.score is not None]
     trees = [analysis.tree for analysis in analyses if analysis.tree is not None]
@@ -139,6 +141,7 @@ def _result(
         num_skipped=num_skipped,
         notes=notes,
         protocols=usual_protocols(labels) if protocols is None else protocols,
+        baselines=baselines,
         own=lm.own_metrics(sentences),
     )
 
@@ -164,6 +167,7 @@ def evaluate_parses(
     labels: Collection[str] = (),
     parameters: Parameters = COLLINS,
     protocols: Sequence[SpanProtocol] = (WSJ10, WSJ40, PLAIN),
+    baselines: bool = True,
     num_seeds: int = 5,
     num_skipped: int = 0,
     notes: Sequence[str] = (),
@@ -173,8 +177,9 @@ def evaluate_parses(
 
     Sentences whose gold tree is (UNPARSED word ...), which is none, have no part in what compares trees.
     ``labels`` are those that the model knows. If they do not tell constituents apart, they are ignored in matching, and
-    the result says so in its protocol. Raises ``InputError`` when there are not as
-    many trees as gold trees, and when all of these are none.
+    the result says so in its protocol. ``baselines``: trivial trees are scored by the same protocols, those at random
+    with ``num_seeds`` seeds. Raises ``InputError`` when there are not as many trees as gold trees, and when all of
+    these are none.
     """
     is_labeled = tell_apart(labels)
     words = [sentence.words for sentence in gold]
@@ -199,7 +204,7 @@ def evaluate_parses(
         spans=tuple(score_spans(gold, trees, protocol) for protocol in protocols),
         baselines=tuple(
             row
-            for protocol in protocols
+            for protocol in (protocols if baselines else ())
             for row in trivial_baselines(gold, protocol, num_seeds=num_seeds, random_distances=not is_labeled)
         ),
         own=own or {},
@@ -222,6 +227,7 @@ def evaluate_run(
     format: Format | Literal["auto"] = "auto",
     skipped: list[InputError] | None = None,
     protocols: Sequence[SpanProtocol] | None = None,
+    baselines: bool = True,
     trees_for: str = "",
     fixed_rows: bool = False,
     on_sentence: Callable[[], None] = lambda: None,
@@ -232,9 +238,9 @@ def evaluate_run(
     """Evaluate a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
 
     ``format`` is that of the files. A text too short for the recipe's ``stream_rows`` is read in one row, with a note,
-    unless they are ``fixed_rows``. ``trees_for`` is an option that asks for trees: a run without any is refused.
-    Several ``processes``, or the workers of a ``cluster``, share the sentences; a stream, and metrics that only one
-    system has, are computed here.
+    unless they are ``fixed_rows``. ``baselines``: trivial trees are scored too. ``trees_for`` is an option that asks
+    for trees: a run without any is refused. Several ``processes``, or the workers of a ``cluster``, share the
+    sentences; a stream, and metrics that only one system has, are computed here.
     """
     config = recipe.evaluation
     lm = load(run, device="cpu" if cluster else device)
@@ -251,7 +257,13 @@ def evaluate_run(
     inputs = _inputs(recipe.data, names, format if files else None, skipped)
     in_a_row = partial(evaluate_stream, lm, recipe, format=format if files else None, fixed_rows=fixed_rows)
     by_sentence = partial(
-        evaluate_sentences, lm, skipped=skipped, notes=notes, protocols=protocols, on_sentence=on_sentence
+        evaluate_sentences,
+        lm,
+        skipped=skipped,
+        notes=notes,
+        protocols=protocols,
+        baselines=baselines,
+        on_sentence=on_sentence,
     )
     with computing(analyse, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
         by_sentence = partial(by_sentence, compute=compute)

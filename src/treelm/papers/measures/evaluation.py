@@ -79,6 +79,7 @@ class Evaluate(GivenSearch, OnTreebank):
                 files=(str(_joined(files, Path(scratch))),),
                 format=config.format,
                 protocols=[find_protocol(name) for name in self.protocols],
+                baselines=False,  # rows of the table's own, from ``of_data``: once, not for each run
                 device="auto",
             )
         notes = (*_notes(evaluated.result), *self.provenance(subject.root, subject.data, files))
