@@ -6,14 +6,12 @@ import json
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.systems import small_recipe
 from tests.training.treebanks import DATA, STREAM
 from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
 from treelm.errors import InputError
@@ -22,7 +20,6 @@ from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step, fit
 from treelm.training.optimizers import WeightAverages, build_optimizer, parameter_groups
-from treelm.training.parts import restarted
 from treelm.training.recipe import load_recipe, save_recipe
 from treelm.training.run import Setup, set_up, train
 from treelm.training.schedules import AveragingStart
@@ -43,7 +40,7 @@ difference_penalty = 1.0
 SETTINGS: dict[str, list[str]] = {
     "adam": [],
     "shuffled documents": ["shuffle_documents=true"],
-    "restarts": ["restart_share=0.4"],
+    "packed": ["batches=packed", "bptt_random_length=false"],
     "adam with groups": ["weight_decay=0.1", "no_weight_decay=['*bias', 'embedding']", "coupled_weight_decay=true"],
     "sgd": ["optimizer=sgd", "learning_rate=2.0", "weight_decay=1e-3", "schedule=plateau", "gradient_clip=0.25"],
     "asgd": ["optimizer=asgd", "learning_rate=2.0"],
@@ -106,7 +103,7 @@ def test_a_stream_that_carries_nothing_is_resumed(tmp_path: Path) -> None:
     model = '[model]\nsystem = "transformer"\nsize = 8\nnum_layers = 1\nnum_heads = 2\nmax_distance = 5\n'
     write_text(tmp_path)
     (tmp_path / "my.toml").write_text(data + model + STREAM)
-    recipe = load_recipe(tmp_path / "my.toml", ["training.restart_share=0.2"])
+    recipe = load_recipe(tmp_path / "my.toml", [])
     undisturbed, resumed = set_up(recipe), set_up(recipe)
     list(begin(undisturbed, tmp_path / "undisturbed"))
     for step in begin(set_up(recipe), tmp_path / "run"):
@@ -144,34 +141,6 @@ def test_segments_of_training_go_on_where_the_one_before_stopped(tmp_path: Path)
     apart = [model.stream_losses(batch, model.begin(len(batch)))[0].total.item() for batch in segments]
     assert apart[0] == pytest.approx(expected[0], rel=1e-5)
     assert apart != pytest.approx(expected, rel=1e-5)
-    alone = set_up(replace(recipe, training=replace(recipe.training, restart_share=1 - 1e-12)))
-    found = [step.loss.total for step in begin(alone, tmp_path / "alone")][: len(expected)]
-    assert found == pytest.approx(apart, rel=1e-5)
-
-
-@pytest.mark.parametrize("system", ["awd-lstm", "on-lstm", "prpn", "palm", "transformer stream"])
-def test_rows_that_restart_are_those_of_the_zero_state(tmp_path: Path, system: str) -> None:
-    model = set_up(small_recipe(system, tmp_path)).model
-    assert isinstance(model, StreamLM)
-    zero = model.begin(40)
-    states = {name: torch.full_like(state, 5) for name, state in zero.items()}
-    config = TrainingConfig(batches="stream", batch_size=80, restart_share=0.5, seed=3)
-    found = restarted(model, {0: states, 1: states}, config, 7)
-    again = restarted(model, {1: states}, config, 7)
-    drawn = []
-    for shard, after in found.items():
-        fresh = torch.stack([(one == zero[name]).reshape(40, -1).all(1) for name, one in after.items()])
-        kept = torch.stack([(one == states[name]).reshape(40, -1).all(1) for name, one in after.items()])
-        assert (fresh ^ kept).all()
-        assert (fresh == fresh[0]).all()  # all of a row, or nothing
-        drawn.append(fresh[0].tolist())
-        assert 8 < sum(drawn[-1]) < 32
-        assert after.keys() == states.keys(), shard
-    assert drawn[0] != drawn[1]
-    assert all(torch.equal(one, found[1][name]) for name, one in again[1].items())  # whichever process has the shard
-    assert restarted(model, {0: {}}, config, 7) == {0: {}}  # of a Transformer without memory
-    later = restarted(model, {0: states}, config, 8)
-    assert any(not torch.equal(one, found[0][name]) for name, one in later[0].items())
 
 
 def test_dev_is_read_in_a_stream_over_all_its_tokens(tmp_path: Path) -> None:
@@ -353,8 +322,9 @@ def test_a_stream_without_sentence_ends(tmp_path: Path) -> None:
     [
         ({"batches": "stream", "micro_batch_size": 2}, "micro_batch_size"),
         ({"bptt_random_length": True}, "bptt_random_length with batches"),
-        ({"restart_share": 0.1}, "restart_share = 0.1 with batches"),
-        ({"batches": "stream", "restart_share": 1.1}, "restart_share = 1.1"),
+        ({"batches": "packed", "shuffle_documents": True}, "shuffle_documents with batches = 'packed'"),
+        ({"batches": "packed", "micro_batch_size": 2}, "micro_batch_size = 2 with batches = 'packed'"),
+        ({"batches": "packed", "sentence_ends": False}, "sentence_ends = false with batches = 'packed'"),
         ({"optimizer": "sgd", "coupled_weight_decay": True}, "coupled_weight_decay"),
         ({"bptt": 0}, "bptt = 0"),
         ({"asgd_learning_rate": 0.0}, "asgd_learning_rate"),

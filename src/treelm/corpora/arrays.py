@@ -148,6 +148,11 @@ def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return offsets
 
 
+def hash_of(values: NDArray[Any]) -> str:
+    """Sixteen hexadecimal digits that tell arrays apart, of whatever shape."""
+    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=8).hexdigest()
+
+
 def gather_indices(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return ``starts[0], starts[0] + 1, ...`` for ``lengths[0]`` places, then so for the next, without a loop."""
     ends = np.cumsum(lengths)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.arrays import hash_of
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
 from treelm.deprecation import warn_renamed
 from treelm.errors import InputError, check_positive
@@ -195,8 +195,7 @@ class SentenceBatches(EpochBatches[NDArray[np.int64], SentenceBatch]):
 
     @cached_property
     def _data_fingerprint(self) -> str:
-        lengths = np.ascontiguousarray(self._encoded.num_actions, dtype="<i8")
-        return hashlib.blake2b(lengths.tobytes(), digest_size=8).hexdigest()
+        return hash_of(np.asarray(self._encoded.num_actions, dtype="<i8"))
 
     def _cut_epoch(self) -> list[NDArray[np.int64]]:
         generator = np.random.default_rng([self._seed, self._epoch]) if self._shuffle else None

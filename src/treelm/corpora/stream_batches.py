@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -12,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.arrays import gather_indices, offsets_of
+from treelm.corpora.arrays import gather_indices, hash_of, offsets_of
 from treelm.corpora.batches import Encoded, EpochBatches, SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, check_positive
@@ -129,6 +128,41 @@ class TokenStream:
         """The number in the corpus of the sentence that a place belongs to."""
         return int(self.sentences[np.searchsorted(self.sentence_offsets, position, side="right") - 1])
 
+    def segment(
+        self,
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+        *,
+        name: Callable[[int], str],
+        continues: bool,
+        learning_rate_scale: float = 1.0,
+    ) -> StreamBatch:
+        """The segment whose rows have the targets from ``starts`` (B,) to before ``stops`` (B,); some may be shorter.
+
+        The input of a target is the token before it, of the very first one an end token. ``name`` gives the place of
+        a sentence of the corpus.
+        """
+        num_steps = int((stops - starts).max())
+        places = np.arange(num_steps, dtype=np.int64)[:, None] + starts
+        inside = places < stops
+        targets = self.tokens[np.minimum(places, len(self) - 1)].astype(np.int64)
+        inputs = self.tokens[np.clip(places - 1, 0, len(self) - 1)].astype(np.int64)
+        inputs[places == 0] = self.end
+        counted = targets if inside.all() else targets[inside]
+        first = np.minimum(starts, len(self) - 1).tolist()
+        return StreamBatch(
+            inputs=inputs,
+            targets=targets,
+            mask=None if inside.all() else inside,
+            continues=continues,
+            learning_rate_scale=learning_rate_scale,
+            num_words=int(self.ends_word[counted].sum()),
+            num_sentences=int((counted == self.end).sum()),
+            positions=starts,
+            constituents=None if self.constituents is None else self.constituents.before(starts, num_steps),
+            names=tuple(name(self.sentence_at(place)) for place in first),
+        )
+
 
 class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
     """Segments of a stream, epoch by epoch.
@@ -172,9 +206,9 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
             raise InputError("one document, which has no order to shuffle", remedy=remedy)
         self._as_of = partial(TokenStream.of, encoded, sentence_ends=sentence_ends, constituents=constituents)
         self.stream = self._as_of()
-        self._fingerprints = {"data": _hash(self.stream.tokens)}
+        self._fingerprints = {"data": hash_of(self.stream.tokens)}
         if shuffle_documents:
-            self._fingerprints["documents"] = _hash(encoded.documents)
+            self._fingerprints["documents"] = hash_of(encoded.documents)
         if len(self.stream) < batch_size:
             found = f"a stream of {len(self.stream)} tokens for {batch_size} rows"
             raise InputError(found, remedy="lower batch_size, or give more data")
@@ -219,33 +253,14 @@ class BPTTBatches(EpochBatches[tuple[int, int], StreamBatch]):
 
     def _batch(self, cut: tuple[int, int]) -> StreamBatch:
         start, stop = cut
-        stream, size = self.stream, self._batch_size
-        rows = np.arange(size, dtype=np.int64) * self._row_length
-        places = np.arange(start, stop, dtype=np.int64)[:, None] + rows
-        inside = places < len(stream)
-        targets = stream.tokens[np.minimum(places, len(stream) - 1)].astype(np.int64)
-        inputs = stream.tokens[np.clip(places - 1, 0, len(stream) - 1)].astype(np.int64)
-        inputs[places == 0] = stream.end
-        counted = targets if inside.all() else targets[inside]
-        positions = rows + start
-        first = np.minimum(positions, len(stream) - 1).tolist()
-        scale = (stop - start) / self._bptt if self._random_length else 1.0
-        return StreamBatch(
-            inputs=inputs,
-            targets=targets,
-            mask=None if inside.all() else inside,
+        starts = np.arange(self._batch_size, dtype=np.int64) * self._row_length + start
+        return self.stream.segment(
+            starts,
+            np.minimum(starts + (stop - start), len(self.stream)),
+            name=self._encoded.name,
             continues=start > 0,
-            learning_rate_scale=scale,
-            num_words=int(stream.ends_word[counted].sum()),
-            num_sentences=int((counted == stream.end).sum()),
-            positions=positions,
-            constituents=None if stream.constituents is None else stream.constituents.before(positions, stop - start),
-            names=tuple(self._encoded.name(stream.sentence_at(place)) for place in first),
+            learning_rate_scale=(stop - start) / self._bptt if self._random_length else 1.0,
         )
-
-
-def _hash(values: NDArray[Any]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

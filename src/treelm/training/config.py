@@ -42,24 +42,23 @@ class TrainingConfig:
     Sizes must be the same, rates of dropout may differ."""
 
     # Batches.
-    batches: Literal["sentences", "stream"] = "sentences"
-    """Whole sentences, each from the zero state; or segments of the corpus in a row, with the hidden state kept."""
+    batches: Literal["sentences", "stream", "packed"] = "sentences"
+    """Whole sentences, each from the zero state; or segments of the corpus in a row, with the hidden state kept; or
+    packed rows: whole sentences of one document in a row, each row from the zero state."""
     batch_size: int = 16
-    """Sentences in a step, at most; rows of a stream."""
+    """Sentences in a step, at most; rows of a stream; packed rows, at most."""
     bptt: int = 35
-    """Steps of a segment (stream)."""
+    """Steps of a segment (stream); tokens of a row, at most (packed)."""
     bptt_random_length: bool = False
     """Draw the length of every segment around ``bptt``, or rarely half of it, and scale the learning rate by length
     over ``bptt`` (Merity et al. 2018, section 5)."""
     shuffle_documents: bool = False
     """Read the documents of a stream, which blank lines divide, in a new order in every epoch; else in the file's."""
-    restart_share: float = 0.0
-    """Share of a stream's rows, drawn anew for every segment, that begin it from the zero state, and not where the
-    segment before ended: so that a model learns to read what has nothing before it, as sentences one by one have."""
     sentence_ends: bool = True
     """Put the end token behind each sentence of a stream; not for text8, which has no sentences."""
     dev_rows: int = 10
-    """Rows in which dev is read (stream); each begins from the zero state, so fewer are better and slower."""
+    """Rows in which dev is read (stream); each begins from the zero state, so fewer are better and slower. With packed
+    rows, how many are read at once."""
     max_actions: int | None = 26_000
     """Parser actions in a step, at most (26,000 in Noji & Oseki 2021)."""
     micro_batch_size: int | None = None
@@ -167,7 +166,6 @@ class TrainingConfig:
             _positive(self, name)
         _in_range(self, "weight_decay", self.weight_decay, 0, math.inf)
         _in_range(self, "plateau_factor", self.plateau_factor, 0, 1)
-        _in_range(self, "restart_share", self.restart_share, 0, 1)
         for beta in self.betas:
             _in_range(self, "betas", beta, 0, 1)
         self._check_combinations()
@@ -182,16 +180,14 @@ class TrainingConfig:
         if self.batches == "stream" and self.batch_size < (self.shards or processes):
             found = f"a stream of batch_size = {self.batch_size} rows for {self.shards or processes} shards"
             raise InputError(found, remedy="raise batch_size, or lower shards or devices")
-        if self.batches == "stream" and self.micro_batch_size is not None:
-            found = f"micro_batch_size = {self.micro_batch_size} with batches = 'stream'"
+        if self.batches != "sentences" and self.micro_batch_size is not None:
+            found = f"micro_batch_size = {self.micro_batch_size} with batches = {self.batches!r}"
             raise InputError(found, remedy="leave it out, or lower batch_size or bptt")
-        if self.batches != "stream" and self.bptt_random_length:
-            raise InputError("bptt_random_length with batches = 'sentences'", remedy='set batches = "stream"')
-        if self.batches != "stream" and self.shuffle_documents:
-            raise InputError("shuffle_documents with batches = 'sentences'", remedy='set batches = "stream"')
-        if self.batches != "stream" and self.restart_share:
-            found = f"restart_share = {self.restart_share} with batches = 'sentences'"
-            raise InputError(found, remedy='set batches = "stream"')
+        for name in ("bptt_random_length", "shuffle_documents"):
+            if self.batches != "stream" and getattr(self, name):
+                raise InputError(f"{name} with batches = {self.batches!r}", remedy='set batches = "stream"')
+        if self.batches == "packed" and not self.sentence_ends:
+            raise InputError("sentence_ends = false with batches = 'packed'", remedy='set batches = "stream"')
         if self.cuda_graphs and self.device == "cpu":
             raise InputError("cuda_graphs = true with device = 'cpu'", remedy='leave it out, or set device = "cuda"')
         if self.coupled_weight_decay and self.optimizer not in ("adam", "adam-then-asgd"):

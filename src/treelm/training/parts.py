@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 
@@ -23,7 +22,6 @@ from treelm.training.numerics import low_precision
 
 ShardStates = dict[int, Carried]
 """Hidden states of a stream's rows by shard, for the next segment; a process has those of its own shards."""
-_RESTART = 1  # tells these draws from others of a step
 _logger = logging.getLogger(__name__)
 
 
@@ -76,24 +74,6 @@ def compute_in_parts(
                 raise
         losses = None  # now that the exception is gone too, nothing holds on to what was computed
         size = _half(part, splits=not (model.training and model.couples_sentences))
-
-
-def restarted(model: SyntacticLM, carried: ShardStates, config: TrainingConfig, step: int) -> ShardStates:
-    """Hidden states of which ``restart_share`` of the rows, drawn for this step, are the zero state again."""
-    if not config.restart_share:
-        return carried
-    found: ShardStates = {}
-    for shard, states in carried.items():
-        num_rows = max(map(len, states.values()), default=0)
-        drawn = np.random.default_rng([config.seed, step, shard, _RESTART]).random(num_rows) < config.restart_share
-        zero = _stream_model(model).begin(num_rows)
-        found[shard] = {
-            name: torch.where(
-                torch.from_numpy(drawn).to(state.device).view(-1, *[1] * (state.dim() - 1)), zero[name].to(state), state
-            )
-            for name, state in states.items()
-        }
-    return found
 
 
 def _rows(carried: Carried | None, rows: slice, here: slice) -> Carried | None:

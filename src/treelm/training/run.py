@@ -16,6 +16,7 @@ from treelm.corpora.corpus import PreparedCorpus, merge_labels
 from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.grouping import BatchesConfig
+from treelm.corpora.packed_batches import PackedBatches
 from treelm.corpora.stream_batches import BPTTBatches
 from treelm.corpora.vocabularies import build_vocabulary, load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary
@@ -50,6 +51,10 @@ _DEV_BATCH_SIZE, _DEV_ACTIONS = 64, 26_000  # whatever the batches of training: 
 _logger = logging.getLogger(__name__)
 
 
+RecipeBatches = SentenceBatches | BPTTBatches | PackedBatches
+"""What ``training.batches`` of a recipe chooses from."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """Everything that ``fit`` or ``estimate`` needs, made from a recipe whose bounds are now known."""
@@ -57,8 +62,8 @@ class Setup:
     recipe: Recipe
     model: SyntacticLM
     encoded: EncodedCorpus
-    batches: SentenceBatches | BPTTBatches
-    dev: SentenceBatches | BPTTBatches | None
+    batches: RecipeBatches
+    dev: RecipeBatches | None
     dev_trees: DevTrees | None = None  # if models are selected by F1
 
 
@@ -261,7 +266,7 @@ def _dev_trees(recipe: Recipe, model: SyntacticLM) -> DevTrees | None:
     return DevTrees.read(recipe.data)
 
 
-def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:
+def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -> RecipeBatches:
     config = recipe.training
     if config.batches == "sentences":
         return SentenceBatches(
@@ -272,12 +277,20 @@ def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -
             seed=config.seed,
         )
     if not isinstance(model, StreamLM):
-        found = f'batches = "stream" with system {model.system!r}, which reads whole sentences'
+        found = f'batches = "{config.batches}" with system {model.system!r}, which reads whole sentences'
         raise InputError(found, where="[training]", remedy='set batches = "sentences"')
     if recipe.batches != BatchesConfig():
-        found = 'settings of sentence batches with training.batches = "stream"'
+        found = f'settings of sentence batches with training.batches = "{config.batches}"'
         raise InputError(found, where="[batches]", remedy="leave this section out")
     model.check_stream(config.bptt)
+    if config.batches == "packed":
+        return PackedBatches(
+            encoded,
+            batch_size=config.batch_size,
+            bptt=config.bptt,
+            seed=config.seed,
+            constituents=model.reads_constituents,
+        )
     return BPTTBatches(
         encoded,
         batch_size=config.batch_size,
@@ -311,7 +324,7 @@ def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfi
     return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)
 
 
-def dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> SentenceBatches | BPTTBatches:
+def dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> RecipeBatches:
     """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
     labels = model.labels if model.predicts_labels else merge_labels([corpus])  # else any label will do
     unknown_labels = recipe.data.unknown_labels
@@ -325,6 +338,11 @@ def dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> S
     )
     model.check_corpus(encoded, trains=False)
     config = recipe.training
+    constituents = isinstance(model, StreamLM) and model.reads_constituents and corpus.has_trees
+    if config.batches == "packed":
+        return PackedBatches(
+            encoded, batch_size=config.dev_rows, bptt=config.bptt, shuffle=False, constituents=constituents
+        )
     if config.batches == "stream":
         return BPTTBatches(
             encoded,
@@ -332,7 +350,7 @@ def dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> S
             bptt=config.bptt,
             sentence_ends=config.sentence_ends,
             keep_rest=True,
-            constituents=isinstance(model, StreamLM) and model.reads_constituents and corpus.has_trees,
+            constituents=constituents,
         )
     if encoded.num_dropped:
         _logger.warning("%d dev sentences have labels that training lacks and are left out", encoded.num_dropped)

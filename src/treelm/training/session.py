@@ -25,7 +25,7 @@ from treelm.training.numerics import describe_machine, random_state, restore_ran
 from treelm.training.optimizers import Stepping
 from treelm.training.origins import check_origin, origin_files
 from treelm.training.outcomes import NonFiniteError
-from treelm.training.parts import ShardStates, join_rows, restarted
+from treelm.training.parts import ShardStates, join_rows
 from treelm.training.ranks import Ranks
 from treelm.training.recipe import Recipe
 from treelm.training.signals import StopRequest
@@ -158,10 +158,10 @@ class Session:
         self._stepping.before(reading.batch)
         optimizer, number = self._stepping.optimizer, state.step + 1
         self.model.begin_update(number)
-        carried = restarted(self.model, self._carried, config, number)
-        loss, norm, self._carried = make_update(
-            self._fabric, self.model, optimizer, reading.batch, config, number, carried=carried, ranks=self._ranks
+        loss, norm, following = make_update(
+            self._fabric, self.model, optimizer, reading.batch, config, number, carried=self._carried, ranks=self._ranks
         )
+        self._carried = following if config.batches == "stream" else {}
         state.step = number
         self._stepping.after()
         state.step_in_epoch += 1
