@@ -140,6 +140,16 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, message: str) ->
         load_recipe(write(tmp_path, GOOD.replace(old, new)))
 
 
+def test_a_recipe_that_an_older_version_saved_is_read(tmp_path: Path) -> None:
+    """It names every field, also one that is gone: at the default it did nothing, other values are refused."""
+    path = tmp_path / "old.toml"
+    save_recipe(load_recipe("lstm-demo"), path)
+    path.write_text(path.read_text().replace("[training]", "[training]\nrestart_share = 0.0"))
+    assert load_recipe(path) == load_recipe("lstm-demo")
+    with pytest.raises(InputError, match="unknown field 'restart_share'"):
+        load_recipe(path, ["training.restart_share=0.2"])
+
+
 def test_no_value_unsets_an_optional_field_and_no_other(tmp_path: Path) -> None:
     recipe = load_recipe("rnng-gum-open", ["data.corpus=", f"data.train={tmp_path / 'train.ptb'}"])
     assert (recipe.data.corpus, recipe.data.train) == (None, str(tmp_path / "train.ptb"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -214,6 +215,15 @@ LIMITS = ("epochs", "max_steps", "max_minutes", "max_cpu_minutes")
 
 EXTENDABLE = (*LIMITS, "devices", "num_nodes", "timeout_minutes", "cuda_graphs")
 """Fields that may differ when a run is resumed."""
+
+
+REMOVED = {"restart_share": 0.0}
+"""Fields that once were there, with the default that saved recipes and checkpoints have of them."""
+
+
+def without_removed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain values of ``[training]`` that an older version saved, without removed fields at their default."""
+    return {name: value for name, value in values.items() if name not in REMOVED or value != REMOVED[name]}
 
 
 def _at_least(config: Any, name: str, least: int) -> None:

@@ -27,7 +27,7 @@ from treelm.models.configs import from_plain, to_toml_values
 from treelm.models.persistence.files import write_atomically
 from treelm.models.persistence.shipped import check_given, is_shipped_name
 from treelm.models.search.settings import BEAM, SearchName, SearchPrecision
-from treelm.training.config import TrainingConfig
+from treelm.training.config import TrainingConfig, without_removed
 
 FILE_NAME = "recipe.toml"
 SECTIONS = ("data", "vocabulary", "batches", "model", "training", "evaluation")
@@ -172,7 +172,7 @@ def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()
         batches=from_plain(BatchesConfig, values.get("batches", {}), where=f"{where} [batches]"),
         model=_build_model(values.get("model", {}), where=f"{where} [model]"),
         training=_resolve_start(
-            from_plain(TrainingConfig, values.get("training", {}), where=f"{where} [training]"), folder
+            from_plain(TrainingConfig, without_removed(values.get("training", {})), where=f"{where} [training]"), folder
         ),
         evaluation=from_plain(EvaluationConfig, values.get("evaluation", {}), where=f"{where} [evaluation]"),
     )

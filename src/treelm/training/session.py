@@ -17,7 +17,7 @@ from treelm.models.configs import plain_defaults, to_plain
 from treelm.models.persistence.storage import describe_model, remove_leftovers, save_model
 from treelm.models.readings import Carried
 from treelm.training.checkpoints import FOLDER, Checkpoint, Checkpoints, check_new_run
-from treelm.training.config import TrainingConfig
+from treelm.training.config import TrainingConfig, without_removed
 from treelm.training.data import Batch, Batches, PositionedBatch, shard_rows
 from treelm.training.dev import DevTrees, evaluate
 from treelm.training.metrics import FILE_NAME, LossSum, MetricsLog
@@ -97,7 +97,8 @@ class Session:
         where = checkpoint.where
         check_origin(checkpoint, self.model, self._recipe, self.run_directory, says=self._ranks.is_main)
         present = to_plain(self.config)
-        saved = {**to_plain(TrainingConfig()), **checkpoint.table("training")}  # a newer field had its default
+        own = without_removed(checkpoint.table("training"))
+        saved = {**to_plain(TrainingConfig()), **own}  # a newer field had its default
         check_unchanged(saved, present, what="training", where=where)
         networks = (checkpoint.table("model"), describe_model(self.model))
         before, now = ({**network, "data_identity": None} for network in networks)  # that was compared already
