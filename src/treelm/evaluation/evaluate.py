@@ -33,7 +33,7 @@ from treelm.evaluation.streams import evaluate_stream, require_context, stream_p
 from treelm.evaluation.trivial_baselines import trivial_baselines
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
-from treelm.inference.processes import Compute, analyse, computing, here
+from treelm.inference.processes import Compute, analyse, computing, here, parse
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
@@ -228,6 +228,7 @@ def evaluate_run(
     skipped: list[InputError] | None = None,
     protocols: Sequence[SpanProtocol] | None = None,
     baselines: bool = True,
+    scores: bool = True,
     trees_for: str = "",
     fixed_rows: bool = False,
     on_sentence: Callable[[], None] = lambda: None,
@@ -238,8 +239,9 @@ def evaluate_run(
     """Evaluate a trained run by the ``[evaluation]`` of its recipe: on its splits, or on the given files instead.
 
     ``format`` is that of the files. A text too short for the recipe's ``stream_rows`` is read in one row, with a note,
-    unless they are ``fixed_rows``. ``baselines``: trivial trees are scored too. ``trees_for`` is an option that asks
-    for trees: a run without any is refused. Several ``processes``, or the workers of a ``cluster``, share the
+    unless they are ``fixed_rows``. ``baselines``: trivial trees are scored too. Without ``scores``, trees alone are
+    found, which is faster where words need not be predicted for them. ``trees_for`` is an option that asks for trees:
+    a run without any is refused. Several ``processes``, or the workers of a ``cluster``, share the
     sentences; a stream, and metrics that only one system has, are computed here.
     """
     config = recipe.evaluation
@@ -265,7 +267,7 @@ def evaluate_run(
         baselines=baselines,
         on_sentence=on_sentence,
     )
-    with computing(analyse, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
+    with computing(analyse if scores else parse, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
         by_sentence = partial(by_sentence, compute=compute)
         return [_evaluate_input(config, by_sentence, in_a_row, one, skipped) for one in inputs]
 

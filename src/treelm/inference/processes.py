@@ -40,6 +40,11 @@ def analyse(lm: SyntacticLM, sentences: Words) -> list[Analysis]:
     return lm.analyse(sentences)
 
 
+def parse(lm: SyntacticLM, sentences: Words) -> list[Analysis]:
+    """Trees of sentences without scores, which many systems find without predicting a word (a ``Job``)."""
+    return [Analysis(score=None, tree=tree) for tree in lm.parse(sentences)]
+
+
 def annotate(lm: SyntacticLM, sentences: Words) -> list[ParsedSentence | None]:
     """The trees of sentences with their tags, None for one without words (a ``Job``)."""
     parsed = iter(lm.annotate([words for words in sentences if words]))

@@ -11,6 +11,7 @@ from typing import Literal
 
 from treelm.corpora.data_config import DataConfig
 from treelm.corpora.sentence import Sentence
+from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.report import EvaluationResult
@@ -35,9 +36,13 @@ _LIKELIHOODS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(GivenSearch, OnTreebank):
-    """What ``treelm evaluate`` measures, and trivial trees against the same gold trees."""
+    """What ``treelm evaluate`` measures, and trivial trees against the same gold trees.
+
+    Without ``perplexity``, F1 by ``protocols`` alone: systems that need not predict words for their trees are faster.
+    """
 
     protocols: tuple[str, ...] = ()
+    perplexity: bool = True
     tree_builder: Literal["unbiased", "biased", "mbr", "viterbi"] | None = None
     stream: Literal["no", "beside", "only"] = "no"
     stream_rows: int = 10
@@ -50,11 +55,14 @@ class Evaluate(GivenSearch, OnTreebank):
         super().__post_init__()
         for name in self.protocols:
             find_protocol(name)
+        if not self.perplexity and (self.stream != "no" or not self.protocols):
+            remedy = "leave out stream, and name protocols"
+            raise InputError("perplexity = false, and not trees alone by protocols", remedy=remedy)
 
     def metrics(self) -> Sequence[str]:
         """Perplexities of sentences and streams, F1 by protocol, and metrics that only one system has."""
         contexts = {"no": ("",), "beside": ("", _STREAM), "only": (_STREAM,)}[self.stream]
-        perplexities = [f"{name}{context}" for context in contexts for name in _LIKELIHOODS]
+        perplexities = [f"{name}{context}" for context in contexts for name in _LIKELIHOODS if self.perplexity]
         if self.stream == "only":
             return perplexities
         spans = [f"unlabeled_f1_{level}, {name}" for name in self.protocols for level in ("corpus", "sentence")]
@@ -79,6 +87,8 @@ class Evaluate(GivenSearch, OnTreebank):
                 files=(str(_joined(files, Path(scratch))),),
                 format=config.format,
                 protocols=[find_protocol(name) for name in self.protocols],
+                scores=self.perplexity,
+                trees_for="" if self.perplexity else "perplexity = false",
                 baselines=False,  # rows of the table's own, from ``of_data``: once, not for each run
                 device="auto",
             )
