@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.shipped import need
+from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.models.persistence.shipped import shipped_folder
+from treelm.models.persistence.storage import load_model, save_model
+from treelm.models.prpn.network import PRPN
 from treelm.papers.data import DataRoot, data_sets
 from treelm.papers.declaration import load_paper, paper_folder, paper_names, recipe_of
 from treelm.papers.measures import (
     Depth,
+    Distances,
     Evaluate,
     Measure,
     MinimalPairs,
@@ -71,7 +77,7 @@ def _small(measure: Measure) -> Measure | None:
             )
         case SearchSpeed():
             return replace(measure, action_beam=4, word_beam=2, fast_track=1, sentences_at_once=1)
-        case Depth():
+        case Depth() | Distances():
             return replace(measure, max_sentences=FEW)
         case _:
             kinds = SyntaxGym | MinimalPairs | ScoringSpeed | TrainingSpeed | Structure  # the last: test_learned.py
@@ -109,6 +115,50 @@ def test_trivial_trees_are_computed_for_their_own_rows_alone(monkeypatch: pytest
     measure = Evaluate(protocols=("plain",), max_sentences=FEW)
     subject = Subject(shipped_folder("on-lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
     assert "unlabeled_f1_corpus, plain" in measure.of_run(subject).values
+
+
+def test_trees_alone_are_those_of_the_whole_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F1 needs no perplexity, which takes many times as long as PRPN's trees."""
+    subject = Subject(KEPT / "prpn", DataRoot(None, data_sets(Path())), "gum-open")
+    whole = Evaluate(protocols=("plain", "wsj10"), tree_builder="biased", max_sentences=20)
+    alone = replace(whole, perplexity=False)
+    expected = whole.of_run(subject).values
+    monkeypatch.setattr("treelm.models.streams.StreamLM.score", None)
+    found = alone.of_run(subject).values
+    assert set(expected) - set(found) == {"perplexity_per_word_with_end"}
+    assert found == {name: expected[name] for name in found}
+    assert set(alone.metrics()) == set(whole.metrics()) - {name for name in whole.metrics() if "_per_" in name}
+    with pytest.raises(InputError, match=r"perplexity = false, but lstm .*leave perplexity = false out"):
+        alone.of_run(replace(subject, run=KEPT / "lstm"))
+
+
+@pytest.mark.parametrize("options", [{"protocols": ()}, {"protocols": ("plain",), "stream": "beside"}])
+def test_trees_alone_need_a_protocol_and_no_stream(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="perplexity = false"):
+        Evaluate(perplexity=False, **options)
+
+
+def test_useless_distances_are_counted_in_percent(tmp_path: Path) -> None:
+    subject = Subject(Path(shutil.copytree(KEPT / "prpn", tmp_path / "prpn")), DataRoot(None, data_sets(Path())), "")
+    measure = Distances(split="dev", max_sentences=20)
+    sentences = [one.words for one in measure.sentences(subject.recipe.data)]
+    lm = load_model(subject.run)
+    assert isinstance(lm, PRPN)
+    shares = lm.distance_shares(encode_words(sentences, lm.vocabulary))
+    found = measure.of_run(subject).values
+    assert 0 < found["saturated gates"] < 100
+    assert list(found.values()) == [100 * shares.zero, 100 * shares.equal, 100 * shares.saturated]
+    assert tuple(found) == tuple(measure.metrics())
+
+    dead = lm.parser
+    assert dead is not None
+    with torch.no_grad():
+        for parameter in dead.parameters():
+            parameter.zero_()
+    save_model(lm, subject.run)
+    assert measure.of_run(subject).values["distances equal to the one before"] == 100
+    with pytest.raises(InputError, match="no distances of PRPN"):
+        measure.of_run(replace(subject, run=KEPT / "on-lstm"))
 
 
 PAIRS = [  # of two paradigms; the second of the first one is the wrong way round

@@ -267,7 +267,9 @@ def evaluate_run(
         baselines=baselines,
         on_sentence=on_sentence,
     )
-    with computing(analyse if scores else parse, lm, run=str(run), processes=processes, cluster=cluster, device=device) as compute:
+    with computing(
+        analyse if scores else parse, lm, run=str(run), processes=processes, cluster=cluster, device=device
+    ) as compute:
         by_sentence = partial(by_sentence, compute=compute)
         return [_evaluate_input(config, by_sentence, in_a_row, one, skipped) for one in inputs]
 

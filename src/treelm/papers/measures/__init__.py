@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from treelm.papers.measures.base import Measure, Measured, Subject
+from treelm.papers.measures.distances import Distances
 from treelm.papers.measures.evaluation import Evaluate
 from treelm.papers.measures.learned import AGREEMENT, Structure
 from treelm.papers.measures.pictures import PICTURE, Picture
@@ -21,6 +22,7 @@ __all__ = [
     "KINDS",
     "PICTURE",
     "Depth",
+    "Distances",
     "Evaluate",
     "Measure",
     "Measured",
@@ -41,6 +43,7 @@ KINDS: dict[str, Any] = {
     "structure": Structure,
     "splits": Splits,
     "depth": Depth,
+    "distances": Distances,
     "syntaxgym": SyntaxGym,
     "minimal pairs": MinimalPairs,
     "training": Training,
