@@ -69,10 +69,13 @@ for figures in a paper about its system beyond those that stand here.
 CORPORA = {"gum-open": GUM, "open-english": OPEN_ENGLISH, "open-english-silver": OPEN_ENGLISH}
 DEPENDENCIES = "The trees are constituents made from gum-open's gold dependency trees."
 NO_TREES = "Training saw no trees."
+MISSING = "-"
+MOST_POINTS = 12
+"""Lines of a training curve in a card."""
 
 
 def read_figures(folder: Path) -> dict[str, Any]:
-    """What is recorded: ``origin``, ``training``, ``num_words``, ``dev_loss``, ``results`` and ``measured``."""
+    """What is recorded: ``origin``, ``training``, ``curve``, ``num_words``, ``dev_loss``, ``results``, ``measured``."""
     found: dict[str, Any] = read_json(folder / FIGURES, remedy="ship the model again")
     return found
 
@@ -97,6 +100,7 @@ def model_card(name: str, folder: Path) -> str:
         corpus.licence,
         "## How it was made",
         _making(name, lm, figures),
+        *([_curve(figures["curve"], is_taught=_is_taught(lm, recipe))] if figures.get("curve") else []),
         "## Figures",
         f"{_table(figures['results'])}\n\n{_notes(figures['results'])}",
         *(["## What its surprisals are worth", worth(figures["measured"])] if figures.get("measured") else []),
@@ -119,11 +123,16 @@ def _of_other(recipe: Recipe) -> Corpus:
     )
 
 
-def _trees(lm: SyntacticLM, recipe: Recipe, corpus: Corpus) -> str:
-    """What trees training saw: some systems see them only if their config says so."""
+def _is_taught(lm: SyntacticLM, recipe: Recipe) -> bool:
+    """Tell whether trees taught the model."""
     config = recipe.model.config
     by_config = getattr(config, "span_weight", 0.0) > 0 or getattr(config, "auxiliary", "none") != "none"
-    if lm.system not in TAUGHT and not by_config:
+    return lm.system in TAUGHT or by_config
+
+
+def _trees(lm: SyntacticLM, recipe: Recipe, corpus: Corpus) -> str:
+    """What trees training saw: some systems see them only if their config says so."""
+    if not _is_taught(lm, recipe):
         return NO_TREES
     return DEPENDENCIES if recipe.data.format == "conllu" and corpus is GUM else corpus.trees
 
@@ -155,6 +164,40 @@ def duration(training: Mapping[str, Any]) -> str:
     parts += [f"{training['minutes']:.1f} minutes"]
     of_processor = training.get("cpu_minutes")
     return ", ".join(parts) + (f" ({of_processor:.1f} of processor time)" if of_processor else "")
+
+
+def _curve(curve: Sequence[Mapping[str, Any]], *, is_taught: bool) -> str:
+    """The course of training as a table, of a long one some evaluations; the last of the best has the weights."""
+    best = max((place for place, point in enumerate(curve) if point["is_best"]), default=None)
+    rows = []
+    for place in chosen_places(len(curve), best):
+        point = curve[place]
+        minutes, nats, perplexity = (
+            MISSING if point.get(name) is None else f"{point[name] / unit:,.{digits}f}"
+            for name, unit, digits in (
+                ("cpu_seconds", 60, 1),
+                ("loss_nats_per_word", 1, 4),
+                ("loss_perplexity_per_word", 1, 1),
+            )
+        )
+        shown = f"{nats}, these weights" if place == best else nats
+        rows.append(f"| {point['step']:,} | {point['epoch']} | {minutes} | {shown} | {perplexity} |")
+    counted = "words and trees together" if is_taught else "words"
+    some = f"; {len(rows)} of {len(curve)} evaluations" if len(rows) < len(curve) else ""
+    head = "| step | epochs | minutes of processor time | dev loss, nats a word | its perplexity |\n"
+    said = f"The loss that training minimises, of {counted}{some}:"
+    return f"{said}\n\n{head}| ---: | ---: | ---: | ---: | ---: |\n" + "\n".join(rows)
+
+
+def chosen_places(number: int, kept: int | None, most: int = MOST_POINTS) -> list[int]:
+    """At most so many places of a sequence, evenly apart, with its first and last, and with ``kept``."""
+    if number <= most:
+        return list(range(number))
+    places = {round(step * (number - 1) / (most - 1)) for step in range(most)}
+    if kept is not None and kept not in places:
+        between = places - {0, number - 1}
+        places = places - {min(between, key=lambda place: abs(place - kept))} | {kept}
+    return sorted(places)
 
 
 def _table(results: Sequence[Mapping[str, Any]]) -> str:

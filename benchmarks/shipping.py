@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from treelm.models.persistence.tensors import FloatType
 from treelm.training.config import TrainingConfig
 from treelm.training.dev import evaluate
 from treelm.training.metrics import FILE_NAME as METRICS
+from treelm.training.metrics import read_metrics
 from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe
 from treelm.training.run import dev_batches, load_run_recipe
@@ -35,6 +35,8 @@ __all__ = ["CARD", "EXPECTED", "Origin", "differences", "ship"]
 
 TOLERANCE_NATS = 1e-3
 """How far a log probability may be from the expected one: other processors round otherwise."""
+CURVE = ("step", "epoch", "cpu_seconds", "loss_nats_per_word", "loss_perplexity_per_word", "is_best")
+"""What is kept of an evaluation on dev in the course of training."""
 Words = Sequence[str]
 UNKNOWN = "Which books did the zorblaxes of Zanzibar read ?"
 """A sentence with words that no training text has."""
@@ -69,11 +71,13 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
     recipe, narrowed = load_run_recipe(partial), load_model(partial)
     check_data(wide, recipe)
     losses = {kind: dev_nats_per_word(lm, recipe) for kind, lm in {"float32": wide, floats: narrowed}.items()}
+    metrics = read_metrics(run / METRICS) if (run / METRICS).exists() else []
     results = [judgement.result for judgement in evaluate_run(partial, recipe, protocols=(PLAIN,))]
     write_atomically(partial / EXPECTED, encode_json(expected_scores(narrowed, _sentences(recipe.data))))
     figures = {
         "origin": {**vars(origin), "treelm": __version__},
-        "training": training_of(run),
+        "training": training_of(metrics),
+        **({"curve": curve} if (curve := curve_of(metrics)) else {}),
         "num_words": prepared_split(recipe.data, "train").num_tokens,
         "dev_loss": {kind: loss for kind, loss in losses.items() if not math.isnan(loss)},
         "results": [
@@ -153,16 +157,22 @@ def _differences(before: dict[str, Any], now: dict[str, Any], tolerance: float) 
     return texts
 
 
-def training_of(run: Path) -> dict[str, Any]:
+def training_of(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Epochs, updates and minutes of a run, from its log: by the clock, and of processor time."""
-    path = run / METRICS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    entries = [json.loads(line) for line in lines]
-    best = [entry["epoch"] for entry in entries if entry["kind"] == "dev" and entry.get("is_best")]
+    best = [entry["epoch"] for entry in metrics if entry["kind"] == "dev" and entry.get("is_best")]
     return {
-        "minutes": max((entry["elapsed_seconds"] for entry in entries), default=0.0) / 60,
-        "cpu_minutes": max((entry["cpu_seconds"] for entry in entries if "cpu_seconds" in entry), default=0.0) / 60,
-        "num_epochs": max((entry["epoch"] for entry in entries), default=0),
-        "num_steps": max((entry["step"] for entry in entries), default=0),
+        "minutes": max((entry["elapsed_seconds"] for entry in metrics), default=0.0) / 60,
+        "cpu_minutes": max((entry["cpu_seconds"] for entry in metrics if "cpu_seconds" in entry), default=0.0) / 60,
+        "num_epochs": max((entry["epoch"] for entry in metrics), default=0),
+        "num_steps": max((entry["step"] for entry in metrics), default=0),
         "best_epoch": best[-1] if best else None,
     }
+
+
+def curve_of(metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every evaluation on dev in the course of training; none of a model that was estimated at once."""
+    return [
+        {name: entry[name] for name in CURVE if name in entry}
+        for entry in metrics
+        if entry["kind"] == "dev" and "is_best" in entry
+    ]

@@ -85,6 +85,7 @@ def test_a_run_of_another_machine_is_shipped_as_it_is(
         "CC BY-SA 4.0, the strictest",
         "| sentences / words | 2 / ",
         "--trained` |\n| training | 1 epoch,",
+        "The loss that training minimises, of words and trees together:\n\n| step | epochs |",
     ):
         assert text in card
     monkeypatch.delenv(CATALOG_VARIABLE)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from model_card import MOST_POINTS, chosen_places, model_card, read_figures
 from shipping import Origin, differences, ship
 
 from tests.cli.conftest import RECIPE, TREES
@@ -94,6 +97,43 @@ def test_the_card_says_where_it_comes_from_and_how_good_it_is(shipped: Path) -> 
     assert abs(float(losses[0]) - float(losses[1])) < 1e-3
 
 
+def test_the_card_has_the_course_of_training_in_a_dozen_lines(shipped: Path, project: Path) -> None:
+    log = [json.loads(line) for line in (project / "run" / "metrics.jsonl").read_text().splitlines()]
+    on_dev = [entry for entry in log if entry["kind"] == "dev"]
+    curve = read_figures(shipped)["curve"]
+    assert curve == [{name: entry[name] for name in curve[0]} for entry in on_dev]
+    assert set(curve[0]) >= {"step", "epoch", "cpu_seconds", "loss_nats_per_word", "loss_perplexity_per_word"}
+    card = (shipped / "README.md").read_text()
+    assert f"The loss that training minimises, of words and trees together; 12 of {len(curve)} evaluations:" in card
+    rows = card.split("| its perplexity |\n")[1].split("\n\n")[0].splitlines()[1:]
+    assert len(rows) == MOST_POINTS
+    for row, point in ((rows[0], curve[0]), (rows[-1], curve[-1])):
+        assert row.startswith(f"| {point['step']} | {point['epoch']} | {point['cpu_seconds'] / 60:.1f} | ")
+        assert f"| {point['loss_nats_per_word']:.4f}" in row
+        assert row.endswith(f" | {point['loss_perplexity_per_word']:,.1f} |")
+    best = [point for point in curve if point["is_best"]][-1]
+    (marked,) = (row for row in rows if "these weights" in row)
+    assert marked.startswith(f"| {best['step']} | ")
+
+
+def test_a_model_whose_log_is_gone_has_no_curve_and_its_card_says_nothing_of_it(project: Path, tmp_path: Path) -> None:
+    shutil.copytree(project / "run", tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    ship(tmp_path / "run", tmp_path / "toy", ORIGIN)
+    assert "curve" not in read_figures(tmp_path / "toy")
+    assert "its perplexity" not in model_card("toy", tmp_path / "toy")
+
+
+@pytest.mark.parametrize("kept", [None, 0, 1, 17, 38, 39])
+def test_a_long_curve_is_thinned_evenly_and_keeps_its_ends_and_the_best(kept: int | None) -> None:
+    places = chosen_places(40, kept)
+    assert len(places) == MOST_POINTS == len(set(places))
+    assert places == sorted(places)
+    assert {0, 39} | ({kept} if kept is not None else set()) <= set(places)
+    assert max(after - before for before, after in pairwise(places)) <= 7
+    assert chosen_places(12, kept) == list(range(12))
+
+
 def test_shipping_again_replaces_what_was_there(project: Path, tmp_path: Path) -> None:
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "old").write_text("old")
@@ -113,6 +153,7 @@ def test_an_estimated_model_still_adds_up_to_one(project: Path, tmp_path: Path) 
     mass = lm.next_word_log_probs(lm.extend(lm.start(), ["the"])).exp().sum()
     assert mass.item() == pytest.approx(1.0, abs=1e-6)
     assert "estimated in" in (tmp_path / "bigrams" / "README.md").read_text()
+    assert "curve" not in read_figures(tmp_path / "bigrams")
 
 
 def test_a_model_read_from_the_package_can_be_saved_in_full(shipped: Path, tmp_path: Path) -> None:
