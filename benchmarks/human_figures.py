@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from syntax_figures import Record, Told, keep_pairs, keep_syntaxgym, tell_pairs, tell_syntaxgym
+
 from treelm.evaluation.intervals import interval
 
 GARDEN_PATHS = {"GPE_MVRR": "MVRR", "GPE_NPS": "NP/S", "GPE_NPZ": "NP/Z"}
 BESIDE = {"trigram": "trigram of 13.6 million words", "gpt2": "GPT-2"}
 """Published models of Natural Stories that cards repeat, on the same words."""
-Record = dict[str, Any]
 
 
 class Measure(NamedTuple):
-    """A subcommand with its options, and what is kept of its JSON."""
+    """A subcommand with its options, what is kept of its JSON, and how a card tells it."""
 
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # NAME stands for the model, BLIMP for the file of pairs
     keep: Callable[[Mapping[str, Any]], Record]
-
-
-def _syntaxgym(found: Mapping[str, Any]) -> Record:
-    search = found["title"].partition(": ")[2]
-    return {"search": search, "sg_score": found["sg_score"], "circuits": found["circuits"]}
+    tell: Callable[[Record], Told]
 
 
 def _reading(found: Mapping[str, Any]) -> Record:
@@ -54,33 +51,7 @@ def _garden_paths(found: Mapping[str, Any]) -> Record:
     return {"effects": effects}
 
 
-MEASURES = {
-    "syntaxgym": Measure(("syntaxgym", "NAME"), _syntaxgym),
-    "reading": Measure(("reading", "NAME", "--corpus", "natural-stories"), _reading),
-    "gardenpath": Measure(("gardenpath", "NAME", "--subsets", "garden-path", "--references", "none"), _garden_paths),
-}
-
-
-def worth(measured: Mapping[str, Record]) -> str:
-    """The part of a card: a table of what was measured, and what it says, in Markdown."""
-    rows: list[tuple[str, str]] = []
-    notes: list[str] = []
-    for name, tell in (("syntaxgym", _tell_syntax), ("reading", _tell_reading), ("gardenpath", _tell_garden_paths)):
-        if name in measured:
-            own_rows, note = tell(measured[name])
-            rows += own_rows
-            notes.append(f"* {note} (`{measured[name]['command']}`, {measured[name]['date']})")
-    table = "\n".join(["| figure | |", "| --- | ---: |", *(f"| {name} | {value} |" for name, value in rows)])
-    return "\n".join([table, "", *notes])
-
-
-def _tell_syntax(record: Record) -> tuple[list[tuple[str, str]], str]:
-    rows = [("SyntaxGym: SG score, % of items right, mean of 31 suites", f"{100 * record['sg_score']:.1f}")]
-    rows += [(f"  {name}", f"{100 * share:.1f}") for name, share in record["circuits"].items()]
-    return rows, f"Search of SyntaxGym: {record['search']}"
-
-
-def _tell_reading(record: Record) -> tuple[list[tuple[str, str]], str]:
+def _tell_reading(record: Record) -> Told:
     unknown = f"{record['num_unknown']:,} of {record['num_words_of_corpus']:,}"
     rows = [
         ("Natural Stories: gain in log likelihood of reading times, 10^-3 nats a word, 95 % interval", milli(record)),
@@ -94,7 +65,7 @@ def _tell_reading(record: Record) -> tuple[list[tuple[str, str]], str]:
     return rows, note
 
 
-def _tell_garden_paths(record: Record) -> tuple[list[tuple[str, str]], str]:
+def _tell_garden_paths(record: Record) -> Told:
     rows = [
         (f"garden path {name}: bits at the critical word, 95 % interval", effect_text(effect))
         for name, effect in record["effects"].items()
@@ -104,6 +75,29 @@ def _tell_garden_paths(record: Record) -> tuple[list[tuple[str, str]], str]:
     items = max(one["num_items"] for one in record["effects"].values())
     said = f"Led up the garden path, as people are: {', '.join(shown) or 'none was shown'}"
     return rows, said + (f"; up to {unknown} of {items} items have an unknown word" if unknown else "")
+
+
+MEASURES = {
+    "syntaxgym": Measure(("syntaxgym", "NAME"), keep_syntaxgym, tell_syntaxgym),
+    "blimp": Measure(("pairs", "NAME", "BLIMP"), keep_pairs, tell_pairs),
+    "reading": Measure(("reading", "NAME", "--corpus", "natural-stories"), _reading, _tell_reading),
+    "gardenpath": Measure(
+        ("gardenpath", "NAME", "--subsets", "garden-path", "--references", "none"), _garden_paths, _tell_garden_paths
+    ),
+}
+
+
+def worth(measured: Mapping[str, Record]) -> str:
+    """The part of a card: a table of what was measured, and what it says, in Markdown."""
+    rows: list[tuple[str, str]] = []
+    notes: list[str] = []
+    for name, measure in MEASURES.items():
+        if name in measured:
+            own_rows, note = measure.tell(measured[name])
+            rows += own_rows
+            notes.append(f"* {note} (`{measured[name]['command']}`, {measured[name]['date']})")
+    table = "\n".join(["| figure | |", "| --- | ---: |", *(f"| {name} | {value} |" for name, value in rows)])
+    return "\n".join([table, "", *notes])
 
 
 def milli(record: Record) -> str:

@@ -1,12 +1,14 @@
 """What shipped models are worth, measured and written beside them, into their cards and into docs/pretrained.md.
 
 python benchmarks/model_figures.py lstm-gum-open ngram-gum-open --natural-stories FOLDER
+python benchmarks/model_figures.py rnng-open-english --measures blimp --blimp FOLDER --max-pairs-per-group 10
 python benchmarks/model_figures.py                                all models, what is measured is kept
 python benchmarks/model_figures.py --only-write                   cards and the page again, from what was recorded
 
-SyntaxGym, reading times (docs/reading.md says where Natural Stories is) and garden paths, by the subcommands of treelm,
-one after the other, each written when it is done: a call that was stopped goes on where it was. What was measured of
-other weights under the same name is measured again. A model that predicts no words has none of these figures.
+SyntaxGym, BLiMP where --blimp says where it is, reading times (docs/reading.md says where Natural Stories is) and
+garden paths, by the subcommands of treelm, one after the other, each written when it is done: a call that was stopped
+goes on where it was. What was measured of other weights under the same name is measured again. A model that predicts
+no words has none of these figures.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import one_line
 import tyro
 from human_figures import MEASURES, effect_text, milli
 from model_card import FIGURES, duration, read_figures, write_figures
+from syntax_figures import pairs_text
 
 from treelm import __version__
 from treelm.corpora.inputs import file_hash
@@ -37,6 +40,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (ROOT / "src" / "treelm" / "pretrained", *sorted(ROOT.glob("packages/*/src/*/pretrained")))
 PAGE = ROOT / "docs" / "pretrained.md"
 BEGIN, END = "<!-- figures of all models: python benchmarks/model_figures.py -->\n", "<!-- end of figures -->\n"
+BLIMP = "blimp.jsonl.gz"
 MISSING = "-"
 
 
@@ -48,6 +52,12 @@ class Arguments:
     """Models of the packages; without any, all."""
     natural_stories: str = ""
     """Folder of Natural Stories; without it, that of treelm's cache."""
+    blimp: str = ""
+    """Folder of blimp.jsonl.gz: all of BLiMP in one file (docs/pretrained.md); without it, BLiMP is not measured."""
+    max_pairs_per_group: int | None = None
+    """Of each paradigm of BLiMP, the first pairs alone: a system that searches reads tens of words a second."""
+    measures: tuple[Literal["syntaxgym", "blimp", "reading", "gardenpath"], ...] = tuple(MEASURES)
+    """What to measure."""
     beam: tuple[int, int] | None = None
     """Analyses that ``treelm reading`` and ``treelm gardenpath`` keep between actions and between words. Without it,
     they widen the beam until surprisals converge, which takes a search minutes to hours."""
@@ -76,19 +86,31 @@ def measure(folder: Path, options: Arguments) -> None:
     if not load_model(folder).predicts_words:
         return
     weights = file_hash(folder / WEIGHTS, remedy="make the model again")[:16]
-    for name, (command, keep) in MEASURES.items():
+    for name in options.measures:
         figures = read_figures(folder)
         measured: dict[str, Any] = figures.setdefault("measured", {})
-        if measured.get(name, {}).get("weights") == weights and not options.again:
+        if (name == "blimp" and not options.blimp) or (
+            measured.get(name, {}).get("weights") == weights and not options.again
+        ):
             continue
+        command = (*MEASURES[name].command, *_flags(name, options))
+        paths = {"NAME": str(folder), "BLIMP": str(Path(options.blimp) / BLIMP)}
         data = ["--data", options.natural_stories] if name == "reading" and options.natural_stories else []
-        if options.beam and name != "syntaxgym":
-            command = (*command, "--action-beam", str(options.beam[0]), "--word-beam", str(options.beam[1]))
-        record = keep(_json_of([*(str(folder) if part == "NAME" else part for part in command), *data]))
-        called = " ".join(folder.name if part == "NAME" else part for part in command)
+        record = MEASURES[name].keep(_json_of([*(paths.get(part, part) for part in command), *data]))
+        called = " ".join({"NAME": folder.name, "BLIMP": BLIMP}.get(part, part) for part in command)
         origin = {"command": f"treelm {called}", "date": f"{date.today()}", "treelm": __version__, "weights": weights}
         measured[name] = {**origin, **record}
         write_figures(folder, figures)
+
+
+def _flags(name: str, options: Arguments) -> list[str]:
+    """Options of the subcommand that change its figures, so that cards repeat them."""
+    flags: list[str] = []
+    if options.beam and name in ("reading", "gardenpath"):
+        flags += ["--action-beam", str(options.beam[0]), "--word-beam", str(options.beam[1])]
+    if options.max_pairs_per_group is not None and name == "blimp":
+        flags += ["--max-pairs-per-group", str(options.max_pairs_per_group)]
+    return flags
 
 
 def _json_of(arguments: Sequence[str]) -> Any:
@@ -117,7 +139,15 @@ def tables(folders: Sequence[Path]) -> str:
     """How models were made and how good they are, and what their surprisals are worth: two tables, in Markdown."""
     heads = ("model", "parameters", "trained on", "words", "training", "perplexity, dev / test", "F1, dev / test")
     made = [_row(folder) for folder in folders]
-    worth = ("model", "SG score", "reading times, 10^-3 nats a word", "MVRR, bits", "NP/S, bits", "NP/Z, bits")
+    worth = (
+        "model",
+        "SG score",
+        "BLiMP, % of pairs",
+        "reading times, 10^-3 nats a word",
+        "MVRR, bits",
+        "NP/S, bits",
+        "NP/Z, bits",
+    )
     judged = [(f"`{folder.name}`", *_worth(read_figures(folder).get("measured", {}))) for folder in folders]
     return f"\n{_markdown(heads, made)}\n{_markdown(worth, judged)}\n"
 
@@ -152,9 +182,15 @@ def _across(columns: Sequence[Mapping[str, str]], beginning: str) -> str:
 
 def _worth(measured: Mapping[str, Any]) -> tuple[str, ...]:
     score = f"{100 * measured['syntaxgym']['sg_score']:.1f}" if "syntaxgym" in measured else MISSING
+    pairs = pairs_text(measured["blimp"]) if "blimp" in measured else MISSING
     gain = milli(measured["reading"]) if "reading" in measured else MISSING
     effects = measured.get("gardenpath", {}).get("effects", {})
-    return (score, gain, *(effect_text(effects[name]) if effects else MISSING for name in ("MVRR", "NP/S", "NP/Z")))
+    return (
+        score,
+        pairs,
+        gain,
+        *(effect_text(effects[name]) if effects else MISSING for name in ("MVRR", "NP/S", "NP/Z")),
+    )
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sys
@@ -13,13 +14,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import model_figures
-from human_figures import MEASURES, worth
+from human_figures import worth
 from model_card import CARD, model_card, read_figures
 from model_figures import BEGIN, END, FOLDERS, PAGE, Arguments, main, tables
 
+from tests.trees.shared_data import FOLDER
 from treelm.cli import run as run_treelm
 from treelm.errors import InputError
 
+BLIMP = FOLDER / "blimp"
 MODELS = [path.parent for folder in FOLDERS for path in sorted(folder.glob("*/config.json"))]
 TIMES = "text,sentence,word,rt\n" + "".join(
     f"{text},{number},{word},{300 + 7 * len(word) + (13 * place + 5 * number + text) % 11}\n"
@@ -63,7 +66,7 @@ def called(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, called: list[str]) -> None:
     assert main(Arguments()) == 0
-    assert called == ["syntaxgym", "reading", "gardenpath"]  # the chart parser predicts no words
+    assert called == ["syntaxgym", "reading", "gardenpath"]  # no BLiMP here; the chart parser predicts no words
     card, page = (packages / "ngram-gum-open" / CARD).read_text(), model_figures.PAGE.read_text()
     measured = read_figures(packages / "ngram-gum-open")["measured"]
     for text in (
@@ -76,8 +79,11 @@ def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, calle
         assert text in card
     assert page.startswith(f"before\n{BEGIN}\n|")
     assert page.endswith(f"|\n\n{END}after\n")
-    assert "| `chart-gum-open` | - | - | - | - | - |" in page
-    assert f"| `ngram-gum-open` | {100 * measured['syntaxgym']['sg_score']:.1f} |" in page
+    assert "| `chart-gum-open` | - | - | - | - | - | - |" in page
+    assert f"| `ngram-gum-open` | {100 * measured['syntaxgym']['sg_score']:.1f} | - |" in page
+    suites = measured["syntaxgym"]["suites"]
+    assert len(suites) == 34
+    assert f"; by suite: center_embed {100 * suites['center_embed']:.0f}, " in card
 
     del called[:]
     figures = read_figures(packages / "ngram-gum-open")
@@ -87,6 +93,61 @@ def test_each_figure_is_measured_once_for_the_same_weights(packages: Path, calle
     assert main(Arguments(names=("ngram-gum-open",))) == 0
     assert called == ["reading", "gardenpath"]
     assert read_figures(packages / "ngram-gum-open")["measured"]["gardenpath"] == measured["gardenpath"]
+
+
+def pair(paradigm: str, term: str, field: str, good: str, bad: str) -> dict[str, str]:
+    groups = {"UID": paradigm, "linguistics_term": term, "field": field}
+    return {"sentence_good": good, "sentence_bad": bad, **groups}
+
+
+PAIRS = [
+    pair("a", "argument_structure", "syntax", "The museum was built .", "The museum was zzyx ."),
+    pair("a", "argument_structure", "syntax", "The zzyx was .", "The museum was built in the city ."),
+    pair("b", "s-selection", "syntax", "The city .", "The city ."),
+    pair("c", "binding", "syntax/semantics", "The city was built .", "The city the was built ."),
+    pair("d", "binding", "syntax_semantics", "The city was built .", "The city city was built ."),
+]
+
+
+def test_blimp_is_told_by_field_and_term_as_its_paper_counts_them(
+    packages: Path, called: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "blimp").mkdir()
+    lines = "".join(f"{json.dumps(one)}\n" for one in PAIRS)
+    (tmp_path / "blimp" / "blimp.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    options = {"names": ("ngram-gum-open",), "blimp": str(tmp_path / "blimp"), "measures": ("blimp",)}
+    assert main(Arguments(**options)) == 0
+    assert called == ["pairs"]
+    record = read_figures(packages / "ngram-gum-open")["measured"]["blimp"]
+    assert record["command"] == "treelm pairs ngram-gum-open blimp.jsonl.gz"
+    assert {name: one["num_pairs"] for name, one in record["terms"].items()} == {"argument_structure": 3, "binding": 2}
+    assert {name: one["num_pairs"] for name, one in record["fields"].items()} == {"syntax": 3, "syntax_semantics": 2}
+    right = sum(one["accuracy"] * one["num_pairs"] for one in record["fields"].values())
+    assert record["accuracy"] == pytest.approx(right / 5)
+    assert record["terms"]["binding"]["accuracy"] == 1.0
+    assert (record["num_ties"], record["num_with_unknown"], record["most_pairs_of_a_paradigm"]) == (1, 2, 2)
+    card = (packages / "ngram-gum-open" / CARD).read_text()
+    assert f"| BLiMP: % of pairs right | {100 * record['accuracy']:.1f} |" in card
+    assert "|   syntax and semantics | 100.0 |" in card
+    assert "|   binding | 100.0 |" in card
+    assert "BLiMP: 5 pairs, up to 2 of each of 4 paradigms; search: ngram; 2 have an unknown word; 1 are ties" in card
+    assert f"| - | {100 * record['accuracy']:.1f} of 5 | - |" in model_figures.PAGE.read_text()
+
+    assert main(Arguments(**options, max_pairs_per_group=1, again=True)) == 0
+    record = read_figures(packages / "ngram-gum-open")["measured"]["blimp"]
+    assert record["command"] == "treelm pairs ngram-gum-open blimp.jsonl.gz --max-pairs-per-group 1"
+    assert (record["num_pairs"], record["most_pairs_of_a_paradigm"]) == (4, 1)
+
+
+def test_blimp_has_four_fields_and_twelve_terms(packages: Path, called: list[str]) -> None:
+    if not (BLIMP / "blimp.jsonl.gz").exists():
+        pytest.skip(f"{BLIMP}/blimp.jsonl.gz is absent")
+    options = Arguments(names=("ngram-gum-open",), blimp=str(BLIMP), measures=("blimp",), max_pairs_per_group=1)
+    assert main(options) == 0
+    record = read_figures(packages / "ngram-gum-open")["measured"]["blimp"]
+    assert record["num_pairs"] == record["num_paradigms"] == 67
+    assert (len(record["fields"]), len(record["terms"])) == (4, 12)
+    assert record["terms"]["argument_structure"]["num_pairs"] == 9
 
 
 def test_a_measure_that_fails_loses_no_other(
@@ -100,9 +161,8 @@ def test_a_measure_that_fails_loses_no_other(
         return run(arguments)
 
     monkeypatch.setattr(model_figures, "_json_of", fail)
-    monkeypatch.setattr(model_figures, "MEASURES", {name: MEASURES[name] for name in ("gardenpath", "reading")})
     with pytest.raises(InputError, match="reading"):
-        main(Arguments(names=("ngram-gum-open",)))
+        main(Arguments(names=("ngram-gum-open",), measures=("gardenpath", "reading")))
     assert list(read_figures(packages / "ngram-gum-open")["measured"]) == ["gardenpath"]
     assert "garden path NP/S" in (packages / "ngram-gum-open" / CARD).read_text()
 
