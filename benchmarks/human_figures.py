@@ -58,11 +58,15 @@ def _tell_reading(record: Record) -> Told:
         *((f"  {BESIDE[name]}, same words", f"{1000 * value:.2f}") for name, value in record["beside"].items()),
         ("  words that it does not know", unknown),
     ]
-    low, high = record["delta"]["low"], record["delta"]["high"]
-    said = "adds to" if low > 0 else "takes away from" if high < 0 else "was not shown to add to"
     baseline = "length, frequency, punctuation and place"
-    note = f"Surprisal {said} the prediction of reading times by {baseline}; {record['num_words']:,} words compared"
-    return rows, note
+    said = f"Surprisals {said_of_reading(record)} the prediction of reading times by {baseline}"
+    return rows, f"{said}; {record['num_words']:,} words compared"
+
+
+def said_of_reading(record: Record) -> str:
+    """What surprisals do to the prediction of reading times, no more than the interval says."""
+    low, high = record["delta"]["low"], record["delta"]["high"]
+    return "add to" if low > 0 else "take away from" if high < 0 else "were not shown to add to"
 
 
 def _tell_garden_paths(record: Record) -> Told:
@@ -70,11 +74,16 @@ def _tell_garden_paths(record: Record) -> Told:
         (f"garden path {name}: bits at the critical word, 95 % interval", effect_text(effect))
         for name, effect in record["effects"].items()
     ]
-    shown = [name for name, one in record["effects"].items() if one["bits"] - (one["interval"] or 0.0) > 0]
+    shown = led_up(record)
     unknown = max(one["num_unknown"] for one in record["effects"].values())
     items = max(one["num_items"] for one in record["effects"].values())
     said = f"Led up the garden path, as people are: {', '.join(shown) or 'none was shown'}"
     return rows, said + (f"; up to {unknown} of {items} items have an unknown word" if unknown else "")
+
+
+def led_up(record: Record) -> list[str]:
+    """The garden paths whose effect is above zero with its whole interval."""
+    return [name for name, one in record["effects"].items() if one["bits"] - (one["interval"] or 0.0) > 0]
 
 
 MEASURES = {

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from human_figures import worth
+from purposes import purpose
 
 from treelm.corpora.catalog import corpus_entry
 from treelm.corpora.inputs import read_json
@@ -42,10 +43,10 @@ academic texts, speeches and court transcripts from the Georgetown University Mu
     licence="""\
 CC BY-SA 4.0, as the treebank that it was trained on; authors and licences of texts: `treelm data show gum-open`.""",
     limits=f"""\
-A small model of a small corpus, for trying things out, teaching, tests and examples. It is not for figures in a paper
-about its system, not for parsing that anything depends on, and not for text unlike its training data: its vocabulary
-has {{vocabulary_size:,}} tokens, and all other words are known only by their looks (capitals, digits, endings). Compare
-systems with models trained for the purpose.
+A small model of a small corpus: it is not for figures in a paper about its system, not for parsing that anything
+depends on, and not for text unlike its training data: its vocabulary has {{vocabulary_size:,}} tokens, and all
+other words are known only by their looks (capitals, digits, endings). Compare systems with models trained for the
+purpose.
 {BIAS}""",
 )
 OPEN_ENGLISH = Corpus(
@@ -61,9 +62,9 @@ are.""",
 CC BY-SA 4.0, the strictest licence of its texts; the licence of every document, and which of them are in the public
 domain in the USA alone: `treelm data show open-english`.""",
     limits=f"""\
-A model for surprisals of written English in studies and in teaching. Its vocabulary has {{vocabulary_size:,}} pieces,
-and no word is unknown. It is small, and most of its text is sixty years old or older: it is not for modern usage, nor
-for figures in a paper about its system beyond those that stand here.
+Its vocabulary has {{vocabulary_size:,}} pieces of words, and no word is unknown. It is small, and most of its text is
+sixty years old or older: it is not for modern usage, nor for figures in a paper about its system beyond those that
+stand here.
 {BIAS}""",
 )
 CORPORA = {"gum-open": GUM, "open-english": OPEN_ENGLISH, "open-english-silver": OPEN_ENGLISH}
@@ -105,6 +106,7 @@ def model_card(name: str, folder: Path) -> str:
         f"{_table(figures['results'])}\n\n{_notes(figures['results'])}",
         *(["## What its surprisals are worth", worth(figures["measured"])] if figures.get("measured") else []),
         "## What it is for, and what not",
+        purpose(lm, figures["results"], figures.get("measured", {})),
         corpus.limits.format(vocabulary_size=len(lm.vocabulary)),
     ]
     return "\n\n".join(parts) + "\n"

@@ -175,7 +175,7 @@ def test_a_name_that_is_none_is_told_before_anything_is_measured(packages: Path,
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
-    [(1e-3, 3e-3, "adds to"), (-3e-3, -1e-3, "takes away from"), (-1e-3, 1e-3, "was not shown to add to")],
+    [(1e-3, 3e-3, "add to"), (-3e-3, -1e-3, "take away from"), (-1e-3, 1e-3, "were not shown to add to")],
 )
 def test_the_card_says_no_more_than_the_interval_does(low: float, high: float, said: str) -> None:
     delta = {"nats_per_word": (low + high) / 2, "low": low, "high": high}
@@ -188,7 +188,7 @@ def test_the_card_says_no_more_than_the_interval_does(low: float, high: float, s
     text = worth(
         {"reading": {**origin, "delta": delta, "beside": {}, **counts}, "gardenpath": {**origin, "effects": effects}}
     )
-    assert f"Surprisal {said} the prediction" in text
+    assert f"Surprisals {said} the prediction" in text
     assert "Led up the garden path, as people are: NP/Z (" in text
     assert "| garden path MVRR: bits at the critical word, 95 % interval | -1.00 (-1.50 to -0.50) |" in text
 
