@@ -8,9 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import tyro
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "treelm-english" / "corpus"))
+import extract
 import open_english as builder
+
+from tests.pages import ROOT, blocks
 
 CORPUS = Path(builder.__file__).parent
 ROW = {"title": "t", "author": "", "date": "1925", "licence": "CC0"}
@@ -88,3 +92,33 @@ def test_the_same_documents_are_the_same_bytes(tmp_path: Path) -> None:
         builder.write_packed(tmp_path / name, "text\n")
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"text\n"
+
+
+def test_the_commands_of_the_page_are_understood_also_without_lxml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lxml", None)
+    page = ROOT / "packages" / "treelm-english" / "README.md"
+    lines = [line.partition(" #")[0] for block in blocks("shell", page) for line in block.splitlines()]
+    commands = {line.split()[1].rpartition("/")[2]: line.split()[2:] for line in lines if "/corpus/" in line}
+    assert commands.keys() == {"extract.py", "open_english.py"}
+    raw = tyro.cli(extract.Arguments, args=commands["extract.py"])
+    assert (raw.repositories, raw.output, raw.only) == (Path("REPOSITORIES"), Path("RAW"), ())
+    built = tyro.cli(builder.Arguments, args=commands["open_english.py"])
+    assert (built.raw, built.output, built.held_out) == (Path("RAW"), Path("FOLDER"), Path("DATA"))
+    assert tyro.cli(extract.Arguments, args=["A", "-o", "B", "--only", "masc", "plos"]).only == ("masc", "plos")
+
+
+def test_the_builder_writes_into_the_folder_of_its_output(tmp_path: Path) -> None:
+    raw, folder = tmp_path / "raw", tmp_path / "built"
+    raw.mkdir()
+    named = {**row("18f", work_in("train")), "number": "1"}
+    builder.write_packed(
+        raw / "documents.tsv.gz",
+        "\n".join("\t".join(cells) for cells in (extract.COLUMNS, [named[name] for name in extract.COLUMNS])) + "\n",
+    )
+    builder.write_packed(raw / "18f.txt.gz", f"{FOX}\n")
+    assert builder.main(tyro.cli(builder.Arguments, args=[str(raw), "--output", str(folder)])) == 0
+    assert gzip.decompress((folder / "train.txt.gz").read_bytes()).decode() == f"{FOX_WORDS}\n"
+    assert {path.name for path in folder.iterdir()} == {
+        "documents.tsv.gz",
+        *(f"{split}.txt.gz" for split in builder.SPLITS),
+    }

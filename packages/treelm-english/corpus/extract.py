@@ -1,9 +1,10 @@
 """Raw texts of open-english from the repositories that repositories.tsv names, each at its commit.
 
-python extract.py REPOSITORIES --out RAW
+python extract.py REPOSITORIES --output RAW
 
 REPOSITORIES/OWNER+NAME/repo is the git directory of each repository. RAW gets SOURCE.txt.gz, two blank lines between
-documents and one between paragraphs, and documents.tsv.gz, a row each in the same order. Needs git and lxml.
+documents and one between paragraphs, and documents.tsv.gz, a row each in the same order. Needs git, and lxml, which
+nothing else here needs: pip install lxml.
 """
 
 from __future__ import annotations
@@ -20,11 +21,9 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from markdown import markdown_document
 from nltk_data import masc_document, speech_document
 from open_english import write_packed
 from wikipedia import wikisplit_sentences
-from xml_texts import article_document, ebook_documents
 
 from treelm.errors import InputError
 
@@ -40,7 +39,7 @@ class Arguments:
 
     repositories: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="REPOSITORIES")]
     """Folder of git directories."""
-    out: Path
+    output: Annotated[Path, tyro.conf.arg(aliases=("-o",))]
     """Folder of the raw texts."""
     only: tuple[str, ...] = ()
     """Sources to extract; without any, all, and the table of documents."""
@@ -79,6 +78,8 @@ class Repositories:
 
 def standard_ebooks(repositories: Repositories) -> Iterator[Document]:
     """Chapters of books, and stories of collections."""
+    from xml_texts import ebook_documents
+
     for repository in sorted(name for name in repositories.commits if name.startswith("standardebooks/")):
         opf = repositories.file(repository, "src/epub/content.opf").decode()
         chapters = repositories.files(repository, ("src/epub/text",), ".xhtml")
@@ -89,6 +90,8 @@ def government(repository: str, *folders: str) -> Callable[[Repositories], Itera
     """Give the reader of a repository of posts and pages in Markdown."""
 
     def read(repositories: Repositories) -> Iterator[Document]:
+        from markdown import markdown_document
+
         for name, content in sorted(repositories.files(repository, folders, ".md")):
             document = markdown_document(name, content)
             if document is not None:
@@ -128,6 +131,8 @@ def wikisplit(repositories: Repositories) -> Iterator[Document]:
 
 def plos(repositories: Repositories) -> Iterator[Document]:
     """Articles of PLOS journals."""
+    from xml_texts import article_document
+
     for name, content in sorted(repositories.files("PLOS/allofplos", ("allofplos/starter_corpus",), ".xml")):
         document = article_document(name.rpartition("/")[2], content)
         if document is not None:
@@ -149,7 +154,7 @@ SOURCES: dict[str, Callable[[Repositories], Iterator[Document]]] = {
 def main(options: Arguments) -> int:
     """Write the raw texts and, of all sources, the table."""
     repositories = Repositories(options.repositories)
-    options.out.mkdir(parents=True, exist_ok=True)
+    options.output.mkdir(parents=True, exist_ok=True)
     table = ["\t".join(COLUMNS)]
     for source in options.only or SOURCES:
         texts: dict[str, None] = {}  # in order; what is there already, is not there twice
@@ -159,10 +164,10 @@ def main(options: Arguments) -> int:
             texts[document["text"]] = None
             row = {**document, "source": source, "number": str(len(texts))}
             table.append("\t".join(" ".join(row[name].split()) for name in COLUMNS))
-        write_packed(options.out / f"{source}.txt.gz", "\n\n\n".join(texts) + "\n")
+        write_packed(options.output / f"{source}.txt.gz", "\n\n\n".join(texts) + "\n")
         print(f"{source}: {len(texts)} documents, {sum(len(text.split()) for text in texts)} words", flush=True)
     if not options.only:
-        write_packed(options.out / "documents.tsv.gz", "\n".join(table) + "\n")
+        write_packed(options.output / "documents.tsv.gz", "\n".join(table) + "\n")
     return 0
 
 

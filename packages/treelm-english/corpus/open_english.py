@@ -1,6 +1,6 @@
 """Sentences and documents of open-english from its raw texts: train, dev and test, and the table of documents.
 
-python open_english.py RAW --out FOLDER [--held-out DATA]
+python open_english.py RAW --output FOLDER [--held-out DATA]
 
 RAW holds SOURCE.txt.gz, two blank lines between documents and one between paragraphs, and documents.tsv.gz, a row each:
 what extract.py writes. DATA is the folder of the corpora that models are measured on (README.md); a sentence that
@@ -63,7 +63,7 @@ class Arguments:
 
     raw: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RAW")]
     """Folder of the raw texts."""
-    out: Path
+    output: Annotated[Path, tyro.conf.arg(aliases=("-o",))]
     """Folder of train.txt.gz, dev.txt.gz, test.txt.gz and documents.tsv.gz."""
     held_out: Path | None = None
     """Folder of the corpora that models are measured on."""
@@ -82,15 +82,15 @@ class Splits:
 def main(options: Arguments) -> int:
     """Write the three splits and the table."""
     held_out = set(held_out_grams(options.held_out)) if options.held_out is not None else set()
-    options.out.mkdir(parents=True, exist_ok=True)
+    options.output.mkdir(parents=True, exist_ok=True)
     splits = build(read_raw(options.raw), held_out, read_deaths(Path(__file__).with_name("authors.tsv")))
     for split in SPLITS:
-        write_packed(options.out / f"{split}.txt.gz", "\n".join(splits.texts[split]))
+        write_packed(options.output / f"{split}.txt.gz", "\n".join(splits.texts[split]))
         words = sum(int(row["tokens"]) for row in splits.rows[split])
         print(f"{split}: {len(splits.rows[split]):,} documents, {words:,} words")
     rows = [row for split in reversed(SPLITS) for row in splits.rows[split]]
     table = ["\t".join(COLUMNS), *("\t".join(row[name] for name in COLUMNS) for row in rows)]
-    write_packed(options.out / "documents.tsv.gz", "\n".join(table) + "\n")
+    write_packed(options.output / "documents.tsv.gz", "\n".join(table) + "\n")
     free = sum(int(row["tokens"]) for row in rows if row["free"] == "yes")
     print(f"free everywhere: {free:,} words")
     return 0
