@@ -6,41 +6,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.evaluation.human.published import NATURAL_STORIES, NEIGHBOURS, UCL, Table
 from tests.trees.shared_data import FOLDER
 from treelm.errors import InputError
 from treelm.evaluation.human import natural_stories, ucl
 from treelm.evaluation.human.babylm import reading_score
 from treelm.evaluation.human.corpora import ReadingCorpus
-from treelm.evaluation.human.natural_stories import _corpus, _from_clone, _published, _Word
+from treelm.evaluation.human.natural_stories import Alignment, _corpus, _from_clone, _published, _Word
 from treelm.evaluation.human.reading import Design, Regression
 from treelm.evaluation.human.regression import held_out_log_likelihood, slopes
 
-Rows = dict[str, tuple[float, int, tuple[float, ...]]]
-"""By model: delta in 10^-3 nats a word, folds above 0, slopes in ms a bit."""
-
-PUNCTUATION: Rows = {
-    "5-gram": (4.54, 7, (0.25, 0.58, 0.51)),
-    "gpt2": (18.14, 9, (0.50, 1.14, 0.66)),
-    "gpt3": (13.09, 8, (0.34, 0.91, 0.83)),
-    "trigram": (12.49, 9, (0.41, 0.80, 0.63)),
-    "unigram": (9.65, 7, (1.28, 2.51, 1.29)),
-}
-SIMPLE: Rows = {
-    "5-gram": (17.84, 8, (0.57, 1.08, 0.63)),
-    "gpt2": (23.58, 9, (0.63, 1.28, 0.71)),
-    "gpt3": (12.76, 9, (0.42, 0.91, 0.78)),
-    "trigram": (20.80, 9, (0.60, 1.03, 0.68)),
-    "unigram": (37.63, 10, (1.63, 3.01, 1.37)),
-}
-LOGARITHMS: Rows = {"gpt2": (22.84, 8, (1.08, 2.87, 1.97)), "5-gram": (18.30, 9, (0.76, 2.54, 1.86))}
-AS_PUBLISHED: Rows = {"gpt2": (11.75, 9, (1.46, 0.66, 0.15)), "gpt3": (3.92, 8, (0.96, 0.54, 0.29))}
-UNMARKED: Rows = {"gpt2": (22.70, 9, (0.55, 1.19, 0.62)), "unigram": (7.60, 8, (1.43, 2.59, 1.00))}
-EVERY_WORD: Rows = {
-    "gpt3": (14.22, 9, (0.43, 1.26, 0.95)),
-    "trigram": (5.97, 9, (0.31, 0.66, 0.47)),
-    "unigram": (-0.82, 4, (0.10, 0.22, 0.15)),
-}
 PLAIN = ("length", "freq")
+DESIGNS = {  # as the tables say what is in the baseline, what is predicted, and which words are compared
+    "A": Design(baseline=PLAIN),
+    "B": Design(baseline=PLAIN, only=("inner",)),
+    "C": Design(baseline=PLAIN, response="log_rt"),
+    "D": Design(baseline=PLAIN),
+    "E": Design(baseline=PLAIN),
+    "F": Design(baseline=PLAIN),
+    "G": Design(),
+    "H": Design(baseline=PLAIN, only=("unmarked",)),
+    "I": Design(),
+}
 
 
 def folder(name: str) -> str:
@@ -60,43 +47,32 @@ def sentences() -> ReadingCorpus:
     return ucl.load(folder(ucl.NAME))
 
 
-def check(corpus: ReadingCorpus, names: Sequence[str], design: Design, expected: Rows) -> Regression:
+def check(corpus: ReadingCorpus, design: Design, expected: Table) -> None:
     """The published numbers, to the last digit that was given."""
-    world = Regression(corpus, design, [corpus.published[name] for name in names])
+    world = Regression(corpus, design, [corpus.published[name] for name in expected.rows])
     base = world.likelihood()
-    for name, (delta, num_above, ms_per_bit) in expected.items():
-        gains = world.likelihood(world.bits(name)) - base
-        assert 1000 * gains.mean() == pytest.approx(delta, abs=0.0051), name
-        folds = np.array(world.folds)
-        assert sum(gains[folds == fold].mean() > 0 for fold in set(world.folds)) == num_above, name
-        found = [slope.ms_per_bit for slope in slopes(world.times, world.base, world.bits(name))]
-        assert found == pytest.approx(ms_per_bit, abs=0.0051), name
-    return world
-
-
-@pytest.mark.parametrize(
-    ("design", "expected", "num_words"),
-    [
-        (Design(), PUNCTUATION, 6960),
-        (Design(baseline=PLAIN), SIMPLE, 6960),
-        (Design(baseline=PLAIN, response="log_rt"), LOGARITHMS, 6960),
-        (Design(baseline=PLAIN, only=("unmarked",)), UNMARKED, 5320),
-    ],
-    ids=["punctuation", "plain", "logarithms", "unmarked"],
-)
-def test_published_models_predict_natural_stories_as_known(
-    stories: ReadingCorpus, design: Design, expected: Rows, num_words: int
-) -> None:
-    world = check(stories, stories.references, design, expected)
-    assert len(world.times) == num_words
-
-
-def test_models_with_every_word_are_compared_on_all_of_them(stories: ReadingCorpus) -> None:
-    world = check(stories, tuple(EVERY_WORD), Design(), EVERY_WORD)
-    assert len(world.times) == 10193
-    assert world.likelihood().mean() == pytest.approx(-4.85294, abs=6e-6)
+    assert len(world.times) == expected.num_words
+    assert base.mean() == pytest.approx(expected.baseline, abs=6e-6)
     constant = held_out_log_likelihood(world.times, np.zeros((len(world.times), 0)), world.folds)
-    assert constant.mean() == pytest.approx(-5.14852, abs=6e-6)
+    assert constant.mean() == pytest.approx(expected.constant, abs=6e-6)
+    folds = np.array(world.folds)
+    for name, row in expected.rows.items():
+        gains = world.likelihood(world.bits(name)) - base
+        assert 1000 * gains.mean() == pytest.approx(row.delta, abs=0.0051), name
+        assert sum(gains[folds == fold].mean() > 0 for fold in set(world.folds)) == row.num_above, name
+        found = slopes(world.times, world.base, world.bits(name))
+        assert [slope.ms_per_bit for slope in found] == pytest.approx(row.ms_per_bit, abs=0.0051), name
+        assert [slope.t for slope in found] == pytest.approx(row.t, abs=0.051), name
+
+
+@pytest.mark.parametrize("table", NATURAL_STORIES)
+def test_published_models_predict_natural_stories_as_known(stories: ReadingCorpus, table: str) -> None:
+    corpus = natural_stories.load(folder(natural_stories.NAME), alignment="published") if table == "F" else stories
+    check(corpus, DESIGNS[table], NATURAL_STORIES[table])
+
+
+def test_models_that_are_shown_unless_others_are_named_are_those_of_the_tables(stories: ReadingCorpus) -> None:
+    assert stories.references == tuple(NATURAL_STORIES["G"].rows)
 
 
 def test_times_as_published_lie_one_row_early(stories: ReadingCorpus) -> None:
@@ -105,21 +81,37 @@ def test_times_as_published_lie_one_row_early(stories: ReadingCorpus) -> None:
     is_first = np.array([position == "1" for _, position in stories.keys])
     np.testing.assert_array_equal(stories.responses["mean_rt"][1:][~is_first[1:]], times[:-1][~is_first[1:]])
     assert np.isnan(stories.responses["mean_rt"][is_first]).all()
-    check(early, early.references, Design(baseline=PLAIN), AS_PUBLISHED)
     assert "one row early" in early.notes[0]
 
 
-UCL = {
-    "self_paced_reading_time": {"tetragram": (17.70, 9, (0.29, 1.18)), "s_GPT2_xl": (10.61, 6, (0.31, 0.86))},
-    "RTfirstpass": {"psg": (11.28, 8, (1.49, 1.72)), "s_GPT2": (15.13, 9, (0.47, 1.90))},
-    "RTgopast": {"rnn": (13.84, 9, (4.82, 2.57)), "tetragram": (18.54, 9, (3.33, 2.89))},
-}
+@pytest.mark.parametrize("alignment", NEIGHBOURS)
+def test_a_row_responds_to_the_words_around_it_as_known(alignment: Alignment) -> None:
+    """``treelm reading`` has the words before alone; here those after join them, which shows where times belong."""
+    corpus = natural_stories.load(folder(natural_stories.NAME), alignment=alignment)
+    around = np.column_stack(
+        [neighbour(corpus, corpus.predictors[name], place) for name in PLAIN for place in range(-3, 4)]
+    )
+    times, position = corpus.responses["mean_rt"], corpus.controls["position"]
+    assert corpus.usable is not None
+    kept = corpus.usable & np.isfinite(times) & np.isfinite(around).all(axis=1)
+    found = [slope.t for slope in slopes(times[kept], position[kept, None], around[kept])]
+    expected = NEIGHBOURS[alignment]
+    assert found == pytest.approx([*expected["length"], *expected["freq"]], abs=0.051)
+
+
+def neighbour(corpus: ReadingCorpus, values: np.ndarray, place: int) -> np.ndarray:
+    """The value of the word that stands so many places after each in its story, NaN where there is none."""
+    found = np.full(len(values), np.nan)
+    for row, story in enumerate(corpus.lag_groups):
+        if 0 <= row + place < len(values) and corpus.lag_groups[row + place] == story:
+            found[row] = values[row + place]
+    return found
 
 
 @pytest.mark.parametrize("response", UCL)
 def test_published_models_predict_ucl_as_known(sentences: ReadingCorpus, response: str) -> None:
-    world = check(sentences, sentences.references, Design(response=response), UCL[response])
-    assert len(world.times) == 1274
+    assert sentences.references == tuple(UCL[response].rows)
+    check(sentences, Design(response=response), UCL[response])
 
 
 def test_babylm_scores_are_those_of_its_formula(sentences: ReadingCorpus) -> None:

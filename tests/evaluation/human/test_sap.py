@@ -5,27 +5,19 @@ import math
 import numpy as np
 import pytest
 
+from tests.evaluation.human.published import SAP
 from treelm.evaluation.human import sap
 from treelm.evaluation.human.garden_paths import LOST, measure_effects, sweep, widths_of
 from treelm.evaluation.human.material import Surprisals
 
-PUBLISHED = {  # effect, region: people's ms and its interval; bits, standard error and r by item of gpt2, lstm, rnng
-    ("GPE_MVRR", 0): ((59.3, 39.6, 78.3), (2.83, 0.53, -0.11), (3.74, 0.45, 0.41), (3.06, 0.71, 0.53)),
-    ("GPE_MVRR", 1): ((202.1, 179.2, 224.4), (1.48, 0.56, -0.28), (0.83, 0.30, -0.19), (1.14, 0.47, -0.53)),
-    ("GPE_NPS", 0): ((45.4, 20.1, 70.8), (2.35, 0.38, 0.05), (2.90, 0.49, 0.54), (3.52, 0.79, 0.37)),
-    ("GPE_NPZ", 0): ((120.8, 95.2, 146.0), (6.91, 0.49, 0.50), (5.48, 0.47, 0.18), (3.90, 0.69, 0.32)),
-    ("GPE_NPZ", 2): ((65.0, 39.5, 89.9), (-0.05, 0.34, -0.39), (0.17, 0.25, -0.23), (0.29, 0.11, 0.36)),
-    ("RC", 0): ((51.6, 28.2, 74.6), (-0.18, 0.55, 0.37), (0.58, 0.41, -0.05), (-6.15, 0.42, 0.12)),
-    ("RC", 1): ((4.7, -3.5, 13.1), (7.37, 0.49, 0.26), (5.48, 0.42, 0.20), (0.95, 0.28, -0.35)),
-    ("Agr", 1): ((57.4, 44.9, 69.7), (-0.22, 0.10, -0.03), (-0.07, 0.19, -0.07), (-0.41, 0.12, 0.01)),
-    ("GPE_high", 0): ((10.4, 1.7, 19.1), (2.72, 0.38, 0.09), (1.91, 0.40, 0.53), (0.36, 0.13, -0.17)),
-    ("GPE_low", 2): ((5.8, -4.8, 16.7), (-0.03, 0.08, -0.04), (0.02, 0.07, -0.14), (-0.03, 0.04, 0.08)),
-}
+
+def test_no_effect_of_the_benchmark_is_left_out() -> None:
+    assert set(SAP) == {(effect.name, region) for effect in sap.EFFECTS for region in sap.REGIONS}
 
 
-@pytest.mark.parametrize("place", PUBLISHED)
+@pytest.mark.parametrize("place", SAP)
 def test_published_effects_come_out(place: tuple[str, int]) -> None:
-    people, *models = PUBLISHED[place]
+    people, *models = SAP[place]
     assert sap.human_effects()[*place, ""] == pytest.approx(people, abs=0.051)
     for name, numbers in zip(("gpt2", "lstm", "rnng"), models, strict=True):
         found = measure_effects(sap.published()[name]).find(*place)
