@@ -1,16 +1,26 @@
-"""The question why the printed PRPN does not parse: both variants, and each difference between them from both ends."""
+"""Questions: both variants of PRPN, each difference between them from both ends, and rows whose seeds are paired."""
+
+from typing import Any
 
 import pytest
+import torch
 
+from tests.models.rnng.worlds import Tokens
+from treelm.models import system_class
 from treelm.models.prpn.config import VARIANTS
 from treelm.papers.data import DataRoot, data_sets
-from treelm.papers.declaration import Row, load_table, paper_folder, recipe_of
+from treelm.papers.declaration import Row, Table, load_table, paper_folder, recipe_of
 from treelm.training.recipe import load_recipe
 
 FOLDER = paper_folder("questions")
 FORMS = load_table(FOLDER / "table1.toml", DataRoot(None, data_sets(FOLDER)).sets)
 ROWS = {row.name: row for row in FORMS.rows if row.recipe}
 NAMES = {"released": "released", "printed": "paper"}
+
+NOT_ALIKE = {
+    *("printed", "released with next distance from h_t", "printed with next distance from embeddings"),
+    "PaLM-RB",
+}
 
 
 def differences(row: Row) -> frozenset[str]:
@@ -38,3 +48,25 @@ def test_every_difference_is_tried_from_both_ends(own: str, other: str) -> None:
         for field in differences(row) if name.startswith(f"{own} ") and "layer" not in name else ():
             config = load_recipe(*recipe_of(FORMS, row, None)).model.config
             assert getattr(config, field) == others[field]
+
+
+def drawn(table: Table, row: Row) -> dict[str, torch.Tensor]:
+    """Weights of a row's network in the first stand-in before training, with one seed."""
+    recipe = load_recipe(*recipe_of(table, row, table.stand_ins[0]))
+    network: Any = system_class(recipe.model.system)
+    torch.manual_seed(1)
+    return dict(network(recipe.model.config, vocabulary=Tokens(50), labels=["X"]).state_dict())
+
+
+@pytest.mark.parametrize("name", ["table1.toml", "table2.toml"])
+def test_pairs_begin_with_the_same_weights(name: str) -> None:
+    """All but those of another source of the next distance, and of PaLM-RB, which has no scorer of spans."""
+    table = load_table(FOLDER / name, DataRoot(None, data_sets(FOLDER)).sets)
+    rows = {row.name: row for row in table.rows}
+    paired = {row.name: table.reference(row) for row in table.rows if table.reference(row)}
+    assert len(paired) == len([row for row in table.rows if row.recipe]) - 1
+    for row, other in paired.items():
+        own, others = drawn(table, rows[row]), drawn(table, rows[other])
+        alike = [torch.equal(own[weight], others[weight]) for weight in own if weight in others]
+        assert torch.equal(own["embedding"], others["embedding"])
+        assert all(alike) == (row not in NOT_ALIKE), row

@@ -19,14 +19,18 @@ from treelm.papers.results import Result, gather
 from treelm.papers.work import FOLDER, KEPT, is_done, kept, origin_of
 
 LABEL = "stand-in: tiny, 6 units"
+PAIRED = "\tpaired_with\tpaired_difference\tpaired_interval\tpairs\tpaired_by_seed"  # tests/papers/test_paired.py
+UNPAIRED = "\t" * 5
 TSV = f"""\
-row	column	setting	ours	interval	deviation	n	published	difference	by_seed	cpu_seconds	wall_seconds	why
-whole	test ppl	{LABEL}, 2 seeds	101.0	12.706	1.4142135623730951	2	61.98	39.02	100 102	3.5	4.5	
-whole	UF1	{LABEL}, 2 seeds	40.0			1	50.0	-10.0	40	3.5	4.5	not run yet
-without attention	test ppl	{LABEL}, 2 seeds				0						failed (exit code 2)
-without attention	UF1	{LABEL}, 2 seeds				0						failed (exit code 2)
-right-branching	UF1	{LABEL}	41.0			1	40.7	0.29999999999999716	41			
-another system	test ppl					0	57.3					not a system of treelm
+row	column	setting	ours	interval	deviation	n	published	difference	by_seed	cpu_seconds	wall_seconds	why\
+{PAIRED}
+whole	test ppl	{LABEL}, 2 seeds	101.0	12.706	1.4142135623730951	2	61.98	39.02	100 102	3.5	4.5	\
+{UNPAIRED}
+whole	UF1	{LABEL}, 2 seeds	40.0			1	50.0	-10.0	40	3.5	4.5	not run yet{UNPAIRED}
+without attention	test ppl	{LABEL}, 2 seeds				0						failed (exit code 2){UNPAIRED}
+without attention	UF1	{LABEL}, 2 seeds				0						failed (exit code 2){UNPAIRED}
+right-branching	UF1	{LABEL}	41.0			1	40.7	0.29999999999999716	41			{UNPAIRED}
+another system	test ppl					0	57.3					not a system of treelm{UNPAIRED}
 # Table 1, Nobody 2000
 # a note on the table
 # the gold trees are a parser's

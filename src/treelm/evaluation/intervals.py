@@ -18,6 +18,11 @@ def interval(values: Sequence[float]) -> float | None:
     return _quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
 
 
+def spread_text(spread: float | None, digits: int) -> str:
+    """Write half an interval to stand after its mean, rounded; nothing where there is none."""
+    return "" if spread is None else f" ± {spread:.{digits}f}"
+
+
 def _quantile(freedom: int) -> float:
     """The quantile of Student's t; beyond the table by Cornish and Fisher's expansion, right to three decimals."""
     if freedom <= len(_SMALL):

@@ -6,6 +6,7 @@ One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``
     source = "Table 3, Shen et al. 2018"
     data = "ptb-lm"                               # training data of the paper's setting: a name of data.toml
     seeds = 1                                     # runs of a row in the paper's setting
+    paired_with = "whole"                         # seeds are paired: each row's values less those of this row, by seed
     drawing = "dots"                              # or lines (loss against time), picture (of ``sentence``)
     notes = ["What must be known to read it."]
 
@@ -20,6 +21,10 @@ One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``
     measure = "test"                              # without it, the measure of the column's name
     metric = "perplexity_per_word_with_end, in a stream"
     digits = 1
+
+    [[rows]]
+    name = "whole"
+    recipe = "prpn-ptb"
 
     [[rows]]                                      # a recipe and what the row changes in it
     name = "without parsing network"
@@ -51,10 +56,11 @@ One TOML file a table or figure, ``PAPER/table3.toml`` or ``PAPER/figure4.toml``
     stream_rows = 10
 
 A row can also change options of measures (``[rows.measures.test]``) and the metric of a column
-(``metrics = { test = "..." }``), be ``untrained = true`` (a network as it is drawn), and have ``seeds``, ``data`` and a
-``note`` of its own. ``data.toml`` says of each data set what it is, where it comes from, and where it lies below
-``--data``.
+(``metrics = { test = "..." }``), be ``untrained = true`` (a network as it is drawn), and have ``seeds``, ``data``,
+``paired_with`` and a ``note`` of its own. ``data.toml`` says of each data set what it is, where it comes from, and
+where it lies below ``--data``.
 
 ``declaration`` reads and checks these files, ``data`` finds data, ``plan`` says which runs a table needs, ``work``
-makes one of them, ``measures`` measures it, ``results`` puts values beside the published ones, ``output`` writes them.
+makes one of them, ``measures`` measures it, ``results`` puts values beside the published ones, ``paired`` subtracts
+those of paired seeds, ``output`` and ``paired_output`` write them.
 """

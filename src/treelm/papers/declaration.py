@@ -47,6 +47,7 @@ class Row:
     absent: str = ""
     data: str = ""
     seeds: int | None = None
+    paired_with: str = ""
     published: dict[str, float] = field(default_factory=dict)
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class Table:
     measures: dict[str, dict[str, Any]]
     data: str = ""
     seeds: int = 1
+    paired_with: str = ""
     drawing: Drawing = "dots"
     sentence: str = ""
     notes: tuple[str, ...] = ()
@@ -108,6 +110,11 @@ class Table:
     def metric(self, column: Column, row: Row) -> str:
         """The metric of a column in a row."""
         return row.metrics.get(column.name, column.metric)
+
+    def reference(self, row: Row) -> str:
+        """The row whose seeds are paired with those of a trained row; none, for a row that is its own."""
+        other = row.paired_with or self.paired_with
+        return other if row.recipe and other != row.name else ""
 
 
 def paper_names() -> list[str]:
@@ -187,6 +194,8 @@ def _line_of(text: str, where: str, found: str) -> int:
 def _check(table: Table, sets: Mapping[str, DataSet]) -> None:
     """Raise ``InputError`` for what names something that is not there."""
     _check_data(table.data, sets)
+    if table.paired_with:
+        _check_pairs(table, table.paired_with)
     if not table.columns and table.drawing == "dots":
         raise InputError("no columns", remedy="declare at least one")
     for name in table.measures:
@@ -219,6 +228,14 @@ def _check_data(name: str, sets: Mapping[str, DataSet]) -> None:
         raise InputError(f"data {name!r} is not in data.toml", remedy=f"it has {', '.join(sets)}")
 
 
+def _check_pairs(table: Table, other: str, own: str = "") -> None:
+    """Raise ``InputError`` if the row that ``paired_with`` names is not another one that is run."""
+    trained = [row.name for row in table.rows if row.recipe and row.name != own]
+    if other not in trained:
+        remedy = f"name one of {', '.join(trained)}" if trained else "leave paired_with out"
+        raise InputError(f"paired_with {other!r} is no {'other ' if own else ''}row with runs", remedy=remedy)
+
+
 def _check_row(table: Table, row: Row, sets: Mapping[str, DataSet]) -> None:
     given = [name for name in ("recipe", "baseline", "absent") if getattr(row, name)]
     if len(given) != 1:
@@ -237,6 +254,11 @@ def _check_row(table: Table, row: Row, sets: Mapping[str, DataSet]) -> None:
     if row.finetuning and (row.untrained or not row.recipe):
         found = f"row {row.name!r} has finetuning, but no training"
         raise InputError(found, remedy="give it a recipe, or leave finetuning out")
+    if row.paired_with:
+        if not row.recipe:
+            found = f"row {row.name!r} has paired_with, but no runs"
+            raise InputError(found, remedy="give it a recipe, or leave paired_with out")
+        _check_pairs(table, row.paired_with, row.name)
     if row.recipe:
         name, settings = recipe_of(table, row, None)
         load_recipe(name, settings)

@@ -12,9 +12,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from treelm.evaluation.comparison.tables import latex_text
-from treelm.evaluation.intervals import CONFIDENCE
+from treelm.evaluation.intervals import CONFIDENCE, spread_text
 from treelm.figures.panels import Dot, Line, dot_panels, line_panel
 from treelm.models.persistence.files import write_atomically
+from treelm.papers import paired_output
 from treelm.papers.measures import PICTURE
 from treelm.papers.plan import Job
 from treelm.papers.results import Result, Value
@@ -25,7 +26,7 @@ from treelm.training.metrics import read_metrics
 MISSING = "-"
 TSV = (
     *("row", "column", "setting", "ours", "interval", "deviation", "n", "published", "difference", "by_seed"),
-    *("cpu_seconds", "wall_seconds", "why"),
+    *("cpu_seconds", "wall_seconds", "why", *paired_output.TSV),
 )
 LEGEND = f"ours: mean over n seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t); diff.: ours less published"
 
@@ -50,14 +51,15 @@ def as_tsv(result: Result) -> str:
         cpu, wall = result.seconds.get(one.row, (None, None))
         numbers = (one.mean, one.interval, one.deviation, len(one.ours), one.published, one.difference)
         by_seed = " ".join(f"{value:.6g}" for value in one.ours)
-        cells = (one.row, one.heading, one.label, *numbers, by_seed, cpu, wall, one.why)
+        paired = paired_output.tsv_cells(one.paired)
+        cells = (one.row, one.heading, one.label, *numbers, by_seed, cpu, wall, one.why, *paired)
         lines.append("\t".join("" if cell is None else str(cell) for cell in cells))
     table = result.planned.table
     return "".join(f"{line}\n" for line in (*lines, *(f"# {note}" for note in (table.source, *result.notes))))
 
 
 def as_latex(result: Result) -> str:
-    """A tabular with the rules of booktabs: ours and published for each column, the setting last."""
+    """A tabular with the rules of booktabs: ours and published for each column, the setting last; then differences."""
     return "".join(f"{line}\n" for line in _latex_lines(result))
 
 
@@ -75,6 +77,7 @@ def _latex_lines(result: Result) -> Iterator[str]:
         label = next(iter(found.values())).label
         cells = [cell for column in columns for cell in _latex_cells(found.get(column.name))]
         yield " & ".join([latex_text(name), *cells, latex_text(label)]) + r" \\"
+    yield from paired_output.latex_lines(columns, result.values)
     yield r"\bottomrule"
     yield r"\end{tabular}"
     yield from (f"% {one.row}, {one.heading}: {one.why}" for one in result.values if one.why)
@@ -89,8 +92,7 @@ def _latex_cells(value: Value | None) -> tuple[str, str]:
 
 def ours_of(value: Value) -> str:
     """Mean and interval of ours, rounded."""
-    spread = "" if value.interval is None else f" ± {value.interval:.{value.digits}f}"
-    return f"{_number(value.mean, value.digits)}{spread}"
+    return f"{_number(value.mean, value.digits)}{spread_text(value.interval, value.digits)}"
 
 
 def _published(value: Value) -> str:
@@ -109,6 +111,7 @@ def as_text(result: Result) -> RenderableType:
     shown = [one for one in result.values if one.ours or one.published is not None]
     for label, values in groupby(shown, key=lambda one: one.label):
         parts += [Text(f"{label or 'published only'}"), _grid(list(values)), Text()]
+    parts += paired_output.text_parts(result.values)
     drawn = [one for one in result.values if one.column == PICTURE and not one.why]
     parts += [Text(f"{one.row}, {one.label}: drawn in {table.name}.svg") for one in drawn]
     parts += [Text(line) for line in _reasons(result.values)]
@@ -161,6 +164,7 @@ def _as_svg(result: Result, out: Path) -> str | None:
         column.heading: [_dot(one) for one in result.values if one.column == column.name] for column in table.columns
     }
     known = {name: dots for name, dots in panels.items() if any(dot.ours or dot.published for dot in dots)}
+    known |= paired_output.panels(table.columns, result.values)
     return dot_panels(known, f"{table.source}: {table.title}") if known else None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
 
 from treelm.evaluation.intervals import interval
 from treelm.papers.measures import AGREEMENT, PICTURE, Structure, Training
+from treelm.papers.paired import PairedDifference, paired_difference
 from treelm.papers.plan import Cell, PlannedRow, PlannedTable
 from treelm.papers.work import FOLDER, kept
 
@@ -23,6 +24,10 @@ class Value:
     digits: int
     label: str
     ours: tuple[float, ...] = ()
+    by_seed: Mapping[int, float] = field(default_factory=dict)
+    """Those of ours that are of one run, by its seed."""
+    paired: PairedDifference | None = None
+    """Ours less another row's, if their seeds are paired and both measure the same."""
     published: float | None = None
     why: str = ""
     """Why there is nothing of ours, or not of all seeds."""
@@ -77,7 +82,19 @@ def gather(planned: PlannedTable, out: Path, codes: dict[str, int], *, not_yet: 
                 fmean(log["cpu_seconds"] for log in logs),
                 fmean(log["wall_seconds"] for log in logs),
             )
-    return Result(planned=planned, values=tuple(values), seconds=seconds, notes=tuple(notes))
+    return Result(planned=planned, values=tuple(_pair(planned, values)), seconds=seconds, notes=tuple(notes))
+
+
+def _pair(planned: PlannedTable, values: Sequence[Value]) -> Iterator[Value]:
+    """The values with the differences between rows whose seeds are paired and which measure the same."""
+    table = planned.table
+    rows = {row.name: row for row in table.rows}
+    metrics = {(row.name, column.name): table.metric(column, row) for row in table.rows for column in table.columns}
+    known = {(value.row, value.column): value.by_seed for value in values}
+    for value in values:
+        own, other = ((name, value.column) for name in (value.row, table.reference(rows[value.row])))
+        is_same = other in known and metrics.get(own) == metrics[other]
+        yield replace(value, paired=paired_difference(known[own], known[other], other[0])) if is_same else value
 
 
 def _notes(out: Path, job: str, cell: Cell) -> Sequence[str]:
@@ -94,7 +111,8 @@ def _row(planned: PlannedTable, row: PlannedRow, out: Path, codes: dict[str, int
     for column in columns or planned.table.columns[:1]:
         published = row.row.published.get(column.name)
         cell = by_column.get(column.name)
-        ours, why = _ours(cell, out, codes, not_yet) if cell else ((), row.missing)
+        seeds = {job.name: job.run.seed for job in row.jobs if job.run is not None}
+        ours, by_seed, why = _ours(cell, seeds, out, codes, not_yet) if cell else ((), {}, row.missing)
         yield Value(
             row=row.row.name,
             column=column.name,
@@ -102,6 +120,7 @@ def _row(planned: PlannedTable, row: PlannedRow, out: Path, codes: dict[str, int
             digits=column.digits,
             label=row.label,
             ours=ours,
+            by_seed=by_seed,
             published=published,
             why=why,
         )
@@ -115,11 +134,14 @@ def _picture(row: PlannedRow, out: Path, codes: dict[str, int], not_yet: str) ->
     return Value(row=row.row.name, column=PICTURE, heading="picture", digits=0, label=row.label, why=why)
 
 
-def _ours(cell: Cell, out: Path, codes: dict[str, int], not_yet: str) -> tuple[tuple[float, ...], str]:
-    """The values of a cell's jobs that are done, and why there are not all."""
+def _ours(
+    cell: Cell, seeds: Mapping[str, int], out: Path, codes: dict[str, int], not_yet: str
+) -> tuple[tuple[float, ...], dict[int, float], str]:
+    """The values of a cell's jobs that are done, those of runs by seed, and why there are not all."""
     if isinstance(cell.measure, Structure) and cell.metric == AGREEMENT and not cell.baseline:
         return _agreement(cell, cell.measure, out)
     found: list[float] = []
+    by_seed: dict[int, float] = {}
     why = cell.missing
     for job in cell.jobs:
         measured = kept(out / FOLDER / job, cell.measure)
@@ -129,12 +151,14 @@ def _ours(cell: Cell, out: Path, codes: dict[str, int], not_yet: str) -> tuple[t
         of_run = (measured.values[cell.metric],) if cell.metric in measured.values else ()
         values = measured.baselines.get(cell.baseline, {}).get(cell.metric, ()) if cell.baseline else of_run
         found += values
+        if values and job in seeds:
+            by_seed[seeds[job]] = values[0]
         why = why if values else "not measured of this system"
-    return tuple(found), why
+    return tuple(found), by_seed, why
 
 
-def _agreement(cell: Cell, measure: Structure, out: Path) -> tuple[tuple[float, ...], str]:
+def _agreement(cell: Cell, measure: Structure, out: Path) -> tuple[tuple[float, ...], dict[int, float], str]:
     """How far the trees of the runs that are done agree: one value, since pairs of runs are not independent."""
     done = [out / FOLDER / job for job in cell.jobs if kept(out / FOLDER / job, measure) is not None]
     mean = measure.agreement(done)
-    return ((), cell.missing or "fewer than two seeds are done") if mean is None else ((mean,), "")
+    return ((), {}, cell.missing or "fewer than two seeds are done") if mean is None else ((mean,), {}, "")
