@@ -227,8 +227,13 @@ def test_training_is_measured_in_a_process_of_its_own() -> None:
     assert all(value > 0 for value in values.values())
 
 
-def test_words_scored_a_second_are_those_of_the_split() -> None:
+def test_words_scored_a_second_are_those_of_the_split_by_both_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     need("lstm-gum-open")
     subject = Subject(shipped_folder("lstm-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
-    (speed,) = ScoringSpeed(split="dev", max_sentences=FEW).of_run(subject).values.values()
-    assert speed > 0
+    measure = ScoringSpeed(split="dev", max_sentences=FEW)
+    monkeypatch.setattr("treelm.papers.measures.times.perf_counter", iter([10.0, 12.0]).__next__)
+    monkeypatch.setattr("treelm.papers.measures.times.process_time", iter([30.0, 34.0]).__next__)
+    values = measure.of_run(subject).values
+    num_words = sum(len(one.words) for one in measure.sentences(subject.recipe.data))
+    assert values == {"words_per_second": num_words / 2, "words_per_cpu_second": num_words / 4}
+    assert set(values) == set(measure.metrics())

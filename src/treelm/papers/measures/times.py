@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from time import process_time
+from time import perf_counter, process_time
 
 from treelm.errors import InputError
 from treelm.evaluation.speed import BeamWidths, compare_batch_sizes, measure_search
@@ -107,11 +107,11 @@ class SearchSpeed(OnTreebank, OfRuns):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringSpeed(GivenSearch, OnTreebank, OfRuns):
-    """Words scored a second of processor time, side by side, by the run's search or another; on one core in jobs."""
+    """Words scored a second, side by side, by the run's search or another; on one core in jobs."""
 
     def metrics(self) -> Sequence[str]:
-        """One speed."""
-        return ("words_per_cpu_second",)
+        """Words a second of processor time, and of the clock."""
+        return ("words_per_cpu_second", "words_per_second")
 
     def of_run(self, subject: Subject) -> Measured:
         """Score the sentences, the first of them once before, so that what is made once is there."""
@@ -119,7 +119,9 @@ class ScoringSpeed(GivenSearch, OnTreebank, OfRuns):
         sentences = [one for one in self.sentences(config) if one.words]
         model = subject.model(given_search(self))
         model.score_given(sentences[:1])
-        begin = process_time()
+        begin, cpu_begin = perf_counter(), process_time()
         model.score_given(sentences)
+        seconds, cpu_seconds = perf_counter() - begin, process_time() - cpu_begin
         num_words = sum(len(one.words) for one in sentences)
-        return Measured(values={"words_per_cpu_second": num_words / (process_time() - begin)})
+        values = {"words_per_cpu_second": num_words / cpu_seconds, "words_per_second": num_words / seconds}
+        return Measured(values=values)
