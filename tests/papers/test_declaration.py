@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,16 @@ def test_stand_ins_have_the_units_of_their_label(name: str) -> None:
                     config = load_recipe(*recipe_of(table, row, stand_in)).model.config
                     units = getattr(config, "hidden_size", getattr(config, "size", None))
                     assert units is None or units <= int(named[1]), (table.name, row.name)
+
+
+def test_parts_of_som_that_are_left_to_right_language_models_have_an_sg_score() -> None:
+    folder = paper_folder("som")
+    (table,) = load_paper(folder, DataRoot(None, data_sets(folder)).sets, ["2"])
+    (column,) = (one for one in table.columns if one.metric == "sg_score")
+    for row in table.rows:
+        config: Any = load_recipe(*recipe_of(table, row, None)).model.config
+        assert bool(table.metric(column, row)) == (config.word_loss and "gold trees" not in row.name), row.name
+        assert column.name not in row.published  # the paper's table has none
 
 
 @pytest.mark.parametrize(
