@@ -1,7 +1,8 @@
 """Recipes of papers against the papers: sizes, numbers of parameters, vocabulary, optimiser, dropouts.
 
 Noji & Oseki (2021) for the RNNG and its LSTM, Shen et al. (2021, Table 7 and section 5) for SOM and the shift-reduce
-parsers. Vocabularies that need data that are not at hand have the paper's number of types here.
+parsers, Shen et al. (2018) for the plain LSTM beside PRPN. Vocabularies that need data that are not at hand have the
+paper's number of types here; where that is not known, those of the Penn Treebank by the same rule.
 """
 
 from __future__ import annotations
@@ -41,7 +42,15 @@ PAPERS: dict[str, dict[str, dict[str, Any]]] = {
         "training": {**NOJI, "batch_size": 512},
     },
     "lstm-35m": {
-        "model": {"embedding_size": 450, "hidden_size": 1150, "num_layers": 3, "tied": True},
+        "model": {
+            "embedding_size": 450,
+            "hidden_size": 1150,
+            "num_layers": 3,
+            "tied": True,
+            # Its own dropouts are not known: those of the RNNG.
+            **dict.fromkeys(("input_dropout", "layer_dropout", "output_dropout"), 0.1),
+            **dict.fromkeys(("embedding_dropout", "weight_dropout"), 0.0),
+        },
         "vocabulary": {"kind": "subword", "max_size": 30_000},
         "training": {"optimizer": "adam", "learning_rate": 1e-3, "batch_size": 512},
     },
@@ -78,6 +87,36 @@ PAPERS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "vocabulary": {"kind": "tokenizer", "unknown": "single"},
         "training": SHEN,
+    },
+    "lstm-as-prpn-ptb": {  # sizes, rates and dropouts of PRPN, since the paper has none of this row's own
+        "model": {
+            "embedding_size": 800,
+            "hidden_size": 1200,
+            "num_layers": 2,
+            "tied": True,
+            "embedding_dropout": 0.0,
+            "input_dropout": 0.7,
+            "layer_dropout": 0.5,
+            "output_dropout": 0.7,
+            "weight_dropout": 0.5,
+            **dict.fromkeys(("activation_penalty", "difference_penalty"), 0.0),
+        },
+        "vocabulary": {"kind": "word", "min_count": 1, "unknown": "single"},
+        "training": {
+            "batches": "stream",
+            "batch_size": 64,
+            "bptt": 35,
+            "epochs": 100,
+            "optimizer": "adam",
+            "learning_rate": 3e-3,
+            "betas": (0.0, 0.999),
+            "weight_decay": 1e-6,
+            "coupled_weight_decay": True,
+            "gradient_clip": 1.0,
+            "schedule": "plateau",
+            "plateau_factor": 0.1,
+            "plateau_patience": 1,
+        },
     },
     "urnng-ptb": {
         "model": {
@@ -130,17 +169,25 @@ def num_parameters(recipe: Recipe, num_tokens: int) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+PTB_TYPES = 23_815 - 1  # the boundary of sentences is one of the paper's types
+
+
 @pytest.mark.parametrize(
     ("name", "overrides", "num_tokens", "expected", "printed", "tolerance"),
     [
         ("rnng-bllip-lg", [], 50_000, 15_162_476, 15, 0.5),
         ("rnng-35m", [], 30_000, 34_819_676, 35, 0.5),
+        ("rnng-ptb", [], PTB_TYPES, 15_162_476 - (50_000 - PTB_TYPES) * (256 + 1), None, None),
         ("lstm-35m", [], 30_000, 34_361_451, 35, 0.7),
-        ("som-ptb", [], 23_815 - 1, 17_722_217, 17.7, 0.05),  # the boundary of sentences is one of the paper's types
+        ("lstm-as-prpn-ptb", [], 10_000 - 1, 9_604_800 + 6_403_200 + 10_000 * (800 + 1), None, None),  # layers, words
+        ("som-ptb", [], PTB_TYPES, 17_722_217, 17.7, 0.05),
+        ("som-ptb", ["model.prediction_network=false"], PTB_TYPES, 13_717_416, 13.0, 0.75),  # 0.7M more than printed
+        ("som-bllip-xs", [], PTB_TYPES, 17_722_217 - 1_440_000, None, None),
+        ("som-bllip-sm", [], PTB_TYPES, 37_944_259 - (50_257 - 23_815) * (500 + 1) - 1_920_000, None, None),
         ("som-bllip-md", ["model.syntactic_size=0"], 50_257 - 1, 37_944_259, 37.9, 0.05),
         ("som-bllip-md", [], 50_257 - 1, 36_024_259, 34.8, 1.25),  # 1.2M more than printed: docs/models/som.md
-        ("shift-reduce-ptb", [], 23_815 - 1, 12_731_201, None, None),
-        ("shift-reduce-lm-ptb", [], 23_815 - 1, 12_755_016, None, None),
+        ("shift-reduce-ptb", [], PTB_TYPES, 12_731_201, None, None),
+        ("shift-reduce-lm-ptb", [], PTB_TYPES, 12_755_016, None, None),
         ("urnng-ptb", [], 23_815, 47_910_332, None, None),
     ],
 )
