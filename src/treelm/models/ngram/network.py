@@ -20,6 +20,7 @@ from treelm.errors import InputError
 from treelm.models.base import EstimatedLM, IncrementalState
 from treelm.models.ngram.arpa import read_levels, write_levels
 from treelm.models.ngram.kneser_ney import count_ngrams, smooth, with_boundaries
+from treelm.models.ngram.pruning import prune
 from treelm.models.scores import Loss, Losses, SentenceScore
 from treelm.trees.tree import Tree
 
@@ -38,6 +39,9 @@ class NGramConfig:
     fallback_discounts: tuple[float, float, float] | None = None
     """Discounts of n-grams seen once, twice and more often, for the lengths whose counts of counts do not give any:
     small data, or few tokens, as characters. Without it such data are an error."""
+    prune_threshold: float = 0.0
+    """Entropy pruning (Stolcke 1998): leave out n-grams whose removal raises the perplexity by a share of less than
+    this, such as 1e-8. 0: all stay."""
     num_ngrams: tuple[int, ...] = ()
     """Distinct n-grams of every length; estimation sets it, recipes leave it out."""
 
@@ -45,6 +49,8 @@ class NGramConfig:
         """Check values."""
         if not 1 <= self.order <= 12:
             raise InputError(f"order = {self.order}", remedy="give a whole number from 1 to 12")
+        if not 0 <= self.prune_threshold < 1:
+            raise InputError(f"prune_threshold = {self.prune_threshold}", remedy="give a share such as 1e-8, or 0")
         given = self.fallback_discounts
         if given is not None:
             if not all(0 <= value <= count for count, value in enumerate(given, start=1)):
@@ -116,7 +122,10 @@ class NGram(EstimatedLM):
         text, place = with_boundaries(tokens, np.concatenate(([0], np.cumsum(lengths))), vocabulary_size)
         levels = count_ngrams(text, place, vocabulary_size=vocabulary_size, order=self._config.order)
         found = smooth(levels, vocabulary_size=vocabulary_size, fallback=self._config.fallback_discounts)
-        self._config = replace(self._config, num_ngrams=tuple(map(len, levels)))
+        if self._config.prune_threshold:
+            threshold = self._config.prune_threshold
+            found = prune(levels, found, vocabulary_size=vocabulary_size, threshold=threshold)
+        self._config = replace(self._config, num_ngrams=tuple(len(level.keys) for level in found))
         for length, level in enumerate(found, start=1):
             self._keep(length, *map(torch.from_numpy, (level.keys, level.log_probs, level.log_backoffs)))
 
@@ -197,6 +206,8 @@ class NGram(EstimatedLM):
         """log p by n-grams of this length: of those that were seen their own, of others what shorter ones leave."""
         log_probs = self.get_buffer(f"log_probs_{length}")
         log_backoffs = self.get_buffer(f"log_backoffs_{length - 1}")
+        if not len(log_backoffs):  # all were pruned
+            return shorter
         backed_off = torch.where(contexts >= 0, log_backoffs[contexts.clamp(min=0)], 0.0) + shorter
         if not len(log_probs):
             return backed_off

@@ -1,0 +1,94 @@
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.models.ngram.plain import BEGIN, END
+from tests.models.ngram.plain_pruning import BackOff, prune
+from tests.models.ngram.test_network import FALLBACK, TOKENS, PlainWithFallback, draw_sentences, encode
+from treelm.corpora.word_vocabulary import WordVocabulary
+from treelm.errors import InputError
+from treelm.models.ngram.network import NGram, NGramConfig
+
+OUTCOMES = ["<unk>", *TOKENS, END]
+
+
+def pruned(sentences: list[list[str]], order: int, threshold: float) -> NGram:
+    config = NGramConfig(order=order, fallback_discounts=FALLBACK, prune_threshold=threshold)
+    model = NGram(config, vocabulary=WordVocabulary(TOKENS))
+    model.estimate(encode(sentences, WordVocabulary(TOKENS)))
+    return model
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("threshold", [1e-5, 3e-4, 1e-2])
+def test_equals_the_plain_form(order: int, threshold: float) -> None:
+    sentences = draw_sentences(60)
+    plain = PlainWithFallback(sentences, order)
+    padded = [(BEGIN, *one, END) for one in sentences]
+    occurrences = Counter(
+        one[start : start + length]
+        for one in padded
+        for length in range(1, order + 1)
+        for start in range(len(one) - length + 1)
+    )
+    num_tokens = sum(map(len, padded)) - len(padded)
+    known = {one: plain.probability(one[-1], one[:-1]) for one in occurrences if one[-1] != BEGIN}
+    known |= {(token,): plain.probability(token, ()) for token in OUTCOMES}
+    expected = prune(BackOff(known, OUTCOMES), lambda history: occurrences[history] / num_tokens, threshold)
+
+    found = pruned(sentences, order, threshold)
+    lengths = Counter(map(len, expected.probabilities))
+    assert found.config.num_ngrams[1:] == tuple(lengths[length] for length in range(2, order + 1))
+    held_out = [*draw_sentences(30, seed=1), ["h", "unseen", "h", "g"], []]
+    for words, score in zip(held_out, found.score(held_out), strict=True):
+        text = (BEGIN, *(word if word in TOKENS else "<unk>" for word in words), END)
+        wanted = [
+            math.log(expected(text[place], text[max(0, place - order + 1) : place])) for place in range(1, len(text))
+        ]
+        np.testing.assert_allclose(score.log_probs, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("threshold", [1e-6, 1e-4, 1e-3, 0.5])
+def test_every_context_sums_to_one(threshold: float) -> None:
+    model = pruned(draw_sentences(), 4, threshold)
+    for words in draw_sentences(20, seed=3):
+        state = model.start(1)
+        for token in model.vocabulary.encode(words).ids.tolist():
+            assert model.next_word_log_probs(state).logsumexp(1).item() == pytest.approx(0, abs=1e-9)
+            state = model.extend_tokens(state, [token])
+
+
+def test_fewer_ngrams_the_higher_the_threshold_and_a_little_worse() -> None:
+    sentences, held_out = draw_sentences(400), draw_sentences(200, seed=5)
+    models = [pruned(sentences, 3, threshold) for threshold in (0.0, 1e-5, 1e-3, 0.9)]
+    sizes = [sum(model.config.num_ngrams) for model in models]
+    assert sizes[0] > sizes[1] > sizes[2] > sizes[3] == len(TOKENS) + 3
+    trained = [-sum(score.log_probs.sum() for score in model.score(sentences)) for model in models]
+    assert trained == sorted(trained)
+    assert models[1].score(held_out)[0].log_probs == pytest.approx(models[0].score(held_out)[0].log_probs, abs=0.1)
+
+
+def test_nothing_is_left_out_without_a_threshold() -> None:
+    sentences = draw_sentences()
+    whole, kept = pruned(sentences, 3, 0.0), pruned(sentences, 3, 1e-300)
+    for before, after in zip(whole.score(sentences), kept.score(sentences), strict=True):
+        np.testing.assert_allclose(before.log_probs, after.log_probs, atol=1e-9)
+
+
+def test_a_pruned_model_is_saved_and_written_as_arpa(tmp_path: Path) -> None:
+    model = pruned(draw_sentences(), 3, 1e-4)
+    model.save_pretrained(tmp_path / "model")
+    model.write_arpa(tmp_path / "model.arpa")
+    words = draw_sentences(20, seed=2)
+    for again in (NGram.from_pretrained(tmp_path / "model"), NGram.read_file(tmp_path / "model.arpa")):
+        for before, after in zip(model.score(words), again.score(words), strict=True):
+            np.testing.assert_allclose(before.log_probs, after.log_probs, atol=1e-6)
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.0, math.nan])
+def test_thresholds_that_are_no_shares_are_refused(threshold: float) -> None:
+    with pytest.raises(InputError, match="prune_threshold"):
+        NGramConfig(prune_threshold=threshold)
