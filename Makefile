@@ -82,7 +82,7 @@ release: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[release]"
 	$(BIN)/python scripts/release.py
 
-# The wheel under several Pythons: the pages for beginners run in empty folders; make try-wheel PYTHONS="python3.12 python3.13"
+# Both wheels under several Pythons: the pages for beginners run in empty folders; make try-wheel PYTHONS="python3.12 python3.13"
 try-wheel: install
 	$(BIN)/python scripts/try_wheel.py $(or $(PYTHONS),$(PYTHON))
 

@@ -1,6 +1,8 @@
 """Pages are run in empty folders by the Python of an environment, and what fails is told by its last line."""
 
+import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -47,3 +49,66 @@ def test_all_pages_are_there_and_have_something_to_run(try_wheel: ModuleType) ->
     for name in try_wheel.PAGES:
         page = (try_wheel.ROOT / "docs" / name).read_text(encoding="utf-8")
         assert try_wheel.blocks(page, "sh") or try_wheel.blocks(page, "python"), name
+
+
+@pytest.fixture
+def packed(try_wheel: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that were called; building leaves an empty wheel."""
+    called: list[list[str]] = []
+
+    def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
+        called.append(list(command))
+        if "wheel" in command:
+            name = "treelm" if Path(command[-1]) == try_wheel.ROOT else Path(command[-1]).name.replace("-", "_")
+            (folder / f"{name}-1.0-py3-none-any.whl").touch()
+        return ""
+
+    monkeypatch.setattr(try_wheel, "run", run)
+    return called
+
+
+def test_both_wheels_are_built_and_installed(try_wheel: ModuleType, packed: list[list[str]], tmp_path: Path) -> None:
+    wheels = try_wheel.build(tmp_path)
+    assert [wheel.name.partition("-")[0] for wheel in wheels] == ["treelm", "treelm_english"]
+    del packed[:]
+    try_wheel.install(Path("python"), wheels, tmp_path)
+    alone, needed = packed
+    assert {"--no-deps", "--force-reinstall", *map(str, wheels)} <= set(alone)
+    assert f"{wheels[0]}[{try_wheel.EXTRAS}]" in needed
+    assert str(wheels[1]) in needed
+
+
+def test_the_first_surprisal_is_that_of_a_sentence_in_an_empty_home(try_wheel: ModuleType, tmp_path: Path) -> None:
+    begun = os.times()
+    seconds = try_wheel.first_surprisal(Path(sys.executable), "ngram-gum-open", tmp_path)
+    ended = os.times()
+    spent = ended.children_user + ended.children_system - begun.children_user - begun.children_system
+    assert 0 < seconds <= spent
+    header, *rows = (tmp_path / "first.tsv").read_text().splitlines()
+    bits = header.split("\t").index("surprisal_bits")
+    assert [row.split("\t")[2] for row in rows][:3] == ["The", "museum", "was"]
+    assert all(float(row.split("\t")[bits]) > 0 for row in rows)
+
+
+def test_the_environment_is_there_until_the_last_page_has_run(
+    try_wheel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new environment lies in a folder of its own, which is removed at the end."""
+
+    def environment_of(python: str, folder: Path) -> Path:
+        (folder / "python").symlink_to(python)
+        return folder / "python"
+
+    def is_there(python: Path, page: str, folder: Path) -> float:
+        assert python.exists()
+        return 0.0
+
+    monkeypatch.setattr(try_wheel, "environment_of", environment_of)
+    monkeypatch.setattr(try_wheel, "install", lambda *arguments: None)
+    monkeypatch.setattr(try_wheel, "run", lambda command, folder: "3.12.0 2.13.0" if "torch" in command[-1] else "")
+    monkeypatch.setattr(try_wheel, "first_surprisal", is_there)
+    monkeypatch.setattr(try_wheel, "run_page", is_there)
+    assert try_wheel.try_python(sys.executable, [])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Python 3.12.0, torch 2.13.0\tfirst surprisal of lstm-open-english\t0.0 s of processor time"
+    assert len(lines) == len(try_wheel.FIRST) + len(try_wheel.PAGES)
