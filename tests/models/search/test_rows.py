@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from treelm.models.search.rows import Affine, _cut, arithmetic, rounded, sizes_alike
+from treelm.models.search.rows import Affine, IntRows, _cut, arithmetic, rounded, sizes_alike
 
 SHAPES = [(8, 33), (30, 120), (64, 64), (160, 640), (256, 1024), (512, 256), (160, 5543)]  # (I, O)
 
@@ -60,3 +61,15 @@ def test_search_computes_on_one_thread_and_puts_their_number_back() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_rows_that_follow_for_a_look_are_not_kept_and_a_beginning_stays_where_it_is() -> None:
+    rows, first = IntRows(2, capacity=3), np.arange(8).reshape(4, 2)
+    rows.append(first[:3])
+    assert rows.followed_by(first[3:]).tolist() == first.tolist()
+    assert rows.all.tolist() == first[:3].tolist()
+    assert rows.append(-first).tolist() == [3, 4, 5, 6]
+    rows.keep(np.array([False, True, False, True, True]), 2)
+    assert rows.all.tolist() == [*first[:2].tolist(), [0, -1], [-4, -5], [-6, -7]]
+    rows.keep(np.array([4, 0]))
+    assert rows.all.tolist() == [[-6, -7], [0, 1]]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from treelm.models.layers.devices import to_device
-from treelm.models.search.rows import Bools, Floats, IntRows, Ints, renumbering
+from treelm.models.search.rows import Bools, Floats, IntRows, Ints, renumbered, renumbering
 
 Table = TypeVar("Table", bound="Candidates")
 Scored = TypeVar("Scored", bound="Analyses")
@@ -191,24 +191,23 @@ class Histories:
         """Drop what these do not need; returns the new number of every old row.
 
         What was kept before is mostly what all survivors share, and it is as long as the sentence: it is walked only
-        when there may be twice as much as is needed. So a word late in a sentence costs what an early one does.
+        and copied only when there may be twice as much as is needed. So a word late in a sentence costs what an early
+        one does.
         """
         rows = self._rows.all
         whole = len(rows) > self._most
         num_old = 0 if whole else self._num_old
-        marked = np.zeros(len(rows), np.bool_)
-        marked[:num_old] = True
+        marked = np.zeros(len(rows) - num_old, np.bool_)
         current = histories[histories >= num_old]
         while len(current):
-            marked[current] = True
+            marked[current - num_old] = True
             current = _before(rows, current)
             current = current[current >= num_old]
-            current = current[~marked[current]]
-        new = renumbering(marked)
-        self._rows.keep(marked)
+            current = current[~marked[current - num_old]]
+        new = np.concatenate([np.arange(num_old), num_old + renumbering(marked)])
+        self._rows.keep(marked, num_old)
         rows = self._rows.all
-        has_previous = rows[:, PREVIOUS] >= 0
-        rows[has_previous, PREVIOUS] = new[rows[has_previous, PREVIOUS]]
+        rows[num_old:, PREVIOUS] = renumbered(new, rows[num_old:, PREVIOUS])
         self._num_old = len(rows)
         if whole:
             self._most = 2 * len(rows) + _ROOM

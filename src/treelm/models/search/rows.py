@@ -151,12 +151,20 @@ class IntRows:
         self._length = end
         return np.arange(start, end)
 
-    def keep(self, index: Ints | Bools) -> None:
-        """Keep the rows at ``index`` and drop the others."""
-        rows = self.all[index]
-        self._data = np.empty((2 * len(rows) + 512, rows.shape[1]), np.int64)
-        self._length = len(rows)
-        self._data[: self._length] = rows
+    def followed_by(self, rows: Ints) -> Ints:
+        """The rows in use and these behind them, as a view that holds until the next ``append``."""
+        length = self._length
+        self.append(rows)
+        view, self._length = self.all, length
+        return view
+
+    def keep(self, index: Ints | Bools, start: int = 0) -> None:
+        """Keep the rows at ``index``, counted from ``start``, and those before, which stay where they are."""
+        rows = self._data[start : self._length][index]
+        self._length = start + len(rows)
+        if start == 0:
+            self._data = np.empty((2 * len(rows) + 512, rows.shape[1]), np.int64)
+        self._data[start : self._length] = rows
 
     def copy(self) -> IntRows:
         """An independent copy."""

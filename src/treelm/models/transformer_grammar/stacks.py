@@ -40,6 +40,8 @@ NUM_CHILDREN = 12  # whole ones of the innermost open nonterminal; a word in pie
 NUM_NEEDED = 13  # words that have at least to come until a binary tree is complete; of others it means nothing
 NUM_COLUMNS = 14
 
+_ROOM = 1 << 6  # rows that are never worth dropping others; few, since every copy of a beam has them, too
+
 _MEASURES = {"depth": DEPTH, "height": HEIGHT, "place": PLACE}
 
 
@@ -69,6 +71,7 @@ class KeyValueStacks:
         self._keys = FloatRows(0 if weights.pointer is None else weights.pointer.labels.shape[1], like)
         vectors = weights.marks[:1] if starts is None else weights.marks[:1] + starts.to(weights.marks)
         self._num_starts = len(vectors)
+        self._most = _ROOM  # rows beyond which ``keep`` looks for those that nobody needs
         items = np.zeros((self._num_starts, NUM_COLUMNS), np.int64)
         items[:, [BELOW, BEFORE, OPENED, LABEL]] = NONE
         items[:, TOP], items[:, NUM_NEEDED] = EMPTY, 1
@@ -100,7 +103,7 @@ class KeyValueStacks:
         rows = self._items.append(items)
         if self._weights.composer is not None:
             self._vectors.append(vectors)
-        with_looking = np.concatenate([self._items.all, looking])
+        with_looking = self._items.followed_by(looking)
         again = vectors.index_select(0, to_device(composing.rows, vectors.device))
         if self._weights.kind is not None:
             again = again + self._weights.kind
@@ -177,8 +180,14 @@ class KeyValueStacks:
         )
 
     def keep(self, tops: Ints) -> Ints:
-        """Drop the rows that analyses with these tops see no more; returns the new number of every old row."""
+        """Drop what analyses with these tops see no more; returns the new number of every old row.
+
+        Nothing is dropped, or copied, until half of the rows may be of no use: those that are may be as many as there
+        are words.
+        """
         items = self._items.all
+        if len(items) <= self._most:
+            return np.arange(len(items))
         marked: Bools = np.zeros(len(items), np.bool_)
         marked[: self._num_starts] = True
         while len(tops):
@@ -194,6 +203,7 @@ class KeyValueStacks:
         items = self._items.all
         for column in (BELOW, BEFORE, OPENED):
             items[:, column] = renumbered(new, items[:, column])
+        self._most = 2 * len(items) + _ROOM
         return new
 
     def copy(self) -> KeyValueStacks:
