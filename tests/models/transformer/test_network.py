@@ -192,8 +192,31 @@ def test_a_text_is_scored_as_one_row(memory_length: int, monkeypatch: pytest.Mon
 
 # Word by word.
 
+every_reading = pytest.mark.parametrize(
+    "config", [{}, {"memory_length": 2}, {"positions": "rotary"}, {"positions": "learned"}]
+)
 
-@pytest.mark.parametrize("config", [{}, {"memory_length": 2}, {"positions": "rotary"}, {"positions": "learned"}])
+
+@every_reading
+def test_word_by_word_is_the_full_pass(config: dict[str, Any]) -> None:
+    """Distributions over all tokens to 1e-10, before anything is rounded; sentences that are over wait for others."""
+    network = transformer(num_layers=3, **config).eval()
+    exact = network.exact()
+
+    def log_probs(hidden: Tensor) -> Tensor:
+        return (hidden @ exact.decoder_weight.T + exact.decoder_bias).log_softmax(-1)
+
+    inputs, _, mask = network.pad(encode_words(WORDS, network.vocabulary))
+    with torch.no_grad():
+        full = log_probs(exact.read(inputs, exact.begin(len(WORDS)), mask=mask).outputs)
+        state = network.start(len(WORDS))
+        for step in range(len(inputs)):
+            going = [row for row, words in enumerate(WORDS) if step <= len(words)]
+            torch.testing.assert_close(log_probs(state.hidden)[going], full[step, going], rtol=0, atol=1e-10)
+            state = network.extend_tokens(state, [int(words[step]) if step < len(words) else None for words in WORDS])
+
+
+@every_reading
 def test_continuations_of_one_state_do_not_disturb_each_other(config: dict[str, Any]) -> None:
     network = transformer(**config).eval()
     begun = network.extend(network.start(2), ["1", "2"])
