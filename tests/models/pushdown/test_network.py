@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from tests.models.transformer_grammar.worlds import trees_of
 from treelm.errors import InputError
 from treelm.models.base import Loss
 from treelm.models.pushdown.config import PushdownConfig
-from treelm.models.pushdown.gold import attachments_of, most_on_stack
+from treelm.models.pushdown.gold import Attachments, attachments_of, most_on_stack
 from treelm.models.pushdown.network import Pushdown
 from treelm.models.search.sentences import SentenceResult, search_all
 from treelm.models.search.settings import Search
@@ -37,16 +38,19 @@ def plain_log_probs(model: Pushdown, tree: Node) -> tuple[torch.Tensor, torch.Te
     return PlainPushdown(model).log_probs(actions_of(model, tree), tokens_of(tree))
 
 
-def test_tape_and_stack_are_those_of_a_walk() -> None:
-    """500 random trees, words in pieces and unary chains among them: no position differs."""
+def num_different(num_trees: int, change: Callable[[Attachments], None] = lambda found: None) -> int:
+    """Tokens whose attachment or tape is not that of a walk, after a change of what was found; words in pieces and
+    unary chains are among the trees."""
     vocabulary, rng = Tokens(9, 3), random.Random(3)
     model = build_pushdown(vocabulary, size=2, num_layers=1)
-    trees = [random_tree(rng, vocabulary, 3, rng.choice([1, 3, 8, 20])) for _ in range(500)]
+    trees = [random_tree(rng, vocabulary, 3, rng.choice([1, 3, 8, 20])) for _ in range(num_trees)]
     found = attachments_of(as_batch(trees, vocabulary), vocabulary.ends_word, 100)
+    change(found)
+    last, different = found.valid.shape[2] - 1, 0
     for row, tree in enumerate(trees):
-        stack, tape, place = list[tuple[int, int]](), [0], 0
-        for action, token in zip(actions_of(model, tree)[1:-1:2], tokens_of(tree), strict=True):
-            place += 1
+        stack, tape = list[tuple[int, int]](), [0]
+        steps = zip(actions_of(model, tree)[1:-1:2], tokens_of(tree), strict=True)
+        for place, (action, token) in enumerate(steps, 1):
             new, targets = (place, place), [place]
             tape.append(0)
             for _ in range(action - 1):
@@ -54,13 +58,66 @@ def test_tape_and_stack_are_those_of_a_walk() -> None:
                 new = stack.pop()[0], place
                 for position in range(new[0], place + 1):
                     tape[position] += 1
-            last = found.valid.shape[2] - 1
-            assert found.target[row, place - 1] == (last if action == 1 else targets[-1])
             stack.append(new)
-            assert found.tape[row, place, : place + 1].tolist() == tape
-            assert found.closed[row, place] == action - 1
-            assert found.may_end[row, place] == (len(stack) == 1 and token >= vocabulary.num_unfinished)
-        assert not found.tape[row, : place + 1, place + 1 :].any()
+            same = (
+                found.target[row, place - 1] == (last if action == 1 else targets[-1]),
+                found.tape[row, place].tolist() == tape + [0] * (last - len(tape)),
+                found.closed[row, place] == action - 1,
+                found.may_end[row, place] == (len(stack) == 1 and token >= vocabulary.num_unfinished),
+            )
+            different += not all(same)
+    return different
+
+
+def test_tape_and_stack_are_those_of_a_walk() -> None:
+    assert num_different(500) == 0
+
+
+def _tape_one_token_late(found: Attachments) -> None:
+    found.tape[:, 1:] = found.tape[:, :-1].copy()
+
+
+def _tape_without_the_closing_token(found: Attachments) -> None:
+    places = np.arange(found.tape.shape[1])
+    found.tape[:, places, places] = 0
+
+
+def _tape_of_one_constituent_at_most(found: Attachments) -> None:
+    found.tape.clip(0, 1, out=found.tape)
+
+
+def _tape_of_what_is_built_now(found: Attachments) -> None:
+    found.tape[:, 1:] = np.diff(found.tape, axis=1)
+
+
+def _attached_to_the_first_that_is_closed(found: Attachments) -> None:
+    place = np.arange(found.target.shape[1])
+    closes = found.target < found.valid.shape[2] - 1
+    found.target[:] = np.where(closes, place, found.target)
+
+
+def _closing_counts_itself(found: Attachments) -> None:
+    found.closed[:] += 1
+
+
+def _ends_with_two_constituents(found: Attachments) -> None:
+    found.may_end[:, 1:] |= found.closed[:, 1:] == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _tape_one_token_late,
+        _tape_without_the_closing_token,
+        _tape_of_one_constituent_at_most,
+        _tape_of_what_is_built_now,
+        _attached_to_the_first_that_is_closed,
+        _closing_counts_itself,
+        _ends_with_two_constituents,
+    ],
+)
+def test_each_rule_of_tape_and_stack_matters(change: Callable[[Attachments], None]) -> None:
+    assert num_different(80, change) > 20
 
 
 def test_the_bound_that_a_tree_needs_is_its_tallest_stack() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -10,11 +11,12 @@ import torch
 
 from tests.models.rnng.worlds import Node, Tokens, as_batch, top_down
 from tests.models.transformer_grammar.plain import Walk, begun
+from tests.models.transformer_grammar.plain import binarised as plain_binarised
 from tests.models.transformer_grammar.worlds import VARIANTS, trees_of
 from treelm.models.layers.packing import Packing
 from treelm.models.search.derivations import derive
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
-from treelm.models.transformer_grammar.positions import NEVER, Positions, lay_out, pad, sight_of
+from treelm.models.transformer_grammar.positions import NEVER, NOT_PUSHED, Positions, lay_out, pad, sight_of
 
 TOKENS = Tokens(9, 2)
 MEASURES = ("depth", "height", "place")
@@ -68,23 +70,36 @@ def test_all_positions_see_what_a_walked_stack_shows_them(variant: str, position
 
 @pytest.mark.parametrize("positions", ["height", "place"])
 @pytest.mark.parametrize("masking", [True, False])
-def test_bottom_up_and_external_positions_too(masking: bool, positions: str) -> None:
+def test_bottom_up_positions_too(masking: bool, positions: str) -> None:
     config = config_of("bottom-up", masking=masking, positions=positions)
     assert num_different(trees_of(TOKENS, 100), config) == 0
     assert num_different(trees_of(TOKENS, 20), config, _compose_sees_the_stack) > 20
-    for variant in ("external", "external bottom-up"):
-        config = config_of(variant, masking=masking, positions=positions, composer_size=6)
-        assert num_different(trees_of(TOKENS, 100), config) == 0
+    config = config_of("external bottom-up", masking=masking, positions=positions, composer_size=6)
+    assert num_different(trees_of(TOKENS, 100), config) == 0
     if masking:
         assert num_different(trees_of(TOKENS, 20), config, _popped_one_later) > 20
 
 
+@pytest.mark.parametrize("positions", MEASURES)
+@pytest.mark.parametrize("masking", [True, False])
+@pytest.mark.parametrize("binary", [True, False])
+def test_external_positions_too(binary: bool, masking: bool, positions: str) -> None:
+    """Depth is the measure of the recipes zhao-1001 and zhao-1011."""
+    config = config_of("external", binary=binary, masking=masking, positions=positions, composer_size=6)
+    trees = trees_of(TOKENS, 100)
+    walked_trees = [plain_binarised(tree, TOKENS.ends_word) for tree in trees] if binary else trees
+    assert num_different(walked_trees, config) == 0
+    if masking:
+        assert num_different(walked_trees[:40], config, _popped_one_later) > 20
+    assert num_different(walked_trees[:40], config, _start_one_further) > 20
+
+
 def _popped_never(found: Positions) -> None:
-    found.popped[found.popped > 0] = NEVER
+    found.popped[found.popped > NOT_PUSHED] = NEVER
 
 
 def _stack_pushed(found: Positions) -> None:
-    found.popped[found.popped == 0] = NEVER
+    found.popped[found.popped == NOT_PUSHED] = NEVER
 
 
 def _compose_sees_the_stack(found: Positions) -> None:
@@ -92,11 +107,11 @@ def _compose_sees_the_stack(found: Positions) -> None:
 
 
 def _compose_is_not_pushed(found: Positions) -> None:
-    found.popped[found.composes == 1] = 0
+    found.popped[found.composes == 1] = NOT_PUSHED
 
 
 def _popped_one_later(found: Positions) -> None:
-    found.popped[(found.popped > 0) & (found.popped < NEVER)] += 1
+    found.popped[(found.popped > NOT_PUSHED) & (found.popped < NEVER)] += 1
 
 
 def _closing_one_deeper(found: Positions) -> None:
@@ -109,6 +124,24 @@ def _innermost_one_earlier(found: Positions) -> None:
 
 def _innermost_is_the_outermost(found: Positions) -> None:
     found.innermost[:] = 1
+
+
+def _start_one_further(found: Positions) -> None:
+    found.where[found.action < 0] += 1
+
+
+def _stack_one_further(found: Positions) -> None:
+    found.where[found.popped == NOT_PUSHED] += 1
+
+
+def _stack_one_back(found: Positions) -> None:
+    found.where[found.popped == NOT_PUSHED] -= 1
+
+
+def _number_of_the_position(found: Positions) -> None:
+    """Nothing is ever taken off the stack, and both copies of a bracket are pushed."""
+    begins = np.flatnonzero(found.action < 0)
+    found.where[:] = np.arange(len(found.where)) - np.repeat(begins, found.lengths)
 
 
 RULES = [
@@ -125,6 +158,26 @@ RULES = [
 @pytest.mark.parametrize("change", RULES)
 def test_each_rule_matters(variant: str, change: Callable[[Positions], None]) -> None:
     assert num_different(trees_of(TOKENS, 20), config_of(variant), change) > 20
+
+
+RULES_OF_MEASURES = [
+    _closing_one_deeper,
+    _start_one_further,
+    _stack_one_further,
+    _stack_one_back,
+    _number_of_the_position,
+]
+
+
+@pytest.mark.parametrize(
+    ("variant", "positions"),
+    [*itertools.product(["TG", "no masking"], MEASURES), ("bottom-up", "height"), ("bottom-up", "place")],
+)
+@pytest.mark.parametrize("change", RULES_OF_MEASURES)
+def test_each_rule_of_depth_height_and_place_matters(
+    change: Callable[[Positions], None], variant: str, positions: str
+) -> None:
+    assert num_different(trees_of(TOKENS, 20), config_of(variant, positions=positions), change) > 20
 
 
 @pytest.mark.parametrize("change", [_innermost_one_earlier, _innermost_is_the_outermost])
