@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from tests.models.rnng.worlds import Node, Tokens, as_batch, tokens_of
 from tests.models.search.oracle import Enumeration, enumerate_all, log_sum, plain_beam
@@ -16,8 +17,12 @@ from tests.models.transformer_grammar.plain_bottom_up import plain_of
 from tests.models.transformer_grammar.worlds import VARIANTS, build_grammar, trees_of
 from treelm.errors import InputError
 from treelm.models.base import Loss
+from treelm.models.search.analyses import Analyses
+from treelm.models.search.attention import BlockWeights, Queries
+from treelm.models.search.rows import FloatRows, Ints
 from treelm.models.search.sentences import SentenceResult, search_all
 from treelm.models.search.settings import Search
+from treelm.models.transformer_grammar import stacks
 from treelm.models.transformer_grammar.config import TransformerGrammarConfig
 from treelm.models.transformer_grammar.network import TransformerGrammar
 from treelm.models.transformer_grammar.plan import BatchPlan
@@ -86,6 +91,39 @@ def read_aloud(model: TransformerGrammar, tree: Node) -> float:
         else:
             analyses = machine.apply(analyses, np.array([0]), np.array([action]), np.zeros(1))
     return total + float(analyses.log_probs[0, last])
+
+
+@pytest.mark.parametrize(("variant", "num_queries"), [("TG", 2), ("no masking", 2), ("external", 1), ("PLM", 1)])
+def test_a_reduce_costs_one_pass_of_two_queries(
+    variant: str, num_queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """COMPOSE and STACK are read together, in each layer once, and one row is kept; other actions have one query."""
+    model = build_grammar(Tokens(9), num_layers=3, **VARIANTS[variant])
+    machine, queries, passes = model.searchable().machine(), list[int](), list[int]()
+    lay_out, read = stacks.with_fillers, stacks.read_layer
+
+    def laid_out(seen: Ints, padded: int) -> Ints:
+        queries.append(len(seen))
+        return lay_out(seen, padded)
+
+    def counted(layer: BlockWeights, units: Tensor, laid: Queries, keys_values: FloatRows, num_rows: int) -> Tensor:
+        passes.append(num_rows)
+        return read(layer, units, laid, keys_values, num_rows)
+
+    monkeypatch.setattr(stacks, "with_fillers", laid_out)
+    monkeypatch.setattr(stacks, "read_layer", counted)
+
+    def applied(analyses: Analyses, actions: list[int]) -> Analyses:
+        queries.clear()
+        passes.clear()
+        return machine.apply(analyses, np.arange(len(actions)), np.array(actions), np.zeros(len(actions)))
+
+    analyses = applied(applied(machine.start(5), [2] * 5), [3, 2, 2, 4, 3])
+    assert (queries, passes) == ([5], [5] * 3)
+    analyses, before = machine.shift(analyses, np.arange(5)), len(machine)
+    applied(analyses, [1, 1, 3, 1, 2])
+    assert (queries, passes) == ([2 + 3 * num_queries], [5] * 3)
+    assert len(machine) == before + 5
 
 
 def run(model: TransformerGrammar, sentences: list[list[int]], **settings: Any) -> list[SentenceResult]:
