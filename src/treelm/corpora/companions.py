@@ -44,6 +44,7 @@ COMPANIONS = (
         models=(
             "chart-gum-open",
             "lstm-open-english",
+            "ngram-pruned-open-english",
             "on-lstm-gum-open",
             "palm-gum-open",
             "prpn-gum-open",
