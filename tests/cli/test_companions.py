@@ -79,7 +79,9 @@ def test_without_it_its_models_are_listed_as_missing(absent: None, treelm: Treel
         "rnng-gum-open",
     ]
     (line,) = outcome.err.splitlines()
-    assert line.startswith("not installed: chart-gum-open, lstm-open-english, ngram-pruned-open-english, on-lstm-gum-open")
+    assert line.startswith(
+        "not installed: chart-gum-open, lstm-open-english, ngram-pruned-open-english, on-lstm-gum-open"
+    )
     assert line.endswith("pip install treelm-english")
 
 
