@@ -9,7 +9,8 @@ import pytest
 from tests.papers.conftest import TABLE
 from treelm.errors import InputError
 from treelm.papers.data import FOLDER, DataRoot, data_sets
-from treelm.papers.declaration import load_paper, load_table, paper_folder, paper_names, recipe_of
+from treelm.papers.declaration import load_paper, load_table, measured, paper_folder, paper_names, recipe_of
+from treelm.papers.measures import MinimalPairs
 from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
 
@@ -159,3 +160,18 @@ def test_data_that_are_not_described_are_refused(tmp_path: Path, text: str, foun
     (tmp_path / "data.toml").write_text(text)
     with pytest.raises(InputError, match=found):
         data_sets(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tg", "pushdown", "questions"])
+def test_small_tables_have_ten_pairs_of_each_paradigm_of_blimp(name: str) -> None:
+    folder = paper_folder(name)
+    found = [
+        measure
+        for table in load_paper(folder, DataRoot(None, data_sets(folder)).sets)
+        for stand_in in table.stand_ins
+        for row in table.rows
+        for _, measure, _ in measured(table, row, stand_in)
+        if isinstance(measure, MinimalPairs)
+    ]
+    assert len(found) >= 4
+    assert {(one.data, one.max_pairs_per_group) for one in found} == {("blimp", 10)}
