@@ -22,7 +22,7 @@ import tyro
 
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
-from treelm.models.layers.devices import process_peak_mb
+from treelm.models.layers.devices import process_peak_mb, restart_peak
 from treelm.training.recipe import load_recipe
 from treelm.training.run import set_up
 
@@ -39,9 +39,11 @@ class Arguments:
     """Analyses between actions; between words a tenth of them, at least 5."""
     words: int = 200
     """Words to read, at least, of dev's first sentences."""
+    joined: bool = False
+    """Read exactly so many words, as one sentence."""
 
 
-def measure(name: str, beam: int, words: int) -> dict[str, Any]:
+def measure(name: str, beam: int, words: int, joined: bool) -> dict[str, Any]:
     """The speed and the memory of one search."""
     torch.set_num_threads(1)
     recipe = load_recipe(name)
@@ -54,11 +56,15 @@ def measure(name: str, beam: int, words: int) -> dict[str, Any]:
             break
         sentences.append(list(sentence.words))
         num_words += len(sentence.words)
-    lm.score(sentences[:1])  # the first search of a process tries products
+    if joined:
+        sentences = [[word for sentence in sentences for word in sentence][:words]]
+    lm.score([sentences[0][:20]])  # the first search of a process tries products
+    restart_peak()
     before, begin = process_peak_mb(), process_time()
     lm.score(sentences)
     seconds = process_time() - begin
-    speed = {"num_words": num_words, "words_per_second": round(num_words / seconds, 1)}
+    num_words = sum(map(len, sentences))
+    speed = {"num_words": num_words, "seconds": round(seconds, 1), "words_per_second": round(num_words / seconds, 1)}
     memory = {"peak_mb": round(process_peak_mb()), "of_search_mb": round(process_peak_mb() - before)}
     return {"recipe": name, **settings, **speed, **memory}
 
@@ -68,7 +74,7 @@ def main(options: Arguments) -> None:
     for name in options.recipes:
         for beam in options.beams:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as one:
-                print(json.dumps(one.submit(measure, name, beam, options.words).result()), flush=True)
+                print(json.dumps(one.submit(measure, name, beam, options.words, options.joined).result()), flush=True)
 
 
 if __name__ == "__main__":

@@ -31,3 +31,5 @@ def test_searches_are_measured_at_equal_widths(preloaded: Path) -> None:
     assert (row["recipe"], row["action_beam"], row["word_beam"]) == ("tg-demo", 2, 5)
     assert row["num_words"] >= 3
     assert row["words_per_second"] > 0 <= row["of_search_mb"] < row["peak_mb"]
+    (row,) = rows_of(preloaded, "benchmarks/search_speed.py", *sizes, "--joined")
+    assert row["num_words"] == 3
