@@ -158,13 +158,14 @@ def _making(name: str, lm: SyntacticLM, figures: Mapping[str, Any]) -> str:
 
 def duration(training: Mapping[str, Any]) -> str:
     """How long it was trained, in words."""
+    of_processor = training.get("cpu_minutes")
     if training["best_epoch"] is None:
-        return f"estimated in {60 * training['minutes']:.1f} s"
+        said = f"estimated in {60 * training['minutes']:.1f} s"
+        return f"{said} ({60 * of_processor:.1f} of processor time)" if of_processor else said
     one = training["num_epochs"] == 1
     parts = ["1 epoch"] if one else [f"{training['num_epochs']} epochs", f"the best {training['best_epoch']}"]
     parts += [f"{training['num_steps']:,} steps"] if training.get("num_steps") else []  # the first cards have none
     parts += [f"{training['minutes']:.1f} minutes"]
-    of_processor = training.get("cpu_minutes")
     return ", ".join(parts) + (f" ({of_processor:.1f} of processor time)" if of_processor else "")
 
 

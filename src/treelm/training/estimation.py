@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import EncodedCorpus
@@ -35,11 +35,11 @@ def estimate(
 
     The caller holds the folder (``lock_folder``).
     """
-    begin = perf_counter()
+    begin, cpu_begin = perf_counter(), process_time()
     model.estimate(corpus)
-    seconds = perf_counter() - begin
+    seconds, cpu_seconds = perf_counter() - begin, process_time() - cpu_begin
     log = MetricsLog(run_directory / FILE_NAME)
-    where = {"step": 0, "epoch": 1, "elapsed_seconds": seconds}
+    where = {"step": 0, "epoch": 1, "elapsed_seconds": seconds, "cpu_seconds": cpu_seconds}
     log.write({"kind": "estimate", **where, "num_sentences": len(corpus), "num_words": int(corpus.num_words.sum())})
     loss = None if dev is None else _sum_losses(model, dev)
     if loss is not None:
