@@ -53,6 +53,7 @@ COMPANIONS = (
             "shift-reduce-gum-open",
             "som-gum-open",
             "tg-small",
+            "transformer-open-english",
             "transformer-small",
         ),
     ),
