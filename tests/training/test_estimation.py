@@ -29,6 +29,7 @@ def test_the_packaged_recipe_gives_a_run_that_is_evaluated_like_any_other(tmp_pa
     assert names == {"config.json", "model.safetensors", "vocabulary.json", "recipe.toml", "metrics.jsonl"}
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["kind"] for line in lines] == ["estimate", "dev"]
+    assert all(line["cpu_seconds"] > 0 for line in lines)
     recipe = load_run_recipe(run, ("evaluation.splits=['dev']", "evaluation.max_sentences=50"))
     judgement = evaluate_run(run, recipe)[0]
     bits = judgement.result.perplexities[0].value
