@@ -184,3 +184,13 @@ def test_where_no_folder_can_be_written_nor_home_be_found_the_line_still_comes(
     outcome = treelm("parse", "x")
     assert (outcome.code, outcome.err.count("\n")) == (70, 1)
     assert "no file for the traceback could be written" in outcome.err
+
+
+def test_a_loss_that_is_no_number_ends_without_the_advice_to_resume(
+    treelm: Treelm, project: Path, tmp_path: Path
+) -> None:
+    recipe, run = project / "recipe.toml", tmp_path / "run"
+    outcome = treelm("train", recipe, "--output", run, "--set", "training.learning_rate=1e30", "training.epochs=9")
+    assert outcome.code == 65
+    assert "start again with a lower learning_rate" in outcome.err
+    assert "to continue" not in outcome.err

@@ -124,6 +124,11 @@ def test_the_run_of_a_packaged_recipe_knows_its_data_wherever_it_lies(
         ('system = "rnng"', "", r"my\.toml \[model\]: field 'system' is missing"),
         ("hidden_size = 32", "max_open = 9", r"\[model\]: max_open given; give both max_open and max_consecutive"),
         ("hidden_size = 32", "bounds_margin = -1", r"\[model\]: bounds_margin = -1; give a whole number of at least 0"),
+        (
+            "hidden_size = 32",
+            "bounds_margin = 'none'\nmax_open = 9",
+            r"\[model\]: max_open given; give both max_open and",
+        ),
         ("min_count = 3", "min_count = 0", r"my\.toml \[vocabulary\]: vocabulary\.min_count = 0; give 1 or more"),
         ("[model]", "[batches]\ngroup_size = 0\n[model]", r"my\.toml \[batches\]: group_size = 0; give 1 or more"),
         ("[model]", "[batches]\nscheme = 'x'\n[model]", r"\[batches\]: scheme = 'x' .*sample-in-groups"),

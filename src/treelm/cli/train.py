@@ -105,7 +105,8 @@ def _train(recipe: Recipe, run: str, *, resume: bool, on_terminal: bool) -> int:
     except (TrainingInterrupted, NonFiniteError) as stopped:
         if speaks:
             note(f"treelm train: {stopped}")
-            note(f"to continue: treelm train --resume {quote(str(run))}")
+            if isinstance(stopped, TrainingInterrupted):  # what was no number would be none again
+                note(f"to continue: treelm train --resume {quote(str(run))}")
         return stopped.exit_code
     if speaks:
         note(f"the model is in {run}; next: treelm evaluate {quote(str(run))}")

@@ -64,7 +64,7 @@ class VocabularyConfig:
         if self.unknown != "single" and self.kind != "word":
             raise InputError(
                 f"vocabulary.unknown = {self.unknown!r} with kind = {self.kind!r}",
-                remedy="leave unknown out: classes of unknown words are for kind = 'word'",
+                remedy="set unknown = 'single': classes of unknown words are for kind = 'word'",
             )
         if self.kind in _OF_FILES and self.max_size is not None:
             raise InputError(

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.errors import InputError
 
+_MOST_OF_A_BOUND = 32_767  # bounds are found in numbers that hold no more
+
 
 class CheckedConfig:
     """A config whose values are checked; each check raises ``InputError`` with the field, its value and a remedy."""
@@ -26,6 +28,12 @@ class CheckedConfig:
         """Refuse sizes and numbers below the least one that makes a network."""
         for name in names:
             self.require(name, getattr(self, name) >= least, f"an integer of at least {least}")
+
+    def require_bounds(self, *names: str) -> None:
+        """Refuse bounds that no tree keeps, and those beyond what any needs: distributions are over all they allow."""
+        self.require_at_least(1, *names)
+        for name in names:
+            self.require(name, getattr(self, name) <= _MOST_OF_A_BOUND, f"at most {_MOST_OF_A_BOUND}")
 
     def require_dropout(self, *names: str) -> None:
         """Refuse what is no probability of dropping."""

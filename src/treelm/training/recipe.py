@@ -227,6 +227,7 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
         raise InputError("field 'system' is missing", where=where, remedy='add a line `system = "rnng"`')
     system = values.pop("system")
     margin = values.pop("bounds_margin", None)
+    margin = None if margin == _NONE else margin
     network = system_class(system, where=where)
     if not network.trains:
         found = f"the system {system!r}, which is read from other programs' folders and not trained here"
@@ -238,7 +239,8 @@ def _build_model(values: Mapping[str, Any], *, where: str) -> ModelConfig:
     given = [name for name in bounds if name in values]
     if given and (margin is not None or len(given) < len(bounds)):
         found = f"{', '.join(given)} given" + ("" if margin is None else " and bounds_margin")
-        raise InputError(found, where=where, remedy=f"give both {' and '.join(bounds)}, or only bounds_margin")
+        remedy = f"give {'both ' if len(bounds) > 1 else ''}{' and '.join(bounds)}, or only bounds_margin"
+        raise InputError(found, where=where, remedy=remedy)
     if margin is not None and (not isinstance(margin, int) or isinstance(margin, bool) or margin < 0):
         raise InputError(f"bounds_margin = {margin!r}", where=where, remedy="give a whole number of at least 0")
     return ModelConfig(

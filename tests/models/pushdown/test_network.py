@@ -352,6 +352,7 @@ def test_twenty_starts_are_nearly_uniform() -> None:
     [
         ({"num_heads": 3}, "num_heads is 3"),
         ({"max_stack": 0}, "max_stack is 0"),
+        ({"max_stack": 32_768}, "max_stack is 32768"),
         ({"max_depth": 0}, "max_depth is 0"),
         ({"dropout": 1.0}, r"dropout is 1\.0"),
     ],

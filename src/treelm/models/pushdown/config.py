@@ -42,7 +42,8 @@ class PushdownConfig(BoundedConfig, CheckedConfig):
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", "max_depth", *self.bounds)
+        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", "max_depth")
+        self.require_bounds(*self.bounds)
         self.require_dropout("dropout")
         self.require("num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
 

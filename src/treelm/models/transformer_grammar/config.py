@@ -103,8 +103,9 @@ class TransformerGrammarConfig(BoundedConfig, DocumentConfig):
 
     def __post_init__(self) -> None:
         """Check values."""
-        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", *_BOUNDS["top-down"])
-        self.require_at_least(1, "composer_size", "composer_heads", "composer_layers", *_BOUNDS["bottom-up"])
+        self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance")
+        self.require_at_least(1, "composer_size", "composer_heads", "composer_layers")
+        self.require_bounds(*_BOUNDS["top-down"], *_BOUNDS["bottom-up"])
         self.require_one_of("order", get_args(GrammarOrder))
         self.require_dropout("dropout")
         self.require_one_of("composition", get_args(Composition))
