@@ -100,7 +100,7 @@ def model_card(name: str, folder: Path) -> str:
         f"{corpus.text.format(num_words=figures['num_words'])}\n{_trees(lm, recipe, corpus)}",
         corpus.licence,
         "## How it was made",
-        _making(name, lm, figures),
+        _making(name, lm, recipe, figures),
         *([_curve(figures["curve"], is_taught=_is_taught(lm, recipe))] if figures.get("curve") else []),
         "## Figures",
         f"{_table(figures['results'])}\n\n{_notes(figures['results'])}",
@@ -139,7 +139,14 @@ def _trees(lm: SyntacticLM, recipe: Recipe, corpus: Corpus) -> str:
     return DEPENDENCIES if recipe.data.format == "conllu" and corpus is GUM else corpus.trees
 
 
-def _making(name: str, lm: SyntacticLM, figures: Mapping[str, Any]) -> str:
+def _reading(lm: SyntacticLM, trained: Recipe) -> str:
+    """The fields that it is read with otherwise than its recipe says, in words."""
+    values = {name: getattr(lm.config, name) for name in lm.reading_fields}
+    others = {name: value for name, value in values.items() if value != getattr(trained.model.config, name)}
+    return ", ".join(f"`{name} = {value}`" for name, value in others.items())
+
+
+def _making(name: str, lm: SyntacticLM, trained: Recipe, figures: Mapping[str, Any]) -> str:
     num_parameters = sum(parameter.numel() for parameter in lm.parameters())
     origin = figures["origin"]
     rows = {
@@ -149,6 +156,8 @@ def _making(name: str, lm: SyntacticLM, figures: Mapping[str, Any]) -> str:
         "command": f"`{origin['command']}`",
         "training": duration(figures["training"]),
     }
+    if others := _reading(lm, trained):
+        rows["read with"] = f"{others}, set after training: `reading` in `config.json`"
     if lm.data_identity:
         rows["data"] = ", ".join(f"{split} `{identity}`" for split, identity in lm.data_identity.items())
     losses = figures["dev_loss"]

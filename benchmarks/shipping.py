@@ -21,6 +21,7 @@ from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import EstimatedLM, SyntacticLM
 from treelm.models.persistence.files import encode_json, write_atomically
+from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.persistence.tensors import FloatType
 from treelm.training.config import TrainingConfig
@@ -67,6 +68,7 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
     wide = load_model(run)
     floats = float_type(wide)
     save_model(wide, partial, floats=floats)
+    _keep_reading(destination, partial)
     (partial / RECIPE).write_bytes(recipe_file or (run / RECIPE).read_bytes())
     recipe, narrowed = load_run_recipe(partial), load_model(partial)
     check_data(wide, recipe)
@@ -88,6 +90,15 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
     write_figures(partial, figures, name=destination.name)
     shutil.rmtree(destination, ignore_errors=True)
     partial.rename(destination)
+
+
+def _keep_reading(before: Path, now: Path) -> None:
+    """Let a model that is made again be read as the one in its place: with the ``reading`` of its ``config.json``."""
+    if not (before / CONFIG).exists():
+        return
+    earlier, config = (read_json(folder / CONFIG, remedy="make the model again") for folder in (before, now))
+    if "reading" in earlier:
+        write_atomically(now / CONFIG, encode_json({**config, "reading": earlier["reading"]}))
 
 
 def float_type(lm: SyntacticLM) -> FloatType:

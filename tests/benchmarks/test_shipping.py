@@ -161,3 +161,22 @@ def test_an_estimated_model_still_adds_up_to_one(project: Path, tmp_path: Path) 
 def test_a_model_read_from_the_package_can_be_saved_in_full(shipped: Path, tmp_path: Path) -> None:
     save_model(load_model(shipped), tmp_path)
     assert differences(load_model(tmp_path), shipped) == []
+
+
+def test_a_transformer_made_again_is_read_as_the_one_before_and_its_card_says_how(tmp_path: Path) -> None:
+    (tmp_path / "train.ptb").write_text(TREES)
+    split = f'"{tmp_path}/train.ptb"'
+    (tmp_path / "transformer.toml").write_text(
+        f"[data]\ntrain = {split}\ndev = {split}\ntest = {split}\n[vocabulary]\nmin_count = 1\n[training]\nepochs = 1\n"
+        '[model]\nsystem = "transformer"\nsize = 4\nnum_layers = 1\nnum_heads = 1\nmemory_length = 9\n'
+    )
+    train(load_recipe(tmp_path / "transformer.toml"), tmp_path / "run", on_terminal=False)
+    ship(tmp_path / "run", tmp_path / "toy", ORIGIN)
+    assert "read with" not in (tmp_path / "toy" / "README.md").read_text()
+    config = json.loads((tmp_path / "toy" / "config.json").read_text())
+    reading = {"memory_length": 5, "sink_tokens": 1}
+    (tmp_path / "toy" / "config.json").write_text(json.dumps({**config, "reading": reading}))
+    ship(tmp_path / "run", tmp_path / "toy", ORIGIN)
+    assert load_model(tmp_path / "toy").config.memory_length == 5
+    card = (tmp_path / "toy" / "README.md").read_text()
+    assert "| read with | `memory_length = 5`, `sink_tokens = 1`, set after training: `reading` in" in card

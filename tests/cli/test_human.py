@@ -44,6 +44,25 @@ def test_a_model_of_the_package_predicts_the_times_of_a_table(treelm: Treelm, ti
     assert len(scored) == 1 + result["num_words"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("--over", "bits"), "no model 'bits'; choose from: ngram-gum-open"),
+        (("lstm-gum-open", "--over", "no.tsv"), "no model 'no.tsv'; choose from: ngram-gum-open, lstm-gum-open"),
+        (("src/../ngram-gum-open",), "two models named ngram-gum-open"),
+        (("--response", "rt2"), "no response 'rt2'"),
+        (("--baseline", "no"), "no predictor 'no'"),
+    ],
+)
+def test_what_is_not_there_is_said_before_anything_is_scored(
+    treelm: Treelm, times: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], found: str
+) -> None:
+    monkeypatch.setattr("treelm.cli.surprisal_sources.score_run", None)
+    done = treelm("reading", "ngram-gum-open", *arguments, "--corpus", times, *OF_TABLE)
+    assert done.code == 2
+    assert found in done.err
+
+
 def test_a_table_of_surprisals_stands_where_a_run_can(treelm: Treelm, times: Path, tmp_path: Path) -> None:
     bits = tmp_path / "bits.tsv"
     columns = ("--layout", "table", *OF_TABLE, "--punctuation", "summed")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
-from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals
+from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, source_names
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "reading", arguments)
     from treelm.evaluation.human import ucl
     from treelm.evaluation.human.babylm import reading_score
-    from treelm.evaluation.human.reading import Design, Regression, measure_reading
+    from treelm.evaluation.human.reading import Design, Regression, check_names, measure_reading
     from treelm.evaluation.human.regression import require_library
 
     require_library()
@@ -93,7 +93,6 @@ def main(arguments: list[str]) -> int:
     corpus = _load(options)
     for line in corpus.notes:
         note(f"{corpus.name}: {line}")
-    models = gather_surprisals(options, corpus, corpus.published, corpus.references, context=options.context)
     design = Design(
         response=options.response,
         baseline=options.baseline,
@@ -101,6 +100,9 @@ def main(arguments: list[str]) -> int:
         only=options.only,
         known_only=options.known_only,
     )
+    check_names(source_names(options, corpus.published, corpus.references), options.over)
+    Regression(corpus, design, ())  # what is wrong with the design is told before minutes of scoring
+    models = gather_surprisals(options, corpus, corpus.published, corpus.references, context=options.context)
     result = measure_reading(corpus, models, design, over=options.over)
     scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:

@@ -73,6 +73,24 @@ def gather_surprisals(
     return models
 
 
+def source_names(options: SourceOptions, published: Mapping[str, Surprisals], usual: Sequence[str]) -> list[str]:
+    """The names of what ``gather_surprisals`` gives, known before anything is read or scored."""
+    from treelm.evaluation.human.material import table_name
+
+    names = _references(options.references, published, usual)
+    for source in options.runs:
+        kind = _kind(source, published)
+        if kind != "published":
+            names.append(table_name(*_table(source)) if kind == "table" else _run_name(source))
+        elif source not in names:
+            names.append(source)
+    return names
+
+
+def _run_name(run: str) -> str:
+    return Path(run).name or run
+
+
 def _references(given: Sequence[str], published: Mapping[str, Surprisals], usual: Sequence[str]) -> list[str]:
     if not given:
         return list(usual)
@@ -136,7 +154,7 @@ def score_run(
         found = score_material(
             lm,
             material,
-            name=Path(run).name or run,
+            name=_run_name(run),
             punctuation=options.punctuation,
             context=context,
             normalise=str if options.as_written else normalise,

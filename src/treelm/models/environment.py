@@ -22,6 +22,7 @@ from treelm.corpora.catalog import user_catalog
 from treelm.corpora.companions import COMPANIONS
 from treelm.corpora.mapping import usable_cores
 from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory
+from treelm.models.layers.devices import physical_memory
 from treelm.models.layers.precision import rounds_operands
 
 GIGABYTE = 1e9
@@ -191,7 +192,7 @@ def _container_cores() -> float | None:
 
 
 def _memory() -> dict[str, float | None]:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+    total = physical_memory()
     available = int((_first_line("/proc/meminfo", "MemAvailable").split() or ["0"])[0]) * 1024 or None
     most, used = (_text(_CGROUP / f"memory.{name}") for name in ("max", "current"))
     if available and most.isdigit() and used.isdigit():

@@ -25,6 +25,7 @@ def plain_layers(
     positions: str,
     max_distance: int = 0,
     memory_length: int = 0,
+    sink_tokens: int = 0,
     attention: list[list[Tensor]] | None = None,
 ) -> list[list[Tensor]]:
     """The inputs of the first layer, and the outputs of each, of tokens at the places 0, 1, ...
@@ -34,7 +35,10 @@ def plain_layers(
     units = [parameters["embedding"][token] for token in inputs]
     if positions == "learned":
         units = [x + parameters["places"][t] for t, x in enumerate(units)]
-    sees = [[s for s in range(t + 1) if not memory_length or t - s <= memory_length] for t in range(len(inputs))]
+    sees = [
+        [s for s in range(t + 1) if not memory_length or t - s <= memory_length or s < sink_tokens]
+        for t in range(len(inputs))
+    ]
     kinds = [lambda t, s: min(t - s, max_distance)] if positions == "relative" else []
     found = [units]
     for layer in range(num_layers):

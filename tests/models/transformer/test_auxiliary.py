@@ -304,14 +304,14 @@ def test_text_is_refused_before_training(auxiliary: str, tmp_path: Path) -> None
 @every_loss
 def test_a_stream_is_refused_in_training(config: dict[str, Any]) -> None:
     network = transformer(**config).train()
-    with pytest.raises(InputError, match=r"batches = 'stream' with auxiliary"):
+    with pytest.raises(InputError, match=r"batches of rows with auxiliary"):
         network.stream_losses(stream_batch(TOKENS, start=0, stop=4), None)
     network.eval().stream_losses(stream_batch(TOKENS, start=0, stop=4), None)
 
 
 def test_a_stream_is_refused_before_training(tmp_path: Path) -> None:
     stream = {"training": {"batches": "stream", "batch_size": 2, "bptt": 5}}
-    with pytest.raises(InputError, match=r"\[training\]: batches = 'stream' with auxiliary = 'treereg'"):
+    with pytest.raises(InputError, match=r"\[training\]: batches of rows with auxiliary = 'treereg'"):
         set_up(small_recipe("transformer treereg", tmp_path, stream))
     learned = {**stream, "model": {"max_length": 4}}
     with pytest.raises(InputError, match=r"in a row, of which learned positions take 3; raise max_length"):

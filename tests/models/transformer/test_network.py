@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +20,13 @@ from tests.models.test_streams import stream_batch
 from tests.models.transformer.plain import plain_layers, plain_losses
 from treelm.corpora.character_vocabulary import CharacterVocabulary
 from treelm.corpora.encoding import EncodedCorpus, encode_words
+from treelm.corpora.vocabulary import Vocabulary
+from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models import streams
 from treelm.models.layers import attention
 from treelm.models.layers.key_values import KeyValueCache
+from treelm.models.persistence.storage import load_model, save_model
 from treelm.models.streams import score_text
 from treelm.models.transformer.config import TransformerConfig
 from treelm.models.transformer.network import Transformer
@@ -29,7 +37,7 @@ POSITIONS = ["relative", "learned", "rotary"]
 every_kind = pytest.mark.parametrize("positions", POSITIONS)
 
 
-def transformer(seed: int = 0, *, vocabulary: Tokens | None = None, **config: Any) -> Transformer:
+def transformer(seed: int = 0, *, vocabulary: Vocabulary | None = None, **config: Any) -> Transformer:
     torch.manual_seed(seed)
     network = Transformer(TransformerConfig(**{**SIZES, **config}), vocabulary=vocabulary or Tokens(8)).double()
     with torch.no_grad():
@@ -39,7 +47,7 @@ def transformer(seed: int = 0, *, vocabulary: Tokens | None = None, **config: An
 
 
 def sizes_of(network: Transformer) -> dict[str, Any]:
-    names = ("num_layers", "num_heads", "positions", "max_distance", "memory_length")
+    names = ("num_layers", "num_heads", "positions", "max_distance", "memory_length", "sink_tokens")
     return {"end": len(network.vocabulary), **{name: getattr(network.config, name) for name in names}}
 
 
@@ -66,10 +74,13 @@ def ended(words: list[list[str]]) -> list[list[int]]:
     return [[int(word) for word in one] + [8] for one in words]
 
 
-@pytest.mark.parametrize("config", [{}, {"memory_length": 2}, {"size": 4, "num_heads": 1, "num_layers": 1}])
+SINKS = {"memory_length": 2, "sink_tokens": 1}
+
+
+@pytest.mark.parametrize("config", [{}, {"memory_length": 2}, SINKS, {"size": 4, "num_heads": 1, "num_layers": 1}])
 @every_kind
 def test_loss_and_gradients_of_sentences_equal_the_plain_form(positions: str, config: dict[str, Any]) -> None:
-    if positions == "learned" and "memory_length" in config:
+    if (positions == "learned" and "memory_length" in config) or (positions != "relative" and "sink_tokens" in config):
         return
     network = transformer(positions=positions, **config)
     fast = network.losses(encode_words(WORDS, network.vocabulary)).total
@@ -140,13 +151,17 @@ TOKENS = np.random.default_rng(1).integers(0, 9, (3, 14))
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
-@pytest.mark.parametrize("memory_length", [1, 4, 20])
+@pytest.mark.parametrize(("memory_length", "sink_tokens"), [(1, 0), (4, 0), (20, 0), (1, 1), (2, 1), (4, 3), (20, 2)])
+@pytest.mark.parametrize("cuts", [(1, 6, 9), (6,), tuple(range(1, 14))])
 def test_segments_with_memory_are_one_long_row_that_sees_so_far_back(
-    positions: str, memory_length: int, training: bool
+    positions: str, memory_length: int, sink_tokens: int, cuts: tuple[int, ...], training: bool
 ) -> None:
-    network = transformer(positions=positions, memory_length=memory_length).train(training)
+    if positions == "rotary" and sink_tokens:
+        return
+    config = {"memory_length": memory_length, "sink_tokens": sink_tokens}
+    network = transformer(positions=positions, **config).train(training)
     carried, nats = None, list[float]()
-    for start, stop in ((0, 1), (1, 6), (6, 9), (9, 14)):
+    for start, stop in pairwise((0, *cuts, 14)):
         losses, carried = network.stream_losses(stream_batch(TOKENS, start=start, stop=stop), carried)
         nats.append(losses.total.item())
     assert sum(nats) == pytest.approx(torch.cat(plain_nats(network, TOKENS.tolist())).sum().item(), abs=1e-9)
@@ -163,6 +178,22 @@ def test_the_gradient_of_a_segment_stops_at_the_inputs_of_what_it_remembers() ->
     assert torch.autograd.grad(second.total, inputs)[0].any()
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_row_keeps_its_first_tokens_though_rows_began_at_different_times(training: bool) -> None:
+    """The memory of a row that was begun anew lies beside that of one that goes on; its sinks are its own."""
+    network = transformer(memory_length=2, sink_tokens=2).train(training)
+    _, carried = network.stream_losses(stream_batch(TOKENS, start=0, stop=7), None)
+    fresh = network.begin(len(TOKENS))
+    carried = {name: torch.cat([fresh[name][:1], tensor[1:]]) for name, tensor in carried.items()}
+    reading = network.read_segment(stream_batch(TOKENS, start=7, stop=14), carried)
+    log_probs = network.target_log_probs(reading.outputs, torch.from_numpy(TOKENS[:, 7:].T.copy()))
+    whole = plain_nats(network, TOKENS.tolist())
+    sizes = {**sizes_of(network), "end": int(TOKENS[0, 6])}  # what the row begins with
+    begun = torch.stack(plain_losses(dict(network.named_parameters()), TOKENS[0, 7:].tolist(), **sizes))
+    expected = torch.stack([begun, *(row[7:] for row in whole[1:])], 1)
+    torch.testing.assert_close(-log_probs, expected.detach(), rtol=0, atol=1e-10)
+
+
 def test_without_memory_each_segment_begins_anew() -> None:
     network = transformer()
     _, carried = network.stream_losses(stream_batch(TOKENS, start=0, stop=7), None)
@@ -174,10 +205,10 @@ def test_without_memory_each_segment_begins_anew() -> None:
     assert network.stream_losses(batch, carried)[0].total.item() == again.total.item()
 
 
-@pytest.mark.parametrize("memory_length", [0, 3, 30])
-def test_a_text_is_scored_as_one_row(memory_length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("memory_length", "sink_tokens"), [(0, 0), (3, 0), (3, 1), (3, 3), (30, 0), (30, 2)])
+def test_a_text_is_scored_as_one_row(memory_length: int, sink_tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing depends on how many tokens are read at a time."""
-    network = transformer(memory_length=memory_length).eval()
+    network = transformer(memory_length=memory_length, sink_tokens=sink_tokens).eval()
     monkeypatch.setattr(streams, "_STEPS", 4)
     scores = score_text(network, WORDS)
     (expected,) = plain_nats(network, [[token for row in ended(WORDS) for token in row]])
@@ -190,10 +221,45 @@ def test_a_text_is_scored_as_one_row(memory_length: int, monkeypatch: pytest.Mon
         np.testing.assert_allclose(found, spread[is_word], atol=1e-7)
 
 
+def test_a_trained_network_reads_with_another_memory(tmp_path: Path) -> None:
+    """``reading`` of config.json touches no weight; what is saved again has it as its own."""
+    network = transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"]))
+    save_model(network.float(), tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "reading": SINKS}))
+    read = load_model(tmp_path / "run")
+    assert read.config == replace(network.config, **SINKS)
+    save_model(read, tmp_path / "again")
+    assert load_model(tmp_path / "again").config == read.config
+    assert torch.equal(read.state_dict()["embedding"], load_model(tmp_path / "again").state_dict()["embedding"])
+
+
+@pytest.mark.parametrize(
+    ("reading", "message"),
+    [
+        ({"size": 8}, "'size' in 'reading' of a transformer; give memory_length and sink_tokens alone"),
+        ([2], "'reading' is no dict; give memory_length and sink_tokens alone"),
+        ({"sink_tokens": 21}, "sink_tokens is 21; give at most memory_length = 20"),
+        ({"memory_length": "x"}, "memory_length = 'x' is not a whole number"),
+    ],
+)
+def test_what_cannot_be_read_with_is_refused(tmp_path: Path, reading: Any, message: str) -> None:
+    save_model(transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"])).float(), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "reading": reading}))
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_model(tmp_path)
+
+
+def test_a_memory_larger_than_the_machine_s_is_refused() -> None:
+    with pytest.raises(InputError, match=r"memory_length = 1000000000, which takes \d+ GB in 3 rows; make it smaller"):
+        transformer(memory_length=10**9).begin(3)
+
+
 # Word by word.
 
 every_reading = pytest.mark.parametrize(
-    "config", [{}, {"memory_length": 2}, {"positions": "rotary"}, {"positions": "learned"}]
+    "config", [{}, {"memory_length": 2}, SINKS, {"positions": "rotary"}, {"positions": "learned"}]
 )
 
 
@@ -291,6 +357,9 @@ def test_it_starts_near_the_uniform_distribution_whatever_the_seed(positions: st
         ({"positions": "absolute"}, "positions is 'absolute'; give one of 'relative', 'learned', 'rotary'"),
         ({"positions": "learned", "memory_length": 5}, "positions is 'learned'; give 'relative' or 'rotary'"),
         ({"memory_length": -1}, "memory_length is -1; give an integer of at least 0"),
+        ({"sink_tokens": -1}, "sink_tokens is -1; give an integer of at least 0"),
+        ({"sink_tokens": 1}, "sink_tokens is 1; give at most memory_length = 0"),
+        ({**SINKS, "positions": "rotary"}, "positions is 'rotary'; give 'relative', or set sink_tokens = 0"),
     ],
 )
 def test_values_that_make_no_network_are_refused(config: dict[str, Any], message: str) -> None:

@@ -117,8 +117,12 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     if not np.isfinite(bits).any():
         found_none = f"no surprisal of a word of {material.name}"
         raise InputError(found_none, where=str(path), remedy=f"give its {', '.join(material.key_names)} in the table")
-    name = path.stem if column == BITS else column
-    return Surprisals(name=name, kind="table", bits=bits, is_unknown=is_unknown)
+    return Surprisals(name=table_name(path, column), kind="table", bits=bits, is_unknown=is_unknown)
+
+
+def table_name(path: Path, column: str = BITS) -> str:
+    """The name of the model whose surprisals a table has in a column: the file's, if it is the usual column."""
+    return path.stem if column in ("", BITS) else column
 
 
 _Row = tuple[str, dict[str, str]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
@@ -91,15 +91,23 @@ class ReadingResult:
         return next(model for model in self.models if model.name == name)
 
 
+def check_names(names: Sequence[str], over: Sequence[str] | None = None) -> None:
+    """Raise ``InputError`` for two models of one name; with ``over``, for no model at all, or a name that is none."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two models named {name}", remedy="give each once, or rename a table")
+    if over is not None:
+        if not names:
+            raise InputError("no model to compare", remedy="give a run, a table or a published model")
+        _check("model", over, names)
+
+
 class Regression:
     """A corpus, a design and the models' surprisals, lined up on the words that are compared."""
 
     def __init__(self, corpus: ReadingCorpus, design: Design, models: Sequence[Surprisals]) -> None:
         """Choose the words; raises ``InputError`` for names that the corpus lacks and for too few words."""
-        names = [model.name for model in models]
-        for name in names:
-            if names.count(name) > 1:
-                raise InputError(f"two models named {name}", remedy="give each once, or rename a table")
+        check_names([model.name for model in models])
         self.corpus = corpus
         self.models = {model.name: model for model in models}
         self.response = design.response or next(iter(corpus.responses))
@@ -175,7 +183,7 @@ def _complete(values: Floats) -> Bools:
     return found
 
 
-def _check(kind: str, names: Sequence[str], known: Mapping[str, object]) -> None:
+def _check(kind: str, names: Sequence[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise InputError(f"no {kind} {name!r}", remedy=f"choose from: {', '.join(known) or 'none'}")
@@ -191,10 +199,8 @@ def measure_reading(
 
     Raises ``InputError`` as ``Regression`` does, and for a name in ``over`` that is no model's.
     """
-    if not models:
-        raise InputError("no model to compare", remedy="give a run, a table or a published model")
+    check_names([model.name for model in models], over)
     regression = Regression(corpus, design, models)
-    _check("model", over, regression.models)
     base = regression.likelihood()
     alone = {name: regression.likelihood(regression.bits(name)) for name in regression.models}
     classes = np.array(corpus.classes)[regression.kept] if corpus.classes else np.array([])

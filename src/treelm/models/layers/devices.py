@@ -149,3 +149,8 @@ def process_peak_mb() -> float:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10  # bytes there, kibibytes elsewhere
+
+
+def physical_memory() -> int | None:
+    """Bytes of memory of this machine; None where the system does not tell."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None

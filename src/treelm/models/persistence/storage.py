@@ -48,6 +48,7 @@ VOCABULARY, WEIGHTS = "vocabulary.json", "model.safetensors"  # beside ``CONFIG`
 _SHARDS = "*-of-*.safetensors"
 MARKS_OF_TRAINING = ("recipe.toml", "checkpoints")  # what a run folder has and a saved model lacks
 _DATA = "data_identity"
+_READING = "reading"  # fields of the config that are given anew; no part of its hash
 _REMEDY = "copy the run folder again from where it was made, or train again"
 _REPEATED = ("num_layers", "num_blocks")  # fields of configs that say how often something with weights is there
 _TAGS = ["language-model", "syntax", "parsing", "surprisal"]
@@ -297,7 +298,8 @@ def _check_depth(config: Mapping[str, Any], num_tensors: int, where: str) -> Non
 
 def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str) -> SyntacticLM:
     system = system_class(header["system"], where=where)
-    config = from_plain(config_class(system), header["config"], where=f"{where} config")
+    values = {**header["config"], **_reading(header, system, where)}
+    config = from_plain(config_class(system), values, where=f"{where} config")
     build: Any = system
     _check_depth(header["config"], len(tensors), where)
     with (
@@ -312,6 +314,18 @@ def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str,
             reason = str(error).partition("\n")[0]
             raise InputError(f"config cannot be built ({reason})", where=where, remedy=_REMEDY) from None
     return model
+
+
+def _reading(header: Mapping[str, Any], system: type[SyntacticLM], where: str) -> dict[str, Any]:
+    """Values that ``config.json`` gives anew, under ``reading``, for fields that touch no weight: whoever reads may."""
+    reading = header.get(_READING, {})
+    known = f"give {' and '.join(system.reading_fields)} alone" if system.reading_fields else f"remove {_READING!r}"
+    if not isinstance(reading, dict):
+        raise InputError(f"{_READING!r} is no dict", where=where, remedy=known)
+    for name in reading:
+        if name not in system.reading_fields:
+            raise InputError(f"{name!r} in {_READING!r} of a {system.system}", where=where, remedy=known)
+    return reading
 
 
 @contextmanager

@@ -36,6 +36,9 @@ class TransformerConfig(CheckedConfig):
     memory_length: int = 0
     """Tokens before itself that a token sees, also those of the segments before (M, Transformer-XL). 0: all of its
     sentence or segment, and nothing of the one before."""
+    sink_tokens: int = 0
+    """First tokens of a sentence or a stream that every token sees besides its memory, however far away (Xiao et al.
+    2024): attention that has nothing to look at falls on them, and probabilities suffer when they leave the window."""
 
     auxiliary: Auxiliary = "none"
     """Second loss, in training, from gold trees: ``treereg`` (Nandi et al. 2024), by whose scores it then parses, or
@@ -52,7 +55,7 @@ class TransformerConfig(CheckedConfig):
     def __post_init__(self) -> None:
         """Check values."""
         self.require_at_least(1, "size", "num_layers", "num_heads", "max_distance", "max_length")
-        self.require_at_least(0, "memory_length")
+        self.require_at_least(0, "memory_length", "sink_tokens")
         self.require_dropout("dropout")
         self.require_one_of("positions", get_args(Positions))
         self.require("num_heads", self.size % self.num_heads == 0, f"a divisor of size = {self.size}")
@@ -62,6 +65,11 @@ class TransformerConfig(CheckedConfig):
         if self.memory_length:
             remedy = "'relative' or 'rotary', or set memory_length = 0: places of segments before have no vectors"
             self.require("positions", self.positions != "learned", remedy)
+        if self.sink_tokens:
+            remedy = "'relative', or set sink_tokens = 0: only there do all great distances share a key"
+            self.require("positions", self.positions == "relative", remedy)
+            most = self.memory_length
+            self.require("sink_tokens", self.sink_tokens <= most, f"at most memory_length = {most}")
         self._check_auxiliary()
 
     def _check_auxiliary(self) -> None:

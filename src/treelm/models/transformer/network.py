@@ -1,11 +1,12 @@
 """The decoder-only Transformer: a language model of sentences and of streams (Radford et al. 2019; Dai et al. 2019).
 
-Shapes: T steps, B rows, n tokens of a batch without padding, D units, N layers, M tokens of memory, V tokens of the
-vocabulary (the end token is V).
+Shapes: T steps, B rows, n tokens of a batch without padding, D units, N layers, M tokens of memory, K first tokens of
+a row that are kept beside it (sinks), V tokens of the vocabulary (the end token is V).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -21,7 +22,7 @@ from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models.base import IncrementalState
 from treelm.models.layers.attention import AttentionBlock, Sight, start_normal
-from treelm.models.layers.devices import to_device
+from treelm.models.layers.devices import physical_memory, to_device
 from treelm.models.layers.dropout import dropout, shared_generator
 from treelm.models.layers.gold_trees import without_unparsed
 from treelm.models.layers.key_values import KeyValueCache
@@ -45,12 +46,14 @@ PLANTED_HEAD = 0
 class Transformer(StreamLM):
     """Embedding, blocks, a last layer norm, softmax over the tied embedding.
 
-    What is carried from segment to segment is a window of the last M tokens, and how many of them there are: in
-    training the inputs of each layer, whose keys and values then come from the present weights, else keys and values.
+    What is carried from segment to segment are the row's first tokens (its sinks), a window of its last M, and how many
+    were read: in training the inputs of each layer, whose keys and values then come from the present weights, else keys
+    and values.
     """
 
     system: ClassVar[str] = "transformer"
     benchmark_recipe: ClassVar[str] = "transformer-gum-open"
+    reading_fields: ClassVar[tuple[str, ...]] = ("memory_length", "sink_tokens")
     tree_builder = None
 
     def __init__(self, config: TransformerConfig, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
@@ -97,8 +100,12 @@ class Transformer(StreamLM):
         if not config.memory_length:
             return {}
         names = ("inputs",) if self.training else ("keys", "values")
+        shape = (num_rows, config.sink_tokens + config.memory_length, config.size)
+        num_bytes = math.prod(shape) * config.num_layers * len(names) * like.element_size()
+        if num_bytes > (physical_memory() or math.inf):  # else Linux grants it, and kills whoever uses it
+            found = f"memory_length = {config.memory_length}, which takes {num_bytes / 1e9:.0f} GB in {num_rows} rows"
+            raise InputError(found, where="[model]", remedy="make it smaller, or read fewer rows")
         length = torch.zeros(num_rows, dtype=torch.int64, device=like.device)
-        shape = (num_rows, config.memory_length, config.size)
         windows = {f"{name}.{layer}": like.new_zeros(shape) for layer in range(config.num_layers) for name in names}
         return {"length": length, **windows}
 
@@ -131,30 +138,49 @@ class Transformer(StreamLM):
         return Reading(outputs=self._finished(units).transpose(0, 1), carried=following, structure=structure)
 
     def _sight_and_window(self, num_steps: int, carried: Carried, device: torch.device) -> tuple[Sight, Carried]:
-        """What a segment sees, and the length of the memory after it, if there is one."""
+        """What a segment sees, and how many tokens of its row are read after it, if there is memory.
+
+        The window begins at place 0, so a row that is longer began before that.
+        """
         if not carried:
             return causal_sight(num_steps, self.config, device), {}
-        window = self.config.memory_length
+        window, first = self.config.memory_length, self.config.memory_length - carried["length"]
         places = torch.arange(window + num_steps, device=device)[None]
-        sight = sight_between(places[:, window:], places, self.config, first=window - carried["length"])
-        return sight, {"length": (carried["length"] + num_steps).clamp(max=window)}
+        queries = places[:, window:]
+        if self.config.sink_tokens:
+            sinks = first[:, None] + torch.arange(self.config.sink_tokens, device=device)
+            sinks = torch.where(sinks < 0, sinks, first[:, None] - 1)  # one that the window still has is not seen twice
+            places = torch.cat([sinks, places.expand(len(sinks), -1)], 1)
+        return sight_between(queries, places, self.config, first=first), {"length": carried["length"] + num_steps}
 
     def _with_memory(
         self, block: AttentionBlock, units: Tensor, carried: Carried, following: Carried, layer: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of a segment (B, T, D), keys and values with those of memory; ``following`` gets the next window."""
-        kept = f"inputs.{layer}"
+        kept, size = f"inputs.{layer}", self.config.sink_tokens + self.config.memory_length
         if kept in carried:
             seen = torch.cat([carried[kept], units], 1)
-            following[kept] = seen[:, -self.config.memory_length :].detach()
+            following[kept] = self._remembered(seen, carried["length"])
             query, key, value = block.heads(seen)
-            return query[:, self.config.memory_length :], key, value
+            return query[:, size:], key, value
         query, key, value = block.heads(units)
         key = torch.cat([carried[f"keys.{layer}"], key], 1)
         value = torch.cat([carried[f"values.{layer}"], value], 1)
-        following[f"keys.{layer}"] = key[:, -self.config.memory_length :].detach()
-        following[f"values.{layer}"] = value[:, -self.config.memory_length :].detach()
+        following[f"keys.{layer}"] = self._remembered(key, carried["length"])
+        following[f"values.{layer}"] = self._remembered(value, carried["length"])
         return query, key, value
+
+    def _remembered(self, seen: Tensor, length: Tensor) -> Tensor:
+        """Memory (B, K + M, D) after a segment from that before it with the segment behind (B, K + M + T, D)."""
+        sinks, seen = self.config.sink_tokens, seen.detach()
+        window = seen[:, -self.config.memory_length :]
+        if not sinks:
+            return window
+        number = torch.arange(sinks, device=seen.device)
+        place = sinks + self.config.memory_length + number - length[:, None]  # in what is seen, of those not kept yet
+        place = torch.where((number < length[:, None]) | (place >= seen.shape[1]), number, place)
+        kept = seen.gather(1, place[:, :, None].expand(-1, -1, seen.shape[2]))
+        return torch.cat([kept, window], 1)
 
     def losses(self, batch: SentenceBatch) -> Losses:
         """Losses of every token and end, as of every stream model; computed without padding but in attention.
@@ -316,11 +342,13 @@ class Transformer(StreamLM):
                 self._check_length(int(corpus.num_tokens[index]) + 1, where=corpus.name(index))
 
     def check_stream(self, num_steps: int) -> None:
-        """Refuse streams with a second loss, and segments longer than the learned positions."""
+        """Refuse streams and packed rows with a second loss, and rows longer than the learned positions."""
         if self.config.auxiliary != "none":
-            found = f"batches = 'stream' with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
+            found = f"batches of rows with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
             raise InputError(found, where="[training]", remedy="set batches = 'sentences'")
-        self._check_length(num_steps, where="[training] bptt")
+        if self.places is not None and num_steps > len(self.places):
+            found = f"bptt = {num_steps}, of which learned positions take {len(self.places)}"
+            raise InputError(found, where="[training]", remedy="raise max_length, or set positions = 'relative'")
 
     def _check_length(self, num_steps: int, *, where: str | None = None) -> None:
         """Raise ``InputError`` if the places of so many tokens, the start included, have no vectors."""

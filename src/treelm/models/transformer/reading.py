@@ -29,16 +29,23 @@ class TransformerState(StreamState):
 
 
 def sight_between(queries: Tensor, keys: Tensor, config: TransformerConfig, *, first: Tensor | None = None) -> Sight:
-    """Sight of queries at places (B or 1, T) of keys at places (B or 1, S), from the place ``first`` (B,) on."""
+    """Sight of queries at places (B or 1, T) of keys at places (B or 1, S), from the place ``first`` (B,) on.
+
+    ``first`` is where rows begin, 0 without it: from there on come the sinks, which are seen from everywhere.
+    """
     distance = queries[:, :, None] - keys[:, None, :]
     hidden = distance < 0
     if config.memory_length:
-        hidden = hidden | (distance > config.memory_length)
+        is_far = distance > config.memory_length
+        if config.sink_tokens:
+            is_far = is_far & (keys >= config.sink_tokens + (0 if first is None else first[:, None]))[:, None, :]
+        hidden = hidden | is_far
     if first is not None:
         hidden = hidden | (keys < first[:, None])[:, None, :]
     relative = (distance.clamp(0, config.max_distance),) if config.positions == "relative" else ()
     rotary = Rotary(queries, keys) if config.positions == "rotary" else None
-    met = (min(config.max_distance + 1, keys.shape[1]),) if relative else None
+    is_near = first is None or not config.sink_tokens
+    met = (min(config.max_distance + 1, keys.shape[1]),) if relative and is_near else None
     return Sight(hidden[:, None], relative, rotary, met)
 
 
