@@ -181,7 +181,7 @@ def test_the_gradient_of_a_segment_stops_at_the_inputs_of_what_it_remembers() ->
 @pytest.mark.parametrize("training", [True, False])
 def test_a_row_keeps_its_first_tokens_though_rows_began_at_different_times(training: bool) -> None:
     """The memory of a row that was begun anew lies beside that of one that goes on; its sinks are its own."""
-    network = transformer(memory_length=2, sink_tokens=2).train(training)
+    network = transformer(memory_length=2, sink_tokens=2, max_distance=20).train(training)
     _, carried = network.stream_losses(stream_batch(TOKENS, start=0, stop=7), None)
     fresh = network.begin(len(TOKENS))
     carried = {name: torch.cat([fresh[name][:1], tensor[1:]]) for name, tensor in carried.items()}
