@@ -22,7 +22,7 @@ from treelm.evaluation.span_protocols import PLAIN
 from treelm.models.base import EstimatedLM, SyntacticLM
 from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.persistence.hub import CONFIG
-from treelm.models.persistence.storage import load_model, save_model
+from treelm.models.persistence.storage import load_model, read_reading, save_model
 from treelm.models.persistence.tensors import FloatType
 from treelm.training.config import TrainingConfig
 from treelm.training.dev import evaluate
@@ -94,11 +94,9 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
 
 def _keep_reading(before: Path, now: Path) -> None:
     """Let a model that is made again be read as the one in its place: with the ``reading`` of its ``config.json``."""
-    if not (before / CONFIG).exists():
-        return
-    earlier, config = (read_json(folder / CONFIG, remedy="make the model again") for folder in (before, now))
-    if "reading" in earlier:
-        write_atomically(now / CONFIG, encode_json({**config, "reading": earlier["reading"]}))
+    if reading := read_reading(before):
+        config = read_json(now / CONFIG, remedy="make the model again")
+        write_atomically(now / CONFIG, encode_json({**config, "reading": reading}))
 
 
 def float_type(lm: SyntacticLM) -> FloatType:

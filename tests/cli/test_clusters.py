@@ -132,7 +132,7 @@ def test_a_run_that_a_worker_cannot_read_or_that_is_another_one_there_is_one_lin
         assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
         assert "/nowhere/run: no such run folder on " in outcome.err
         assert "put it where every worker can read it, under the same path" in outcome.err
-    monkeypatch.setattr(processes, "weights_hash", lambda run: "of other weights")
+    monkeypatch.setattr(processes, "model_hash", lambda run: "of other weights")
     outcome = treelm(*command)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert "another model on " in outcome.err

@@ -206,7 +206,8 @@ def test_a_vocabulary_without_any_word_trains_and_says_all_are_unknown(folder: P
 @pytest.mark.parametrize("run", ["rnng", "som"])
 def test_a_long_sentence_and_sentences_of_one_lose_no_word(folder: Path, run: str) -> None:
     (folder / "sizes.txt").write_text("city " * 200 + "\n.\nOh\n")
-    outcome = call(f"treelm parse {{{run}}} sizes.txt --action-beam 4 --word-beam 2", folder)
+    widths = "--action-beam 4 --word-beam 2" if run == "rnng" else ""
+    outcome = call(f"treelm parse {{{run}}} sizes.txt {widths}", folder)
     assert (outcome.code, outcome.err) == (0, "")
     trees = outcome.out.decode().splitlines()
     assert [len(re.findall(r"\(X [^\s()]+\)", tree)) for tree in trees] == [200, 1, 1]

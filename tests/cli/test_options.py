@@ -97,6 +97,17 @@ def test_particles_are_not_counted_in_vain(
         assert f"{flags[-2]} with search by" in outcome.err
 
 
+def test_widths_of_no_search_are_told_of(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    """A run that scores without a search says so, once; one that searches says nothing."""
+    (text := tmp_path / "text.txt").write_text("The dog barks .\n", encoding="utf-8")
+    widths = ("--action-beam", "5", "--word-beam", "2")
+    for command in (("surprisal", "lstm-gum-open", text), ("evaluate", "lstm-gum-open", "--data", text)):
+        told = "lstm-gum-open: lstm scores without a search, so --action-beam and --word-beam change nothing\n"
+        assert treelm(*command, *widths).err.count(told) == 1
+        assert "without a search" not in treelm(*command).err
+    assert "without a search" not in treelm("surprisal", project / "run", text, *widths).err
+
+
 def test_a_model_without_a_search_has_no_particles() -> None:
     with pytest.raises(InputError, match="search by 'particles', but prpn scores without a search; leave it out"):
         prpn().set_beam(**BEAM, search="particles")

@@ -7,26 +7,44 @@ import math
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.training.treebanks import write_treebank
+from tests.training.treebanks import DATA, STREAM, write_treebank
 from treelm.corpora.data_config import prepared_split
 from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, read_data_identity
 from treelm.training import run as run_module
 from treelm.training.checkpoints import lock_folder
 from treelm.training.loop import fit
-from treelm.training.recipe import load_recipe, save_recipe
+from treelm.training.recipe import Recipe, load_recipe, save_recipe
 from treelm.training.run import load_run_recipe, resolve_bounds, set_up, train
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))
+
+
+TRANSFORMER = f"""{DATA}
+[model]
+system = "transformer"
+size = 8
+num_layers = 1
+num_heads = 2
+max_distance = 8
+memory_length = 4
+{STREAM}"""
+
+
+def transformer_recipe(folder: Path, *settings: str) -> Recipe:
+    path = write_treebank(folder)
+    path.write_text(TRANSFORMER)
+    return load_recipe(path, settings)
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -427,6 +445,31 @@ def test_a_search_that_cannot_be_is_named_before_a_run_begins(
     with pytest.raises(InputError, match=found):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("batches", ["sentences", "stream", "packed"])
+def test_a_memory_that_no_machine_has_is_named_before_a_run_begins(tmp_path: Path, batches: str) -> None:
+    fixed = () if batches == "stream" else ("training.bptt_random_length=false", "training.dev_rows=4")
+    settings = ("model.memory_length=1000000000000", f"training.batches={batches}", *fixed)
+    recipe = transformer_recipe(tmp_path, *settings)
+    with pytest.raises(InputError, match=r"\[model\]: memory_length = 1000000000000, which takes"):
+        train(recipe, tmp_path / "run", on_terminal=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_goes_on_to_be_read_as_its_config_says(tmp_path: Path) -> None:
+    """Training that goes on saves its model anew, and must not undo what somebody wrote there."""
+    recipe = transformer_recipe(tmp_path, "training.epochs=1")
+    train(recipe, tmp_path / "run", on_terminal=False)
+    path = tmp_path / "run" / "config.json"
+    reading = {"memory_length": 2, "sink_tokens": 1}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "reading": reading}))
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    longer = replace(recipe, training=replace(recipe.training, epochs=4))
+    train(longer, tmp_path / "run", resume=True, on_terminal=False)
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() != before
+    assert json.loads(path.read_text())["reading"] == reading
+    assert load_model(tmp_path / "run").config.sink_tokens == 1  # type: ignore[attr-defined]
 
 
 def test_sizes_beyond_memory_are_told(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from treelm.cli.options import (
     SpanProtocol,
     WorkerOptions,
     check_particles,
+    note_lost_widths,
 )
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
@@ -126,6 +127,7 @@ def _evaluate_run(options: Arguments) -> int:
     from treelm.evaluation.report import as_table
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.summary import check_suffix, summary_table, write_summary
+    from treelm.models import system_class
     from treelm.training.run import recipe_of_model
 
     if options.summary:
@@ -134,6 +136,7 @@ def _evaluate_run(options: Arguments) -> int:
     recipe = _with_settings(recipe_of_model(options.run), options)
     _check_stream_options(recipe, options)
     _check_outputs(recipe, options)
+    note_lost_widths(options.run, system_class(recipe.model.system), given_search(options))
     skipped: list[InputError] = []
     with progress_bar("evaluating", None) as advance:
         evaluations = evaluate_run(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from treelm.cli.arguments import note
 from treelm.corpora.inputs import STDIN
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -49,7 +50,7 @@ class InputOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """Options of loading a run. Systems that score without a search have no widths."""
+    """Options of loading a run. Systems that score without a search have no widths, and a note says so."""
 
     action_beam: int | None = None
     """Hypotheses kept between actions; without it (so also the next two) as in the run's recipe under [evaluation],
@@ -176,6 +177,14 @@ def check_particles(given: Mapping[str, Any], search: str) -> None:
         raise InputError(f"{flag} with search by {search!r}", remedy="add --search particles, or leave it out")
 
 
+def note_lost_widths(run: str, system: SyntacticLM | type[SyntacticLM], given: Mapping[str, Any]) -> None:
+    """Tell that a run scores without a search, so that widths that were given, for others perhaps, change nothing."""
+    lost = [f"--{name.replace('_', '-')}" for name in WIDTHS if name in given]
+    if lost and not system.searches():
+        change = "changes" if len(lost) == 1 else "change"
+        note(f"{run}: {system.system} scores without a search, so {' and '.join(lost)} {change} nothing")
+
+
 def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, Any]]:
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam
@@ -184,6 +193,7 @@ def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[s
     beam = run_beam(run) | given
     check_particles(given, beam.get("search", "beam"))
     lm = load(run, device=device_here(options))
+    note_lost_widths(run, lm, given)
     lm.set_beam(**beam)
     return lm, beam
 
@@ -197,6 +207,7 @@ def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> t
     lm = load(run, device=device_here(options))
     given = given_search(options)
     check_particles(given, given.get("search", "beam"))
+    note_lost_widths(run, lm, given)
     if threshold is None and given.get("search", "beam") == "beam" and given.keys().isdisjoint(WIDTHS):
         threshold = THRESHOLD
     usual = ADAPTIVE if threshold is not None else run_beam(run)
@@ -207,10 +218,9 @@ def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> t
 
 def in_words(lm: SyntacticLM, beam: dict[str, Any]) -> str:
     """Description such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
-    from treelm.models.base import SyntacticLM as Interface
     from treelm.models.search.settings import search_in_words
 
-    if type(lm).set_beam is Interface.set_beam:
+    if not lm.searches():
         return lm.system
     return f"{lm.system}, {search_in_words(beam)}"
 

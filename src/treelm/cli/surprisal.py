@@ -297,10 +297,12 @@ def metadata(
 ) -> dict[str, object]:
     """Metadata of the table: how it was made, for its readers. Of several models, each has an entry of its own."""
     from treelm import __version__
+    from treelm.inference.loading import model_hash
 
     each = [
         {
             "run": run,
+            "model": model_hash(run),
             "system": model.lm.system,
             **beam,
             "context": ", ".join(sorted(found.contexts)),

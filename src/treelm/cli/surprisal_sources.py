@@ -55,13 +55,13 @@ def gather_surprisals(
     Raises ``InputError`` for a name that is nothing, before anything is scored.
     """
     from treelm.evaluation.human.material import read_surprisals
-    from treelm.inference.loading import weights_hash
+    from treelm.inference.loading import model_hash
 
     beside = _references(options.references, published, usual)
     kinds = {source: _kind(source, published) for source in options.runs}
     for source, kind in kinds.items():
         if kind == "run":
-            weights_hash(source)  # says what is missing
+            model_hash(source)  # says what is missing
     found = {name: published[name] for name in (*beside, *(one for one, kind in kinds.items() if kind == "published"))}
     models = list(found.values())
     for source, kind in kinds.items():

@@ -51,18 +51,20 @@ def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
     return lm
 
 
-def weights_hash(run: str | Path) -> str:
-    """Return the hash of a run's weights, which tells this model from another one under the same name.
+def model_hash(run: str | Path) -> str:
+    """Return a hash of a run's weights and of how it reads, which tells its model from another of the same name.
 
     Raises ``InputError`` for a run that is not there.
     """
     from treelm.models.persistence.files import json_hash
-    from treelm.models.persistence.storage import weight_files
+    from treelm.models.persistence.storage import read_reading, weight_files
 
     folder = find_run(run)
     hashes = [file_hash(path, remedy="check the run folder") for path in weight_files(folder)]
     if not hashes:
         raise InputError("no trained model here", where=str(folder), remedy="finish its training")
+    if reading := read_reading(folder):
+        hashes.append(json_hash(reading))
     return hashes[0] if len(hashes) == 1 else json_hash(hashes)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from treelm.corpora.mapping import mapping, usable_cores
 from treelm.errors import InputError
-from treelm.inference.loading import load, weights_hash
+from treelm.inference.loading import load, model_hash
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.persistence.hub import PREFIX
@@ -102,7 +102,7 @@ def computing(
         return
     with mapping(processes, cluster, **_WORKER) as computed:
         settings = {name: getattr(lm, name) for name in lm.changeable}
-        task = partial(InferenceTask, path_everywhere(run), weights_hash(run), device or device_of(lm), settings, job)
+        task = partial(InferenceTask, path_everywhere(run), model_hash(run), device or device_of(lm), settings, job)
         yield lambda batches: computed(_answer, map(task, batches))
 
 
@@ -162,7 +162,7 @@ def require_same(run: str, identity: str, identify: Callable[[str], str]) -> Non
 
 @lru_cache(maxsize=1)
 def _model(run: str, identity: str, device: DeviceName) -> SyntacticLM:
-    require_same(run, identity, weights_hash)
+    require_same(run, identity, model_hash)
     return load(run, device=device)
 
 

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 from treelm.errors import InputError
-from treelm.inference.loading import load, weights_hash
+from treelm.inference.loading import load, model_hash
 from treelm.inference.processes import require_same
 from treelm.models.base import SyntacticLM
 from treelm.models.layers.devices import DeviceName
@@ -72,7 +72,7 @@ def parser_version(name: str) -> str:
             return version(name)
         except PackageNotFoundError:
             return "unknown"
-    return weights_hash(name)
+    return model_hash(name)
 
 
 def parser_class(name: str) -> type[SyntacticLM] | None:

@@ -93,8 +93,8 @@ class StreamLM(SyntacticLM):
     def decoder_bias(self) -> Tensor:
         """(V + 1,)."""
 
-    def check_stream(self, num_steps: int) -> None:
-        """Raise ``InputError`` if it cannot be trained on a stream in segments of so many steps. Here: it can.
+    def check_stream(self, num_steps: int, num_rows: int) -> None:
+        """Raise ``InputError`` if it cannot be trained on a stream in segments of so many steps and rows. Here: it can.
 
         Asked before training.
         """

@@ -282,7 +282,7 @@ def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -
     if recipe.batches != BatchesConfig():
         found = f'settings of sentence batches with training.batches = "{config.batches}"'
         raise InputError(found, where="[batches]", remedy="leave this section out")
-    model.check_stream(config.bptt)
+    model.check_stream(config.bptt, config.batch_size)
     if config.batches == "packed":
         return PackedBatches(
             encoded,
@@ -307,6 +307,8 @@ def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -
     build: Any = system_class(config.system)
     try:
         model: SyntacticLM = build(config=config.config, vocabulary=vocabulary, labels=labels)
+    except InputError as error:
+        raise InputError(error.found, where=error.where or "[model]", remedy=error.remedy) from error
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

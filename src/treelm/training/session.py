@@ -246,7 +246,7 @@ class Session:
 
     def _save_best(self) -> None:
         check_finite(self.model, step=self.state.step)
-        self._ranks.on_main(lambda: save_model(self.model, self.run_directory))
+        self._ranks.on_main(lambda: save_model(self.model, self.run_directory, keep_reading=True))
 
     @property
     def learning_rate(self) -> float:

@@ -23,6 +23,7 @@ from treelm.corpora.encoding import EncodedCorpus, encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
+from treelm.inference.loading import model_hash
 from treelm.models import streams
 from treelm.models.layers import attention
 from treelm.models.layers.key_values import KeyValueCache
@@ -251,9 +252,34 @@ def test_what_cannot_be_read_with_is_refused(tmp_path: Path, reading: Any, messa
         load_model(tmp_path)
 
 
-def test_a_memory_larger_than_the_machine_s_is_refused() -> None:
-    with pytest.raises(InputError, match=r"memory_length = 1000000000, which takes \d+ GB in 3 rows; make it smaller"):
-        transformer(memory_length=10**9).begin(3)
+def test_models_that_read_in_two_ways_are_two_models(tmp_path: Path) -> None:
+    """What was measured of one is not the other's; a value that is as it was trained is told apart too."""
+    save_model(transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"])).float(), tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    hashes = {model_hash(tmp_path)}
+    for reading in (SINKS, {"memory_length": 19}, {"memory_length": 20}):
+        (tmp_path / "config.json").write_text(json.dumps({**json.loads(text), "reading": reading}))
+        hashes.add(model_hash(tmp_path))
+    assert len(hashes) == 4
+    (tmp_path / "config.json").write_text(text)
+    assert model_hash(tmp_path) in hashes
+
+
+def test_a_memory_larger_than_the_machine_s_is_refused(tmp_path: Path) -> None:
+    """A row of it where the network is built, several where they begin: a loaded one names the section."""
+    with pytest.raises(
+        InputError, match=r"^memory_length = 1000000000000, which takes \d+ GB in one row; make it small"
+    ):
+        transformer(memory_length=10**12)
+    with pytest.raises(
+        InputError, match=r"memory_length = 9, which takes \d+ GB in \d+ rows; make it smaller, or read"
+    ):
+        transformer(memory_length=9).begin(10**12)
+    save_model(transformer(memory_length=20, vocabulary=WordVocabulary(["a", "b"])).float(), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "reading": {"memory_length": 10**12}}))
+    with pytest.raises(InputError, match=r"config\.json reading: memory_length = 1000000000000, which takes"):
+        load_model(tmp_path)
 
 
 # Word by word.

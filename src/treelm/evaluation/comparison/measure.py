@@ -46,7 +46,7 @@ from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.batching import batched
-from treelm.inference.loading import load, weights_hash
+from treelm.inference.loading import load, model_hash
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device
@@ -165,7 +165,7 @@ class _Measuring:
         self._recipe = _with_settings(recipe_of_model(run), settings)
         self._lm: SyntacticLM | None = None
         beam = self._recipe.evaluation.beam
-        self._weights = weights_hash(run)
+        self._weights = model_hash(run)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights, **beam}
         if find_device(settings.device) != "cpu":
             self._origin["device"] = "cuda"  # times are others there
@@ -202,7 +202,7 @@ class _Measuring:
 
     def _check_weights(self) -> None:
         """Raise ``InputError`` if what was just loaded may be another model than metrics are kept for."""
-        if weights_hash(self._run) != self._weights:
+        if model_hash(self._run) != self._weights:
             remedy = "wait until its training is over, then compare again"
             raise InputError("the model changed while it was measured", where=str(self._run), remedy=remedy)
 

@@ -127,18 +127,21 @@ class Pretrained(nn.Module, ModelHubMixin, library_name="treelm", tags=_TAGS):
         return load_model(folder)
 
 
-def save_model(model: Pretrained, directory: Path | str, *, floats: FloatType | None = None) -> None:
+def save_model(
+    model: Pretrained, directory: Path | str, *, floats: FloatType | None = None, keep_reading: bool = False
+) -> None:
     """Write a model; a crash leaves every file old or new, never half. The weights come last: they make it a model.
 
     ``floats`` stores weights in a narrower type, for a model that is to be small on disk. Raises ``InputError`` if they
-    do not fit into it.
+    do not fit into it. With ``keep_reading``, a folder that says how its model is read goes on to say so.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     fingerprint = model.vocabulary.fingerprint()
     save_vocabulary(model.vocabulary, directory / VOCABULARY)
     header = describe_model(model)
-    write_atomically(directory / CONFIG, encode_json(header))
+    reading = read_reading(directory) if keep_reading else {}
+    write_atomically(directory / CONFIG, encode_json({**header, _READING: reading} if reading else header))
     tensors, note = model.state_dict(), {"vocabulary": fingerprint, "config": _config_hash(header)}
     if floats is not None:
         tensors, note = narrow(tensors, floats), {**note, NARROWED: floats}
@@ -196,6 +199,15 @@ def read_data_identity(directory: Path) -> dict[str, str]:
         return {}
     identity: dict[str, str] = _read_header(directory).get(_DATA, {})
     return identity
+
+
+def read_reading(directory: Path) -> dict[str, Any]:
+    """Values of fields of the config that ``config.json`` gives anew, under ``reading``; {} where it gives none."""
+    path = directory / CONFIG
+    if not path.is_file() or is_foreign(directory):
+        return {}
+    reading = read_json(path, remedy=_REMEDY).get(_READING, {})
+    return reading if isinstance(reading, dict) else {}
 
 
 def read_system(directory: Path) -> type[SyntacticLM]:
@@ -298,8 +310,9 @@ def _check_depth(config: Mapping[str, Any], num_tensors: int, where: str) -> Non
 
 def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str) -> SyntacticLM:
     system = system_class(header["system"], where=where)
-    values = {**header["config"], **_reading(header, system, where)}
-    config = from_plain(config_class(system), values, where=f"{where} config")
+    config = from_plain(config_class(system), header["config"], where=f"{where} config")
+    if reading := _reading(header, system, where):
+        config = from_plain(config_class(system), {**header["config"], **reading}, where=f"{where} {_READING}")
     build: Any = system
     _check_depth(header["config"], len(tensors), where)
     with (
@@ -308,6 +321,9 @@ def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str,
     ):  # the random weights are replaced: leave the caller's generator alone
         try:
             model: SyntacticLM = build(config=config, vocabulary=vocabulary, labels=header["labels"])
+        except InputError as error:
+            place = f"{where} {_READING}" if reading else where
+            raise InputError(error.found, where=place, remedy=error.remedy) from error
         except (RuntimeError, MemoryError, OverflowError) as error:
             if is_out_of_memory(error):  # not for its sizes: they are at most those of the weights
                 raise OutOfMemory(where) from None

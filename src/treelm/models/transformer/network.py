@@ -76,6 +76,7 @@ class Transformer(StreamLM):
             for _ in range(config.num_layers)
         )
         self.norm = nn.LayerNorm(config.size)
+        self._check_memory(1)
 
     @property
     def config(self) -> TransformerConfig:
@@ -101,10 +102,7 @@ class Transformer(StreamLM):
             return {}
         names = ("inputs",) if self.training else ("keys", "values")
         shape = (num_rows, config.sink_tokens + config.memory_length, config.size)
-        num_bytes = math.prod(shape) * config.num_layers * len(names) * like.element_size()
-        if num_bytes > (physical_memory() or math.inf):  # else Linux grants it, and kills whoever uses it
-            found = f"memory_length = {config.memory_length}, which takes {num_bytes / 1e9:.0f} GB in {num_rows} rows"
-            raise InputError(found, where="[model]", remedy="make it smaller, or read fewer rows")
+        self._check_memory(num_rows)
         length = torch.zeros(num_rows, dtype=torch.int64, device=like.device)
         windows = {f"{name}.{layer}": like.new_zeros(shape) for layer in range(config.num_layers) for name in names}
         return {"length": length, **windows}
@@ -213,7 +211,7 @@ class Transformer(StreamLM):
     def stream_losses(self, batch: StreamBatch, carried: Carried | None) -> tuple[Losses, Carried]:
         """Losses as of every stream model. Raises ``InputError`` in training if there is a second loss."""
         if self.training:
-            self.check_stream(len(batch.inputs))
+            self.check_stream(*batch.inputs.shape)
         return super().stream_losses(batch, carried)
 
     def _is_drawn(self) -> bool:
@@ -341,14 +339,26 @@ class Transformer(StreamLM):
                 index = int(too_long[0])
                 self._check_length(int(corpus.num_tokens[index]) + 1, where=corpus.name(index))
 
-    def check_stream(self, num_steps: int) -> None:
-        """Refuse streams and packed rows with a second loss, and rows longer than the learned positions."""
+    def check_stream(self, num_steps: int, num_rows: int) -> None:
+        """Refuse streams and packed rows with a second loss, rows too long for learned positions, memory too large."""
         if self.config.auxiliary != "none":
             found = f"batches of rows with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
             raise InputError(found, where="[training]", remedy="set batches = 'sentences'")
         if self.places is not None and num_steps > len(self.places):
             found = f"bptt = {num_steps}, of which learned positions take {len(self.places)}"
             raise InputError(found, where="[training]", remedy="raise max_length, or set positions = 'relative'")
+        self._check_memory(num_rows, where="[model]")
+
+    def _check_memory(self, num_rows: int, *, where: str | None = None) -> None:
+        """Raise ``InputError`` for a memory that this machine has not: Linux would grant it, and kill who uses it."""
+        names = 1 if self.training else 2
+        length = self.config.sink_tokens + self.config.memory_length
+        num_values = num_rows * length * self.config.size * self.config.num_layers * names
+        num_bytes = num_values * self.embedding.element_size()
+        if self.config.memory_length and num_bytes > (physical_memory() or math.inf):
+            rows = f"{num_rows} rows" if num_rows > 1 else "one row"
+            found = f"memory_length = {self.config.memory_length}, which takes {num_bytes / 1e9:.0f} GB in {rows}"
+            raise InputError(found, where=where, remedy=f"make it smaller{', or read fewer rows' * (num_rows > 1)}")
 
     def _check_length(self, num_steps: int, *, where: str | None = None) -> None:
         """Raise ``InputError`` if the places of so many tokens, the start included, have no vectors."""
