@@ -73,7 +73,7 @@ def effects(model: str, beside: str) -> str:
 PICTURES: dict[str, Callable[[], str]] = {
     "tree": lambda: of_structure("chart-gum-open"),
     "distances": lambda: of_structure("prpn-gum-open"),
-    "memory": lambda: of_structure("som-gum-open"),
+    "memory": lambda: of_structure("som-open-english"),
     "spans": lambda: of_structure("palm-gum-open"),
     "positions": lambda: of_structure("tg-small"),
     "stack": lambda: of_structure("pushdown-small"),

@@ -76,7 +76,7 @@ def test_a_page_s_commands_and_code_work_in_order(home: Path, folder: Path, name
     if name == "docs/other-models.md":
         pytest.importorskip("transformers", reason="the transformers library is not installed")
     if name == "docs/pretrained.md":
-        need("som-gum-open")
+        need("som-open-english")
     out = run_shell("\n".join(blocks("sh", ROOT / name)), folder, home=home)
     if code := blocks("python", ROOT / name):
         out += run(["python", "-c", "\n".join(code)], folder, home=home)
@@ -88,7 +88,7 @@ def test_one_call_makes_the_table_of_natural_stories(home: Path, tmp_path: Path)
     source = SHARED / "human" / "natural-stories" / "reading-times.csv"
     if not source.exists():
         pytest.skip("needs the shared data")
-    need("som-gum-open")
+    need("on-lstm-open-english")
     lines = source.read_text(encoding="utf-8").splitlines(keepends=True)[:41]
     (tmp_path / "reading-times.csv").write_text("".join(lines), encoding="utf-8")
     (command,) = blocks("shell", ROOT / "docs" / "surprisal.md")
@@ -96,8 +96,8 @@ def test_one_call_makes_the_table_of_natural_stories(home: Path, tmp_path: Path)
     run_shell(command, tmp_path, home=home)
     header, *rows = (tmp_path / "natural-stories.tsv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 40
-    models = ("rnng_gum_open", "som_gum_open", "lstm_gum_open", "ngram_gum_open")
-    wanted = {f"surprisal_bits_{model}{lag}" for model in models for lag in ("", "_lag1", "_lag2")}
+    models = ("lstm", "transformer", "on_lstm", "ngram_pruned")
+    wanted = {f"surprisal_bits_{model}_open_english{lag}" for model in models for lag in ("", "_lag1", "_lag2")}
     wanted |= {"story", "position", "mean_rt", "word_length", "zipf_frequency", "zipf_frequency_lag2"}
     assert wanted <= set(header.split("\t"))
 

@@ -80,7 +80,7 @@ def test_without_it_its_models_are_listed_as_missing(absent: None, treelm: Treel
     ]
     (line,) = outcome.err.splitlines()
     assert line.startswith(
-        "not installed: chart-gum-open, lstm-open-english, ngram-pruned-open-english, on-lstm-gum-open"
+        "not installed: chart-gum-open, lstm-open-english, ngram-pruned-open-english, on-lstm-open-english"
     )
     assert line.endswith("pip install treelm-english")
 

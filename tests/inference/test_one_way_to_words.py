@@ -235,7 +235,7 @@ def test_n_best_trees_of_a_text_are_over_its_words() -> None:
     assert treelm.load("lstm-gum-open").analyse(iter(["It is ."]))[0].score is not None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["lstm-gum-open", "ngram-gum-open", "rnng-gum-open", "som-gum-open"])
+@pytest.mark.parametrize("name", ["lstm-gum-open", "ngram-gum-open", "rnng-gum-open", "som-open-english"])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
