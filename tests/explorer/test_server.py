@@ -32,7 +32,8 @@ from treelm.models.states import IncrementalState
 from treelm.trees.tree import Tree
 
 TOKEN = "secret"
-NAMES = ("lstm", "rnng", "prpn", "palm", "som")
+MODELS = {**{name: f"{name}-gum-open" for name in ("lstm", "rnng", "prpn", "palm")}, "som": "som-open-english"}
+NAMES = tuple(MODELS)
 TEXT = "The dog that the cats chase barks.\nIt <b>isn't</b> here."
 WORDS = [
     ["The", "dog", "that", "the", "cats", "chase", "barks", "."],
@@ -42,8 +43,8 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def readers() -> Iterator[list[Reader]]:
-    need(*(f"{name}-gum-open" for name in NAMES))
-    found = [Reader(name, load(f"{name}-gum-open")) for name in NAMES]
+    need(*MODELS.values())
+    found = [Reader(name, load(model)) for name, model in MODELS.items()]
     yield found
     for reader in found:
         reader.close()
