@@ -17,6 +17,8 @@ from treelm.inference.loading import run_beam
 
 BEAM = {"action_beam": 20, "word_beam": 10, "fast_track": 1}
 
+CHART = Path(__file__).parents[1] / "legacy" / "chart"
+
 
 def test_a_beam_is_named_where_there_is_a_search() -> None:
     assert in_words(build_model(Tokens(4)), BEAM) == "rnng, beam 20/10/1"
@@ -105,6 +107,8 @@ def test_widths_of_no_search_are_told_of(treelm: Treelm, project: Path, tmp_path
         told = "lstm-gum-open: lstm scores without a search, so --action-beam and --word-beam change nothing\n"
         assert treelm(*command, *widths).err.count(told) == 1
         assert "without a search" not in treelm(*command).err
+    annotate = ("data", "annotate", text, "--parser", CHART, "--output", tmp_path / "out.ptb")
+    assert f"{CHART}: chart scores without a search" in treelm(*annotate, *widths).err
     assert "without a search" not in treelm("surprisal", project / "run", text, *widths).err
 
 

@@ -470,6 +470,11 @@ def test_a_run_goes_on_to_be_read_as_its_config_says(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "model.safetensors").read_bytes() != before
     assert json.loads(path.read_text())["reading"] == reading
     assert load_model(tmp_path / "run").config.sink_tokens == 1  # type: ignore[attr-defined]
+    path.write_text('{"damaged')  # as before, training writes it anew
+    train(
+        replace(recipe, training=replace(recipe.training, epochs=8)), tmp_path / "run", resume=True, on_terminal=False
+    )
+    assert load_model(tmp_path / "run").config == recipe.model.config
 
 
 def test_sizes_beyond_memory_are_told(tmp_path: Path) -> None:

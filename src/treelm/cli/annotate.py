@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import SECONDS_BETWEEN_NOTES, write_metadata
-from treelm.cli.options import FileFormat, InputFile, ModelOptions, OutputPath, WorkerOptions, check_particles
+from treelm.cli.options import (
+    FileFormat,
+    InputFile,
+    ModelOptions,
+    OutputPath,
+    WorkerOptions,
+    check_particles,
+    note_lost_widths,
+)
 from treelm.errors import InputError
 from treelm.models.search.settings import given_search
 
@@ -99,7 +107,7 @@ def main(arguments: list[str]) -> int:
 def _beam(options: Arguments) -> tuple[tuple[str, Any], ...]:
     """The search: that of the run's recipe where nothing else is given; none for other parsers."""
     from treelm.inference.loading import run_beam
-    from treelm.inference.tree_parsers import EXTERNAL
+    from treelm.inference.tree_parsers import EXTERNAL, parser_class
 
     given = given_search(options)
     if options.parser in EXTERNAL:
@@ -108,6 +116,8 @@ def _beam(options: Arguments) -> tuple[tuple[str, Any], ...]:
         return ()
     beam = run_beam(options.parser) | given
     check_particles(given, beam.get("search", "beam"))
+    if system := parser_class(options.parser):
+        note_lost_widths(options.parser, system, given)
     return tuple(beam.items())
 
 

@@ -110,6 +110,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "surprisal", arguments)
+    from treelm.inference.loading import model_hash
     from treelm.inference.stimulus_advice import Advice, long_sentences, note_long
     from treelm.inference.surprisal_table import SurprisalTable, check_columns
 
@@ -118,6 +119,7 @@ def main(arguments: list[str]) -> int:
     check_table_name(options.output)
     separator = _separator(options)
     models, beams = _models(options, runs)
+    hashes = [model_hash(run) for run in runs] if options.output != "-" else []  # what is there later may be another
     check_columns({model.name: model.lm for model in models}, options.columns)
     settings = _settings(options, len(runs))
     skipped: list[InputError] = []
@@ -142,7 +144,9 @@ def main(arguments: list[str]) -> int:
     for model, beam, found, said in zip(models, beams, table.findings, advice, strict=True):
         for line in (*said.lines(model.name, "--{}"), *_doubts(options, model, beam, found)):
             note(line)
-    write_metadata(options.output, metadata(options, runs, file, models, beams, table.findings, len(skipped)))
+    if hashes:
+        about = metadata(options, runs, hashes, file, models, beams, table.findings, len(skipped))
+        write_metadata(options.output, about)
     return report_skipped({str(error): error for error in skipped}.values())
 
 
@@ -289,6 +293,7 @@ def _separator(options: Arguments) -> str:
 def metadata(
     options: Arguments,
     runs: Sequence[str],
+    hashes: Sequence[str],
     file: str,
     models: Sequence[NamedModel],
     beams: Sequence[Mapping[str, Any]],
@@ -297,18 +302,17 @@ def metadata(
 ) -> dict[str, object]:
     """Metadata of the table: how it was made, for its readers. Of several models, each has an entry of its own."""
     from treelm import __version__
-    from treelm.inference.loading import model_hash
 
     each = [
         {
             "run": run,
-            "model": model_hash(run),
+            "model": model_hash,
             "system": model.lm.system,
             **beam,
             "context": ", ".join(sorted(found.contexts)),
             **found.totals.to_json(),
         }
-        for run, model, beam, found in zip(runs, models, beams, findings, strict=True)
+        for run, model_hash, model, beam, found in zip(runs, hashes, models, beams, findings, strict=True)
     ]
     about = each[0] if len(each) == 1 else {"models": {m.name: one for m, one in zip(models, each, strict=True)}}
     return {

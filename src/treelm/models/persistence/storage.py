@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -140,7 +140,10 @@ def save_model(
     fingerprint = model.vocabulary.fingerprint()
     save_vocabulary(model.vocabulary, directory / VOCABULARY)
     header = describe_model(model)
-    reading = read_reading(directory) if keep_reading else {}
+    reading = {}
+    if keep_reading:
+        with suppress(InputError):  # a damaged file is about to be written anew
+            reading = read_reading(directory)
     write_atomically(directory / CONFIG, encode_json({**header, _READING: reading} if reading else header))
     tensors, note = model.state_dict(), {"vocabulary": fingerprint, "config": _config_hash(header)}
     if floats is not None:
