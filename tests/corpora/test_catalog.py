@@ -4,7 +4,7 @@ import pytest
 
 from treelm.corpora import catalog
 from treelm.corpora.catalog import corpus_entry, corpus_names, show
-from treelm.corpora.data_config import DataConfig, locate_split, prepared_split
+from treelm.corpora.data_config import DataConfig, locate_split, prepared_split, with_its_words
 from treelm.corpora.downloads import Download
 from treelm.errors import InputError
 
@@ -153,3 +153,12 @@ def test_a_directory_may_name_its_files_as_language_modelling_corpora_do(tmp_pat
     (tmp_path / "dev.txt").write_text("")
     with pytest.raises(InputError, match="for the same split"):
         corpus_entry(str(tmp_path))
+
+
+def test_words_of_a_corpus_that_users_make_are_at_hand_without_its_trees(tmp_path: Path) -> None:
+    made = DataConfig(corpus="open-english-silver", max_sentences=5)
+    assert with_its_words(made) == DataConfig(corpus="open-english", max_sentences=5)
+    write_catalog(tmp_path, '[open-english-silver]\nlicence = "mine"\ntrain.brackets = {path = "a.ptb"}\n')
+    assert with_its_words(made) is made
+    for other in (DataConfig(corpus="gum-open"), DataConfig(train="a.txt")):
+        assert with_its_words(other) is other

@@ -166,12 +166,12 @@ def _models(options: Arguments, runs: Sequence[str]) -> tuple[list[NamedModel], 
 
 def _unigrams(run: str) -> Unigrams:
     """Counts of the words that a run was trained on."""
-    from treelm.corpora.data_config import prepared_split
+    from treelm.corpora.data_config import prepared_split, with_its_words
     from treelm.inference.predictors import UNIGRAM, Unigrams
     from treelm.training.run import load_run_recipe
 
     try:
-        counts = prepared_split(load_run_recipe(run).data, "train").form_counts()
+        counts = prepared_split(with_its_words(load_run_recipe(run).data), "train").form_counts()
     except InputError as error:
         remedy = f"leave out {UNIGRAM}, or put its training corpus where its recipe says: {error.remedy}"
         raise InputError(f"no training corpus of {run} ({error.found})", where=error.where, remedy=remedy) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,8 +18,9 @@ class Companion:
     """The module that holds its files."""
     corpora: tuple[str, ...]
     """Names of its corpora."""
-    made_corpora: tuple[str, ...]
-    """Names of corpora that its models were trained on and that it lacks: users make them, in a catalogue."""
+    made_corpora: Mapping[str, str]
+    """Names of corpora that its models were trained on and that it lacks (users make them, in a catalogue), each with
+    the corpus of this distribution whose sentences these are, all of them, with trees."""
     models: tuple[str, ...]
     """Names of its models: this list is what a treelm without it knows of them."""
 
@@ -40,7 +42,7 @@ COMPANIONS = (
         distribution="treelm-english",
         module="treelm_english",
         corpora=("open-english",),
-        made_corpora=("open-english-silver",),
+        made_corpora={"open-english-silver": "open-english"},
         models=(
             "chart-gum-open",
             "lstm-open-english",
@@ -64,6 +66,11 @@ def companion_of_corpus(name: str) -> Companion | None:
     return next((one for one in COMPANIONS if name in one.corpora), None)
 
 
+def text_of_made_corpus(name: str) -> str | None:
+    """The corpus that has the sentences of a made one, without its trees."""
+    return next((one.made_corpora[name] for one in COMPANIONS if name in one.made_corpora), None)
+
+
 def is_made_corpus(name: str) -> bool:
     """Tell whether recipes of shipped models name a corpus so that no distribution has."""
-    return any(name in one.made_corpora for one in COMPANIONS)
+    return text_of_made_corpus(name) is not None

@@ -8,7 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
-from treelm.corpora.catalog import SPLITS, Split, corpus_entry
+from treelm.corpora.catalog import SPLITS, Split, corpus_entry, corpus_names
+from treelm.corpora.companions import text_of_made_corpus
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.downloads import Progress
 from treelm.corpora.lines import Format
@@ -107,6 +108,15 @@ def prepared_split(
         max_sentences=config.max_sentences,
         workers=workers,
     )
+
+
+def with_its_words(config: DataConfig) -> DataConfig:
+    """The same data; for a corpus of trees that nobody has made here, the text that they are the trees of.
+
+    For what needs words alone, such as counts.
+    """
+    text = None if config.corpus is None else text_of_made_corpus(config.corpus)
+    return config if text is None or config.corpus in corpus_names() else replace(config, corpus=text)
 
 
 def example_sentences(data: DataConfig) -> list[Sentence]:
