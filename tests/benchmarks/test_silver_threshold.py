@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shipped import need
+from tests.legacy.make import HERE
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 
@@ -46,7 +46,6 @@ def test_sentences_above_the_threshold_stay_in_their_documents(tmp_path: Path, m
 
 
 def test_a_parser_without_confidence_is_refused(tmp_path: Path) -> None:
-    need("shift-reduce-gum-open")
     (tmp_path / "dev.ptb").write_text("(S (NP (X The) (X museum)) (VP (X opened)))\n")
     with pytest.raises(InputError, match="how sure"):
-        list(levels_of("shift-reduce-gum-open", [str(tmp_path / "dev.ptb")]))
+        list(levels_of(str(HERE / "shift-reduce"), [str(tmp_path / "dev.ptb")]))

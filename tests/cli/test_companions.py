@@ -56,14 +56,14 @@ def test_without_it_what_is_missing_says_what_to_install(absent: None, treelm: T
     assert is_corpus_name("open-english")
     for python in (corpus_entry, find_run, shipped_folder, load, SyntacticLM.from_pretrained):
         with pytest.raises(InputError, match=r"pip install treelm-english$"):
-            python("open-english" if python is corpus_entry else "palm-gum-open")
+            python("open-english" if python is corpus_entry else "chart-gum-open")
     for command in (
         ("data", "show", "open-english"),
-        ("models", "palm-gum-open"),
+        ("models", "chart-gum-open"),
         ("train", "lstm-open-english", "--out", "run"),
-        ("train", "lstm-gum-open", "--out", "run", "--set", "training.start_from=palm-gum-open"),
-        *(("parse", "palm-gum-open", "-"), ("surprisal", "palm-gum-open", "-"), ("evaluate", "palm-gum-open")),
-        *(("compare", "palm-gum-open"), ("gardenpath", "palm-gum-open"), ("explore", "palm-gum-open")),
+        ("train", "lstm-gum-open", "--out", "run", "--set", "training.start_from=chart-gum-open"),
+        *(("parse", "chart-gum-open", "-"), ("surprisal", "chart-gum-open", "-"), ("evaluate", "chart-gum-open")),
+        *(("compare", "chart-gum-open"), ("gardenpath", "chart-gum-open"), ("explore", "chart-gum-open")),
     ):
         outcome = treelm(*command)
         assert outcome.code == 2, command
@@ -87,15 +87,15 @@ def test_without_it_its_models_are_listed_as_missing(absent: None, treelm: Treel
 
 def test_an_older_release_without_a_model_is_to_be_upgraded(installed: Path) -> None:
     with pytest.raises(InputError, match=r"pip install --upgrade treelm-english$"):
-        find_run("palm-gum-open")
+        find_run("chart-gum-open")
 
 
 def test_paths_and_other_names_are_not_taken_for_its_models(absent: None) -> None:
     with pytest.raises(InputError, match="no such run folder"):
-        find_run("runs/palm-gum-open")
+        find_run("runs/chart-gum-open")
     for find in (find_run, shipped_folder):
-        with pytest.raises(InputError, match=r"did you mean palm-gum-open\? it is not installed: pip install"):
-            find("palm-gum-opn")
+        with pytest.raises(InputError, match=r"did you mean chart-gum-open\? it is not installed: pip install"):
+            find("chart-gum-opn")
         with pytest.raises(InputError, match=r"did you mean rnng-gum-open\? (give|it has)"):
             find("rnng-gum-opn")
 

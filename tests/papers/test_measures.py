@@ -1,4 +1,4 @@
-"""What a shipped table shows is what its measures give: tried with models of the package, on a few sentences."""
+"""What a shipped table shows is what its measures give: tried with tiny runs of old versions, on a few sentences."""
 
 from __future__ import annotations
 
@@ -38,13 +38,7 @@ from treelm.papers.plan import make_plan
 from treelm.training.recipe import load_recipe
 
 FEW = 4
-NOT_SHIPPED = {  # of gum-open: their kept runs of old versions serve
-    "som": "som",
-    "on-lstm": "on-lstm",
-    "transformer": "transformer-treereg",
-    "transformer-grammar": "transformer-grammar",
-    "pushdown": "pushdown",
-}
+OLD_RUNS = {"transformer": "transformer-treereg"}  # for a row with TreeReg's metrics; else that of the system's name
 KEPT = Path(__file__).parents[1] / "legacy"
 
 
@@ -97,12 +91,7 @@ def test_the_metrics_of_shipped_tables_are_measured(
         assert metrics <= {metric for values in found.values() for metric in values}
         assert set(found) <= set(measure.baselines())
         return
-    if system in NOT_SHIPPED:
-        run = KEPT / NOT_SHIPPED[system]
-    else:
-        need(f"{system}-gum-open")
-        run = shipped_folder(f"{system}-gum-open")
-    subject = Subject(run, root, "gum-open")
+    subject = Subject(KEPT / OLD_RUNS.get(system, system), root, "gum-open")
     beside = set(subject.run.parent.iterdir())
     values = measure.of_run(subject).values
     assert set(subject.run.parent.iterdir()) == beside  # the folder of a shipped model is not ours to write in
@@ -112,10 +101,9 @@ def test_the_metrics_of_shipped_tables_are_measured(
 
 def test_trivial_trees_are_computed_for_their_own_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are the same for every run of a table, and those at random take longer than a model's own trees."""
-    need("prpn-gum-open")
     monkeypatch.delattr("treelm.evaluation.evaluate.trivial_baselines")
     measure = Evaluate(protocols=("plain",), max_sentences=FEW)
-    subject = Subject(shipped_folder("prpn-gum-open"), DataRoot(None, data_sets(Path())), "gum-open")
+    subject = Subject(KEPT / "prpn", DataRoot(None, data_sets(Path())), "gum-open")
     assert "unlabeled_f1_corpus, plain" in measure.of_run(subject).values
 
 
