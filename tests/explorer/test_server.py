@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.explorer.calls import Answer, call
+from tests.legacy.make import HERE
 from tests.shipped import need
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -32,7 +33,10 @@ from treelm.models.states import IncrementalState
 from treelm.trees.tree import Tree
 
 TOKEN = "secret"
-MODELS = {**{name: f"{name}-gum-open" for name in ("lstm", "rnng", "prpn", "palm")}, "som": "som-open-english"}
+MODELS = {
+    **{name: f"{name}-gum-open" for name in ("lstm", "rnng")},
+    **{name: str(HERE / name) for name in ("prpn", "palm", "som")},
+}
 NAMES = tuple(MODELS)
 TEXT = "The dog that the cats chase barks.\nIt <b>isn't</b> here."
 WORDS = [
@@ -43,7 +47,7 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def readers() -> Iterator[list[Reader]]:
-    need(*MODELS.values())
+    need("lstm-gum-open", "rnng-gum-open")
     found = [Reader(name, load(model)) for name, model in MODELS.items()]
     yield found
     for reader in found:
