@@ -63,6 +63,46 @@ def test_what_is_not_there_is_said_before_anything_is_scored(
     assert found in done.err
 
 
+def test_a_folder_of_an_export_is_looked_at_before_anything_is_scored(
+    treelm: Treelm, times: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("treelm.cli.surprisal_sources.score_run", None)
+    (tmp_path / "words.csv").touch()
+    done = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--export", tmp_path)
+    assert (done.code, "words.csv is there already" in done.err) == (2, True)
+
+
+def test_a_document_in_two_parts_is_refused_by_tables_that_follow_documents(treelm: Treelm, tmp_path: Path) -> None:
+    table = tmp_path / "parts.csv"
+    table.write_text("text,item,word\na,1,The\na,1,dog\nb,1,The\na,2,barks\n")
+    columns = ("--sentence-column", "item", "--document-column", "text")
+    assert treelm("surprisal", "ngram-gum-open", table, *columns).code == 0
+    done = treelm("surprisal", "ngram-gum-open", table, *columns, "--context", "document")
+    assert (done.code, done.out) == (2, "")
+    assert "parts.csv:5: more of document 'a' after another one; put the rows of a document together" in done.err
+
+
+def test_json_has_null_where_there_is_no_number(treelm: Treelm, times: Path) -> None:
+    classes = times.read_text().replace("rt\n", "rt,pos\n").splitlines()
+    rows = [classes[0], *(f"{row},{'DT' if row.startswith('0,') else 'NN'}" for row in classes[1:])]
+    times.write_text("\n".join(rows) + "\n")
+    done = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--class-column", "pos", "--json")
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    (model,) = json.loads(done.out, parse_constant=refuse)["models"]
+    assert model["by_class"]["DT"]["low"] is None
+
+
+def test_a_table_that_says_nothing_of_unknown_words_is_told_of(treelm: Treelm, times: Path, tmp_path: Path) -> None:
+    bits = tmp_path / "bits.tsv"
+    rows = times.read_text().splitlines()[1:]
+    bits.write_text("word\tbits\n" + "".join(f"{row.split(',')[2]}\t{place % 7}\n" for place, row in enumerate(rows)))
+    done = treelm("reading", f"{bits}:bits", "--corpus", times, *OF_TABLE, "--known-only")
+    assert "bits: its table has no column is_unk, so all of its words count as known" in done.err
+
+
 def test_a_table_of_surprisals_stands_where_a_run_can(treelm: Treelm, times: Path, tmp_path: Path) -> None:
     bits = tmp_path / "bits.tsv"
     columns = ("--layout", "table", *OF_TABLE, "--punctuation", "summed")

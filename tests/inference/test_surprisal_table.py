@@ -1,6 +1,7 @@
 """Tables of one model and several are the same figures, laid out otherwise."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.inference.predictors import Frequencies, Unigrams, lagged
 from treelm.inference.processes import here, score
-from treelm.inference.stimuli import Columns, Stimulus, read_table, stimulus
+from treelm.inference.stimuli import Columns, Stimulus, check_documents, read_table, stimulus
 from treelm.inference.surprisal_table import NamedModel, SourceNames, SurprisalTable, TableSettings
 from treelm.models.entropies import ENTROPY, start_entropy
 
@@ -152,6 +153,31 @@ def test_what_one_model_cannot_score_is_missing_beside_the_other_and_breaks_its_
     assert column(names, rows, "surprisal_bits_lag1")[2] is None
     names, rows = made([failing(lstm), rnng], TableSettings(shape="long"), skipped=[])
     assert column(names, rows, "model") == ["lstm"] * 2 + ["rnng"] * 2 + ["rnng"] * 3 + ["lstm", "rnng"]
+
+
+def test_lags_of_a_long_table_do_not_leap_over_what_its_model_could_not_score(models: list[NamedModel]) -> None:
+    lstm, rnng = models
+    table = SurprisalTable([failing(lstm), rnng], TableSettings(lag=1, lag_within="document", shape="long"))
+    one_document = [replace(one, document="a") for one in stimuli()]
+    rows = [row for some in table.rows(one_document, []) for row in some]
+    last = {row[0]: row for row in rows if "Old" in row}
+    place = table.names.index("surprisal_bits_lag1")
+    assert last["lstm"][place] is None
+    assert last["rnng"][place] is not None
+
+
+def test_a_document_that_goes_on_after_another_is_refused_where_documents_count() -> None:
+    shuffled = [replace(one, document="aba"[place]) for place, one in enumerate(stimuli())]
+    with pytest.raises(InputError, match=r"in.txt:3: more of document 'a' after another one"):
+        check_documents(shuffled)
+    check_documents(stimuli())
+    for settings in (
+        {"context": "document"},
+        {"lag": 1, "lag_within": "document"},
+        {"columns": ("document_position",)},
+    ):
+        assert TableSettings(**settings).follows_documents
+    assert not TableSettings(lag=1).follows_documents
 
 
 def test_an_error_comes_after_all_rows_before_it(models: list[NamedModel]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
-from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, score_run
+from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, print_json, score_run
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def main(arguments: list[str]) -> int:
     if options.json:
         from treelm.models.configs import to_plain
 
-        print(json.dumps({"models": [to_plain(result) for result in results]}, indent=2))
+        print_json({"models": [to_plain(result) for result in results]})
     else:
         from treelm.figures.human_tables import effect_tables, print_tables
 
@@ -100,7 +99,7 @@ def _sweep(options: Arguments) -> int:
     if options.json:
         from treelm.models.configs import to_plain
 
-        print(json.dumps({run: [to_plain(one) for one in sizes] for run, sizes in found.items()}, indent=2))
+        print_json({run: [to_plain(one) for one in sizes] for run, sizes in found.items()})
     else:
         from treelm.figures.human_tables import print_tables, sweep_tables
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
-from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, source_names
+from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, print_json, source_names
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,6 +88,10 @@ def main(arguments: list[str]) -> int:
         from treelm.figures.report.page import check_path
 
         check_path(Path(options.residuals))
+    if options.export:
+        from treelm.evaluation.human.export import check_folder
+
+        check_folder(Path(options.export))
     check_not_input([options.residuals], [options.corpus, *options.runs])
     corpus = _load(options)
     for line in corpus.notes:
@@ -103,7 +106,13 @@ def main(arguments: list[str]) -> int:
     check_names(source_names(options, corpus.published, corpus.references), options.over)
     Regression(corpus, design, ())  # what is wrong with the design is told before minutes of scoring
     models = gather_surprisals(options, corpus, corpus.published, corpus.references, context=options.context)
+    if options.known_only:
+        for model in models:
+            if model.kind == "table" and not model.says_unknown:
+                note(f"{model.name}: its table has no column is_unk, so all of its words count as known")
     result = measure_reading(corpus, models, design, over=options.over)
+    if result.baseline_log_likelihood < result.constant_log_likelihood:
+        note(f"{corpus.name}: the baseline predicts held-out times worse than their mean does")
     scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:
         from treelm.evaluation.human.export import export
@@ -115,7 +124,7 @@ def main(arguments: list[str]) -> int:
     if options.json:
         from treelm.models.configs import to_plain
 
-        print(json.dumps({**to_plain(result), "babylm": [to_plain(score) for score in scores]}, indent=2))
+        print_json({**to_plain(result), "babylm": [to_plain(score) for score in scores]})
     else:
         from treelm.figures.human_tables import print_tables, reading_tables
 

@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> int:
     settings = _settings(options, len(runs))
     skipped: list[InputError] = []
     long: list[Stimulus] = []
-    source, stimuli, number = _read(options, file, skipped)
+    source, stimuli, number = _read(options, file, skipped, follows_documents=settings.follows_documents)
     with ExitStack() as stack:
         computing = [_computing(stack, options, run, one, settings) for run, one in zip(runs, models, strict=True)]
         advice = [Advice(vocabulary=model.lm.vocabulary) for model in models]
@@ -211,10 +211,18 @@ def _settings(options: Arguments, num_runs: int) -> TableSettings:
 
 
 def _read(
-    options: Arguments, file: str, skipped: list[InputError]
+    options: Arguments, file: str, skipped: list[InputError], *, follows_documents: bool
 ) -> tuple[SourceNames, Iterator[Stimulus], int | None]:
     """The names of the source's columns, the stimuli, and their number if it is known."""
-    from treelm.inference.stimuli import SENTENCE_NUMBER, Columns, from_sentences, read_table, read_words, split
+    from treelm.inference.stimuli import (
+        SENTENCE_NUMBER,
+        Columns,
+        check_documents,
+        from_sentences,
+        read_table,
+        read_words,
+        split,
+    )
     from treelm.inference.surprisal_table import SourceNames
 
     found: Iterable[Stimulus]
@@ -225,6 +233,8 @@ def _read(
         table = read_table(file, columns, options.punctuation)
         names = SourceNames(columns.sentence, columns.word, document or "document_id", table.names, shows_document)
         found = table.stimuli
+        if follows_documents:
+            check_documents(table.stimuli)
     elif options.layout == "words":
         names, found = SourceNames(shows_document=shows_document), read_words(file, options.punctuation)
     else:

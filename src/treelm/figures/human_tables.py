@@ -99,8 +99,8 @@ def _deltas(result: ReadingResult) -> Table:
             _milli(model.delta.nats_per_word),
             _interval(model.delta),
             f"{model.delta.num_folds_above_zero}/{model.delta.num_folds}",
-            _probability(model.spline.test.p),
-            _milli(model.spline.delta.nats_per_word),
+            MISSING if model.spline is None else _probability(model.spline.test.p),
+            MISSING if model.spline is None else _milli(model.spline.delta.nats_per_word),
             f"{model.mean_bits:.2f}",
             str(model.num_missing),
             str(model.num_unknown) if model.kind != "published" else MISSING,
@@ -117,7 +117,10 @@ def _slopes(result: ReadingResult) -> Table:
 
 
 def _slope_cells(model: ModelResult) -> list[str]:
-    return [f"{slope.ms_per_bit:+.2f} ({slope.t:+.1f})" for slope in model.slopes]
+    return [
+        MISSING if math.isnan(slope.ms_per_bit) else f"{slope.ms_per_bit:+.2f} ({slope.t:+.1f})"
+        for slope in model.slopes
+    ]
 
 
 def _over(result: ReadingResult) -> Table:

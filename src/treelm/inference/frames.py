@@ -12,7 +12,7 @@ from typing import Any
 from treelm.corpora.tables import Cell, Row, apart, import_extra
 from treelm.errors import InputError
 from treelm.inference.predictors import UNIGRAM, Frequencies, Unigrams
-from treelm.inference.stimuli import Columns, PlacedRow, Punctuation, table_stimuli
+from treelm.inference.stimuli import Columns, PlacedRow, Punctuation, check_documents, table_stimuli
 from treelm.inference.stimulus_advice import Advice
 from treelm.inference.stimulus_scores import Context
 from treelm.inference.surprisal_table import MODEL, NamedModel, Shape, SourceNames, SurprisalTable, TableSettings
@@ -75,6 +75,8 @@ def surprisal_table(
         raise InputError("punctuation = 'apart', which makes more rows", remedy="use treelm surprisal, or 'summed'")
     names = Columns(word, (sentence,) if isinstance(sentence, str) else tuple(sentence), document)
     read = table_stimuli(given.columns, _rows(given), names, punctuation, source=_SOURCE)
+    if settings.follows_documents:
+        check_documents(read.stimuli)
     source = SourceNames(names.sentence, word, document or "document_id", read.names, bool(document))
     for lm in named.values():
         lm.require_words()

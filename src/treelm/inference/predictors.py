@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from unicodedata import category, normalize
 
 from treelm.corpora.inputs import read_rows, read_text
 from treelm.errors import InputError
@@ -36,10 +37,12 @@ _PER_BILLION = 9.0  # log10
 def bare(word: str) -> str:
     """Return a word without the marks around it; of marks alone, nothing.
 
+    Accents and vowel signs that are characters of their own belong to their letters.
+
     >>> bare('"well-known,"')
     'well-known'
     """
-    spelled = [place for place, character in enumerate(word) if character.isalnum()]
+    spelled = [place for place, character in enumerate(word) if character.isalnum() or category(character)[0] == "M"]
     return word[spelled[0] : spelled[-1] + 1] if spelled else ""
 
 
@@ -48,8 +51,13 @@ def word_length(word: str) -> int:
 
     >>> word_length("dog,"), word_length("isn't"), word_length("-")
     (3, 5, 0)
+
+    A letter and its accents are one character, however they are written:
+
+    >>> word_length("cafe\u0301"), word_length("caf\u00e9")
+    (4, 4)
     """
-    return len(bare(word))
+    return len(normalize("NFC", bare(word)))
 
 
 def lagged(values: Sequence[Value], groups: Sequence[Hashable], lag: int) -> list[Value | None]:
@@ -101,7 +109,7 @@ class Frequencies:
 
     def of(self, word: str) -> float | None:
         """The frequency of a word as it was shown; None of marks alone."""
-        found = bare(word)
+        found = normalize("NFC", bare(word))
         return self.zipf(found) if found else None
 
     @classmethod
@@ -136,7 +144,7 @@ class Frequencies:
         """
         folded = Counter[str]()
         for word, count in counts.items():
-            folded[word.casefold()] += count
+            folded[normalize("NFC", word).casefold()] += count
         size = math.log10(folded.total() + len(folded))
         return cls(source=source, zipf=lambda word: math.log10(folded[word.casefold()] + 1) - size + _PER_BILLION)
 

@@ -151,6 +151,19 @@ def table_stimuli(
     return StimulusTable(names=other, stimuli=stimuli)
 
 
+def check_documents(stimuli: Iterable[Stimulus]) -> None:
+    """Raise ``InputError`` for a document that goes on after another one: what stood before it is not at hand."""
+    ended, last = set[str](), None
+    for one in stimuli:
+        if one.document != last:
+            if one.document in ended:
+                found = f"more of document {one.document!r} after another one"
+                where = f"{one.sentence.source}:{one.sentence.line}"
+                raise InputError(found, where=where, remedy="put the rows of a document together")
+            ended.add(one.document)
+            last = one.document
+
+
 def _grouped(rows: Iterable[PlacedRow], columns: Columns) -> list[list[PlacedRow]]:
     """The rows of each sentence, by document and sentence."""
     groups: dict[tuple[Cell, ...], list[PlacedRow]] = {}

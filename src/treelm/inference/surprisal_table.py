@@ -72,6 +72,12 @@ class TableSettings:
         """Tell whether entropies of the next word are to be computed."""
         return not {ENTROPY, ENTROPY_REDUCTION}.isdisjoint(self.columns)
 
+    @property
+    def follows_documents(self) -> bool:
+        """Tell whether something of a word depends on the words of its document before its sentence."""
+        lags = self.lag and self.lag_within == "document"
+        return bool(self.context == "document" or lags or DOCUMENT_POSITION in self.columns)
+
 
 class SourceNames(NamedTuple):
     """The names under which keys and other columns of the stimuli's source come back."""
@@ -312,6 +318,8 @@ class SurprisalTable:
     ) -> Iterator[Row]:
         scored = [found[place] for place in view]
         if all(one is None for one in scored):
+            if windows:
+                windows[number].forget()  # of words that this model has not read
             return
         models, offsets = [self.models[place] for place in view], word_offsets(stimulus.sentence)
         group = (stimulus.document, None if self.settings.lag_within == "document" else stimulus.number)

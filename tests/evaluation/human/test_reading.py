@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from tests.evaluation.human.worlds import made_up, surprisals
 from treelm.errors import InputError
 from treelm.evaluation.human import regression
+from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.reading import Design, Regression, measure_reading
 
 
@@ -134,8 +136,103 @@ def test_two_models_of_one_name_and_an_unknown_other_are_refused() -> None:
         measure_reading(corpus, [true, true])
     with pytest.raises(InputError, match="no model 'false'"):
         measure_reading(corpus, [true], over=("false",))
-    with pytest.raises(InputError, match="hardly vary"):
-        measure_reading(corpus, [surprisals("flat", np.ones(len(corpus)))])
+
+
+def test_surprisals_that_do_not_vary_add_nothing_and_stop_nobody_else() -> None:
+    corpus = made_up()
+    result = measure_reading(corpus, [corpus.published["true"], surprisals("flat", np.ones(len(corpus)))])
+    assert result.find("flat").spline is None
+    assert abs(result.find("flat").delta.nats_per_word) < 1e-9
+    assert all(np.isnan(slope.ms_per_bit) for slope in result.find("flat").slopes)
+    assert result.find("true").delta.low > 0
+
+
+def with_columns(corpus: ReadingCorpus, **controls: np.ndarray) -> ReadingCorpus:
+    return replace(corpus, controls={**corpus.controls, **controls})
+
+
+def test_a_predictor_of_one_story_alone_changes_little() -> None:
+    """Where the others have nothing of it, its coefficient is nobody's: it must not spoil what is left out."""
+    corpus = made_up()
+    plain = measure_reading(corpus, [corpus.published["true"]])
+    in_one = np.array([story == "2" for story in corpus.documents]) * 1.0
+    one_word = np.arange(len(corpus)) == 300.0
+    for control in (in_one, one_word.astype(float), np.full(len(corpus), 330.1)):
+        found = measure_reading(with_columns(corpus, genre=control), [corpus.published["true"]])
+        assert found.baseline_log_likelihood == pytest.approx(plain.baseline_log_likelihood, abs=0.02)
+        assert found.find("true").delta.nats_per_word == pytest.approx(plain.find("true").delta.nats_per_word, abs=0.02)
+
+
+def test_units_of_predictors_change_nothing() -> None:
+    corpus = made_up()
+    small = surprisals("small", corpus.published["true"].bits)
+    plain = measure_reading(corpus, [small])
+    tiny = replace(corpus, predictors={"length": corpus.predictors["length"] * 1e-7})
+    late = with_columns(tiny, position=corpus.controls["position"] + 1.7e9)
+    found = measure_reading(late, [small])
+    for one, other in zip(found.find("small").slopes, plain.find("small").slopes, strict=True):
+        assert one.ms_per_bit == pytest.approx(other.ms_per_bit, rel=1e-5)
+        assert one.t == pytest.approx(other.t, rel=1e-5)
+    spline, other_spline = found.find("small").spline, plain.find("small").spline
+    assert spline is not None
+    assert other_spline is not None
+    assert spline.test.f == pytest.approx(other_spline.test.f, rel=1e-4)
+
+
+def test_stories_of_unequal_length_need_words_without_the_longest() -> None:
+    corpus = made_up(2, 60)
+    folds = tuple("long" if place < 110 else f"short {place % 2}" for place in range(120))
+    uneven = replace(corpus, folds=folds, lag_groups=("all",) * 120)
+    with pytest.raises(InputError, match=r"words in 3 stories to compare, 10 of them without the largest, for 5"):
+        measure_reading(uneven, [corpus.published["true"]])
+
+
+def test_curves_need_words_as_well() -> None:
+    corpus = made_up(3, 10)
+    assert measure_reading(corpus, [corpus.published["true"]]).find("true").spline is None
+
+
+def test_knots_are_those_of_the_words_that_are_not_left_out() -> None:
+    corpus = made_up()
+    bits = corpus.published["true"].bits.copy()
+    bits[100] = 60.0
+    world = Regression(corpus, Design(num_lags=0), [surprisals("outlier", bits)])
+    fast = world.likelihood(curved=world.bits("outlier"))
+    train = np.array(world.folds) != "0"
+    curves = regression.splines(world.bits("outlier"), among=train)
+    design = np.column_stack([np.ones(len(train)), world.base, curves])
+    weights = np.linalg.lstsq(design[train], world.times[train], rcond=None)[0]
+    left = world.times - design @ weights
+    variance = np.mean(left[train] ** 2)
+    plain = -0.5 * np.log(2 * np.pi * variance) - left**2 / (2 * variance)
+    np.testing.assert_allclose(fast[~train], plain[~train], atol=1e-8)
+
+
+def test_curves_go_on_straight_beyond_their_knots() -> None:
+    bits = np.append(np.random.default_rng(1).gamma(3.0, 2.0, 200), [50.0, 60.0, 70.0])[:, None]
+    among = np.arange(203) < 200
+    last = regression.splines(bits, among=among)[-3:]
+    np.testing.assert_allclose(last[2] - last[1], last[1] - last[0], atol=1e-9)
+
+
+def test_surprisals_that_are_in_the_baseline_have_no_slopes_of_their_own() -> None:
+    corpus = made_up()
+    bits = corpus.published["true"].bits
+    known = replace(corpus, predictors={**corpus.predictors, "bits": bits}, baseline=("length", "bits"))
+    found = measure_reading(known, [corpus.published["true"]]).find("true")
+    assert all(np.isnan(slope.t) for slope in found.slopes)
+    assert abs(found.delta.nats_per_word) < 1e-9
+
+
+def test_times_that_are_all_the_same_and_names_that_meet_are_refused() -> None:
+    corpus = made_up()
+    true = corpus.published["true"]
+    with pytest.raises(InputError, match="times of rt that are all 300"):
+        measure_reading(replace(corpus, responses={"rt": np.full(len(corpus), 300.0)}), [true])
+    with pytest.raises(InputError, match=r"'length_1'.*rename the column"):
+        measure_reading(with_columns(corpus, length_1=np.arange(len(corpus)) * 1.0), [true])
+    with pytest.raises(InputError, match="the predictor 'length' twice"):
+        measure_reading(corpus, [true], Design(baseline=("length", "length")))
 
 
 def test_without_the_library_the_remedy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

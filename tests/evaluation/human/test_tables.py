@@ -16,7 +16,7 @@ from tests.evaluation.toys import ToyLM
 from treelm.errors import InputError
 from treelm.evaluation.human import reading_tables
 from treelm.evaluation.human.export import export, r_names
-from treelm.evaluation.human.material import read_surprisals, score_material
+from treelm.evaluation.human.material import number, read_surprisals, score_material
 from treelm.evaluation.human.reading import Design, Regression
 from treelm.evaluation.human.reading_tables import TableColumns
 from treelm.inference.loading import load
@@ -46,7 +46,7 @@ def write(path: Path, text: str) -> Path:
 def test_columns_of_a_table_become_a_corpus(tmp_path: Path) -> None:
     corpus = reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS)
     assert corpus.words == ("The", "dog", "barks.", "It's", "late.")
-    assert corpus.keys[3:] == (("a", "a-2", "1"), ("b", "b-1", "1"))
+    assert corpus.keys[3:] == (("a", "2", "1"), ("b", "1", "1"))
     assert corpus.classes == ("DT", "NN", "VB", "PRP", "RB")
     np.testing.assert_array_equal(corpus.responses["rt"], [300, 310, 350, 290, np.nan])
     np.testing.assert_array_equal(corpus.shifted(corpus.predictors["freq"], 1), [np.nan, 9.5, 5.5, 2.0, np.nan])
@@ -87,7 +87,7 @@ def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
         (TIMES.replace("item", "sent"), "times.csv:1: no column 'item'"),
         (TIMES.replace("310", "fast"), "times.csv:3: 'fast' is no number"),
         (TIMES + "a,1,again,300,1,NN,2\n", "times.csv:7: more of document 'a' after another one"),
-        (TIMES.replace("b,1,late.", "a,1,late."), "times.csv:6: more of sentence 'a-1' after another one"),
+        (TIMES.replace("b,1,late.", "a,1,late."), "times.csv:6: more of sentence '1' after another one"),
         (TIMES.replace("dog", " "), "times.csv:3: an empty word"),
         (TIMES.splitlines()[0] + "\n", "a table without rows"),
     ],
@@ -182,7 +182,8 @@ def test_the_export_has_the_words_compared_and_scripts_that_name_its_columns(
     for name in ("lme4.R", "mgcv.R"):
         script = (folder / name).read_text()
         assert '"5-gram" = c("x5_gram_0", "x5_gram_1")' in script
-        assert '"length_0", "length_1", "position"' in script
+        assert '"length_0", "length_1", "position_"' in script  # position is a key
+        assert 'keys <- c("story", "position")' in script or name == "mgcv.R"
         assert "@" not in script
     replica = ModuleType("replica")
     replica.__dict__.update(FeatureModelOutput=FeatureModelOutput, PrecomputedFeatureModel=PrecomputedFeatureModel)
@@ -199,12 +200,60 @@ def test_the_export_has_the_words_compared_and_scripts_that_name_its_columns(
 
 
 def test_names_for_r_are_legal_and_apart() -> None:
-    assert r_names(["gpt2-xl", "gpt2_xl", "5-gram", "a b"]) == {
-        "gpt2-xl": "gpt2_xl",
-        "gpt2_xl": "gpt2_xl_",
-        "5-gram": "x5_gram",
-        "a b": "a_b",
-    }
+    assert r_names(["gpt2-xl", "gpt2_xl", "5-gram", "a b", "a b"]) == ["gpt2_xl", "gpt2_xl_", "x5_gram", "a_b", "a_b_"]
+
+
+def test_no_two_columns_of_an_export_have_one_name(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{place // 10},{place % 7}{'abc' * (place % 5)},{300 + place * 7 % 50},{place % 11},{place * 3 % 13}\n"
+        for place in range(300)
+    )
+    table = write(tmp_path / "times.csv", f"sentence_id,word,rt,time,bits\n{rows}")
+    columns = TableColumns(predictors=("bits",), controls=("time",), surprisals=("bits",))
+    corpus = reading_tables.load(table, columns)
+    export(Regression(corpus, Design(), [corpus.published["bits"]]), tmp_path / "out")
+    head = (tmp_path / "out" / "words.csv").read_text().partition("\n")[0].split(",")
+    assert len(set(head)) == len(head)
+    assert head[:8] == ["document", "sentence", "place", "word", "fold", "class", "time", "bits_0"]
+    assert "time_" in (tmp_path / "out" / "lme4.R").read_text()
+
+
+def test_keys_and_words_of_a_table_have_to_agree(tmp_path: Path) -> None:
+    corpus = made_up(2, 3)
+    rows = "".join(f"{story},{place},W{story * 3 + place}.,1.5\n" for story in (0, 1) for place in range(3))
+    table = write(tmp_path / "bits.csv", f"story,position,word,surprisal_bits\n{rows}")
+    assert read_surprisals(table, corpus).bits.tolist() == [1.5] * 6  # marks and case are a program's own
+    shifted = rows.replace("0,0,W0.", "0,0,W1.")
+    with pytest.raises(InputError, match=r"bits.csv:2: the word 'W1.' where made-up has 'w0'; number them as it does"):
+        read_surprisals(write(table, f"story,position,word,surprisal_bits\n{shifted}"), corpus)
+
+
+def test_unknown_words_of_wide_tables_and_of_data_frames_count(tmp_path: Path) -> None:
+    corpus = made_up(1, 2)
+    text = "story,position,surprisal_bits_a,is_unk_a,surprisal_bits_b,is_unk_b\n0,0,1,1.0,1,0\n0,1,2,0.0,2,1\n"
+    table = write(tmp_path / "wide.csv", text)
+    for name, unknown in (("a", [True, False]), ("b", [False, True])):
+        found = read_surprisals(table, corpus, column=f"surprisal_bits_{name}")
+        assert found.is_unknown.tolist() == unknown
+        assert found.says_unknown
+    assert not read_surprisals(write(table, "story,position,own\n0,1,1\n"), corpus, column="own").says_unknown
+
+
+def test_times_of_nobody_are_told_of(tmp_path: Path) -> None:
+    corpus = reading_tables.load(write(tmp_path / "times.csv", TIMES.replace("310", "0")), COLUMNS)
+    assert corpus.notes == ("1 of 5 values of rt are 0 or less, and count as times: NA leaves a word out",)
+
+
+def test_sentences_numbered_anew_say_which_option_tells_documents_apart(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,2,dog,1\nb,1,The,1\n")
+    with pytest.raises(InputError, match=r"more of sentence '1' after another one.*--document-column"):
+        reading_tables.load(table, TableColumns(sentence="item"))
+
+
+@pytest.mark.parametrize(("cell", "remedy"), [("350,38", "write a decimal point"), ("1_000", "give a number, or NA")])
+def test_numbers_are_written_with_a_point_and_without_marks_between(cell: str, remedy: str) -> None:
+    with pytest.raises(InputError, match=f"{cell!r} is no number; {remedy}"):
+        number(cell, "t.csv:1")
 
 
 def test_with_documents_as_context_a_stream_model_remembers_the_sentence_before(tmp_path: Path) -> None:

@@ -45,7 +45,10 @@ def diagnose(regression: Regression, name: str) -> Residuals:
     """
     bits = regression.bits(name)
     fitted, left = residuals(regression.times, np.column_stack([regression.base, bits]))
-    lines = [slope.ms_per_bit for slope in slopes(regression.times, regression.base, bits)]
+    lines = [
+        0.0 if np.isnan(slope.ms_per_bit) else slope.ms_per_bit  # the baseline has this surprisal already
+        for slope in slopes(regression.times, regression.base, bits)
+    ]
     parts = [left + line * (own - own.mean()) for line, own in zip(lines, bits.T, strict=True)]
     shares = (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES
     own_quantiles = np.quantile(left / left.std(), shares)

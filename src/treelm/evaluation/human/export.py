@@ -22,6 +22,9 @@ from treelm.models.persistence.files import write_atomically
 
 TABLE, PREDICTORS = "words.csv", "replica-predictors.csv"
 SCRIPTS = ("lme4.R", "mgcv.R", "replica_models.py")
+_ABOUT = ("word", "sentence", "fold", "class", "time")
+"""Columns of every table, after the keys, of which one may be the sentence."""
+_READER = "participant"
 _REPLICA_NAMES = {"natural-stories": ("natural_stories", "ns_")}
 """What REPLICA calls a corpus, and what stands before the ids of its stimuli."""
 
@@ -29,43 +32,56 @@ _REPLICA_NAMES = {"natural-stories": ("natural_stories", "ns_")}
 def export(regression: Regression, folder: Path) -> list[str]:
     """Write everything into a folder, and give the names of the files.
 
-    The table has the words that are compared, with times, predictors and surprisals at all lags. Raises
-    ``InputError`` for a folder that has files of these names already.
+    The table has the words that are compared, with times, predictors and surprisals at all lags, no two columns of one
+    name. Raises ``InputError`` as ``check_folder`` does.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError("not a folder", where=str(folder), remedy="give the name of a folder")
-    names = (TABLE, *SCRIPTS[:2], PREDICTORS, SCRIPTS[2])
-    for name in names:
-        if (folder / name).exists():
-            raise InputError(f"{name} is there already", where=str(folder), remedy="give another folder, or remove it")
-    columns = r_names([*regression.columns, *regression.models])
-    predictors = {name: columns[name] for name in regression.columns}
-    models = {name: [f"{columns[name]}_{lag}" for lag in range(regression.num_lags + 1)] for name in regression.models}
+    check_folder(folder)
+    lagged = [f"{name}_{lag}" for name in regression.models for lag in range(regression.num_lags + 1)]
+    keys = list(regression.corpus.key_names)
+    columns = iter(r_names([*keys, *_about(keys), _READER, *regression.columns, *lagged]))
+    own_keys, about = [next(columns) for _ in keys], [next(columns) for _ in _about(keys)]
+    next(columns)  # what the scripts call readers
+    predictors = {name: next(columns) for name in regression.columns}
+    models = {name: [next(columns) for _ in range(regression.num_lags + 1)] for name in regression.models}
     filled = {
         "@BASELINE@": _r_vector(predictors.values()),
         "@MODELS@": ",\n  ".join(f"{json.dumps(name)} = {_r_vector(own)}" for name, own in models.items()),
-        "@KEYS@": _r_vector(r_names(regression.corpus.key_names).values()),
+        "@KEYS@": _r_vector(own_keys),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / TABLE, _csv(_table(regression, predictors, models)))
+    write_atomically(folder / TABLE, _csv(_table(regression, [*own_keys, *about], predictors, models)))
     write_atomically(folder / PREDICTORS, _csv(_predictors(regression)))
+    names = _names()
     for name in SCRIPTS:
         text = files("treelm.evaluation.human").joinpath("scripts", f"{name}.template").read_text(encoding="utf-8")
         for mark, content in filled.items():
             text = text.replace(mark, content)
         write_atomically(folder / name, text.encode())
-    return list(names)
+    return names
 
 
-def r_names(names: Sequence[str]) -> dict[str, str]:
+def check_folder(folder: Path) -> None:
+    """Raise ``InputError`` for a folder that has files of these names already, and for a file in its place."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError("not a folder", where=str(folder), remedy="give the name of a folder")
+    for name in _names():
+        if (folder / name).exists():
+            raise InputError(f"{name} is there already", where=str(folder), remedy="give another folder, or remove it")
+
+
+def _names() -> list[str]:
+    return [TABLE, *SCRIPTS[:2], PREDICTORS, SCRIPTS[2]]
+
+
+def r_names(names: Sequence[str]) -> list[str]:
     """Names as R and its formulas take them, no two alike: ``5-gram`` becomes ``x5_gram``."""
-    found: dict[str, str] = {}
+    found: list[str] = []
     for name in names:
         plain = re.sub(r"\W", "_", name, flags=re.ASCII)
         plain = plain if plain[:1].isalpha() else f"x{plain}"
-        while plain in found.values():
+        while plain in found:
             plain += "_"
-        found[name] = plain
+        found.append(plain)
     return found
 
 
@@ -83,35 +99,33 @@ def _cell(value: float) -> str:
     return f"{value:.6g}" if math.isfinite(value) else "NA"
 
 
-def _table(regression: Regression, predictors: dict[str, str], models: dict[str, list[str]]) -> Iterator[Sequence[str]]:
+def _about(keys: Sequence[str]) -> list[str]:
+    return [name for name in _ABOUT if name not in keys]
+
+
+def _table(
+    regression: Regression, head: Sequence[str], predictors: dict[str, str], models: dict[str, list[str]]
+) -> Iterator[Sequence[str]]:
     corpus = regression.corpus
-    lags = [column for own in models.values() for column in own]
-    yield [
-        *r_names(corpus.key_names).values(),
-        "word",
-        "sentence",
-        "fold",
-        "class",
-        "time",
-        *predictors.values(),
-        *lags,
-    ]
+    yield [*head, *predictors.values(), *(column for own in models.values() for column in own)]
     numbers = [regression.columns[name] for name in predictors]
     bits = [values[:, lag] for values in regression.lagged_bits.values() for lag in range(values.shape[1])]
     times = corpus.responses[regression.response]
     for row in regression.kept.nonzero()[0]:
         word_class = corpus.classes[row] if corpus.classes else "NA"
-        about = (*corpus.keys[row], corpus.words[row], corpus.sentences[row], corpus.folds[row], word_class)
-        yield [*about, _cell(times[row]), *(_cell(values[row]) for values in (*numbers, *bits))]
+        values = (corpus.words[row], corpus.sentences[row], corpus.folds[row], word_class, _cell(times[row]))
+        found = dict(zip(_ABOUT, values, strict=True))
+        about = [found[name] for name in _about(corpus.key_names)]
+        yield [*corpus.keys[row], *about, *(_cell(values[row]) for values in (*numbers, *bits))]
 
 
 def _predictors(regression: Regression) -> Iterator[Sequence[str]]:
     corpus = regression.corpus
-    dataset, before = _REPLICA_NAMES.get(corpus.name, (r_names([corpus.name])[corpus.name], ""))
+    dataset, before = _REPLICA_NAMES.get(corpus.name, (r_names([corpus.name])[0], ""))
     units = [unit for _, group in groupby(corpus.documents) for unit, _ in enumerate(group)]
     yield ["tag", "stimulus_id", "unit_index", "predictor", "value", "text_unit"]
     for model in regression.models.values():
-        tag = f"{r_names([model.name])[model.name]}_surprisal_{dataset}"
+        tag = f"{r_names([model.name])[0]}_surprisal_{dataset}"
         for row, unit in enumerate(units):
             bits = model.bits[row]
             nats = f"{-bits * math.log(2):.6f}" if math.isfinite(bits) else "NA"

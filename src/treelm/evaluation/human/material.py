@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -25,8 +26,10 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 MISSING = ("", "NA", "nan", "NaN")
 """Cells without a value, as R and pandas write them."""
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 BITS = "surprisal_bits"
-_TRUE = ("1", "True", "TRUE", "true")
+_UNKNOWN = "is_unk"
+_TRUE = ("1", "1.0", "True", "TRUE", "true")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,7 @@ class Surprisals:
     bits: Floats  # NaN: none is known; inf: the model holds the word impossible
     is_unknown: Bools  # whether the model read the word, or a token of it, as an unknown one
     columns: Mapping[str, Floats] = field(default_factory=dict)  # further values of each word
+    says_unknown: bool = True  # False: where it comes from says nothing of unknown words
 
     @property
     def is_there(self) -> Bools:
@@ -101,7 +105,8 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     """Read the surprisals of a material from a table of any program: TSV or CSV with a header, in bits.
 
     Its rows have the key columns of the material, or are the words in order, in a column ``word``. Words that it lacks,
-    and cells that are empty or NA, have none. Raises ``InputError`` with file and line.
+    and cells that are empty or NA, have none. Beside ``surprisal_bits_NAME`` stands ``is_unk_NAME``. Raises
+    ``InputError`` with file and line, also where its keys and its words name different words.
     """
     names, found = read_rows(read_text(path), str(path))
     if column not in names:
@@ -109,15 +114,22 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
         raise InputError(f"no column {column!r}", where=f"{path}:1", remedy=remedy)
     rows = list(found)
     places = _places(material, names, rows, path)
+    unknown = f"{_UNKNOWN}{column.removeprefix(BITS)}" if column.startswith(BITS) else _UNKNOWN
     bits, is_unknown = np.full(len(material), math.nan), np.zeros(len(material), dtype=bool)
     for (where, row), place in zip(rows, places, strict=True):
         if place is not None:
             bits[place] = number(row[column], where)
-            is_unknown[place] = row.get("is_unk") in _TRUE
+            is_unknown[place] = row.get(unknown) in _TRUE
     if not np.isfinite(bits).any():
         found_none = f"no surprisal of a word of {material.name}"
         raise InputError(found_none, where=str(path), remedy=f"give its {', '.join(material.key_names)} in the table")
-    return Surprisals(name=table_name(path, column), kind="table", bits=bits, is_unknown=is_unknown)
+    return Surprisals(
+        name=table_name(path, column),
+        kind="table",
+        bits=bits,
+        is_unknown=is_unknown,
+        says_unknown=unknown in names,
+    )
 
 
 def table_name(path: Path, column: str = BITS) -> str:
@@ -138,16 +150,27 @@ def _places(material: Material, names: Sequence[str], rows: Sequence[_Row], path
             if place is not None and place in taken:
                 raise InputError("a second row of the same word", where=where, remedy="give each word once")
             taken |= set() if place is None else {place}
+        _check_words(material, rows, places, "number them as it does, or leave out the column word")
         return places
     needed = ", ".join(material.key_names)
     if "word" not in names or len(rows) != len(material):
         found = f"{len(rows)} rows without the columns {needed} for {len(material)} words of {material.name}"
         raise InputError(found, where=str(path), remedy=f"give the columns {needed}, or the words in order")
-    for (where, row), word in zip(rows, material.words, strict=True):
-        if row["word"] != word:
-            found = f"the word {row['word']!r} where {material.name} has {word!r}"
-            raise InputError(found, where=where, remedy=f"give the columns {needed}, or the same words in order")
+    _check_words(material, rows, range(len(rows)), f"give the columns {needed}, or the same words in order")
     return list(range(len(material)))
+
+
+def _check_words(material: Material, rows: Sequence[_Row], places: Sequence[int | None], remedy: str) -> None:
+    """Raise ``InputError`` for the first row whose word is not the material's, whatever its marks and case are."""
+    for (where, row), place in zip(rows, places, strict=True):
+        if place is not None and "word" in row and _letters(row["word"]) != _letters(material.words[place]):
+            found = f"the word {row['word']!r} where {material.name} has {material.words[place]!r}"
+            raise InputError(found, where=where, remedy=remedy)
+
+
+def _letters(word: str) -> str:
+    """A word without marks and case, as programs differ in them; marks alone as they are."""
+    return "".join(filter(str.isalnum, word.casefold())) or word
 
 
 def number(cell: str, where: str) -> float:
@@ -155,6 +178,9 @@ def number(cell: str, where: str) -> float:
     if cell in MISSING:
         return math.nan
     try:
-        return float(cell)
+        if "_" not in cell:  # which Python reads, and nobody writes
+            return float(cell)
     except ValueError:
-        raise InputError(f"{cell!r} is no number", where=where, remedy="give a number, or NA") from None
+        pass
+    remedy = "write a decimal point" if _DECIMAL_COMMA.fullmatch(cell) else "give a number, or NA"
+    raise InputError(f"{cell!r} is no number", where=where, remedy=remedy)

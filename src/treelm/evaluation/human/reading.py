@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -12,10 +13,13 @@ from treelm.errors import InputError
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.material import Bools, Floats, Surprisals
 from treelm.evaluation.human.regression import (
+    SPLINE_DF,
     Delta,
     NestedTest,
     Slope,
+    can_curve,
     compare_fits,
+    has_words_for,
     held_out_log_likelihood,
     mean_with_interval,
     slopes,
@@ -61,7 +65,7 @@ class ModelResult:
     delta: Delta  # over the baseline
     slopes: tuple[Slope, ...]
     by_class: Mapping[str, Delta]
-    spline: Spline
+    spline: Spline | None  # None: too few words, or values, for curves
     mean_bits: float  # over the words that are compared
     num_missing: int  # words of the corpus without a surprisal (none known, or infinite)
     num_unknown: int  # words of the corpus that it reads as unknown ones
@@ -116,6 +120,9 @@ class Regression:
         _check("response", [self.response], corpus.responses)
         _check("predictor", self.baseline, corpus.predictors)
         _check("filter", design.only, corpus.filters)
+        for name in self.baseline:
+            if self.baseline.count(name) > 1:
+                raise InputError(f"the predictor {name!r} twice", remedy="name each once")
         if self.num_lags < 0:
             raise InputError(f"lags = {self.num_lags}", remedy="give 0 or more words before")
         columns = {
@@ -123,6 +130,10 @@ class Regression:
             for name in self.baseline
             for lag in self._lags
         }
+        for name in corpus.controls:
+            if name in columns:
+                found = f"a control named as a predictor and its lag ({name!r})"
+                raise InputError(found, where=corpus.name, remedy="rename the column")
         self.columns = {**columns, **corpus.controls}
         self.lagged_bits = {
             name: np.column_stack([corpus.shifted(model.bits, lag) for lag in self._lags])
@@ -132,11 +143,22 @@ class Regression:
         self.folds = [fold for fold, kept in zip(corpus.folds, self.kept, strict=True) if kept]
         self.times = corpus.responses[self.response][self.kept]
         self.base = np.column_stack([values[self.kept] for values in self.columns.values()])
-        num_predictors = self.base.shape[1] + len(self._lags)
-        if len(self.times) < 2 * num_predictors or len(set(self.folds)) < 2:
-            found = f"{len(self.times)} words in {len(set(self.folds))} {corpus.fold_kind} to compare"
+        self._require_words(len(self._lags))
+        if self.times.min() == self.times.max():
+            found = f"times of {self.response} that are all {self.times[0]:g}"
+            raise InputError(found, where=corpus.name, remedy="give times that vary")
+
+    def _require_words(self, num_more: int) -> None:
+        """Raise ``InputError`` unless there are words for the baseline and so many predictors more."""
+        num_predictors, kind = self.base.shape[1] + num_more, self.corpus.fold_kind
+        sizes = Counter(self.folds)
+        if len(sizes) < 2 or not has_words_for(num_predictors, self.folds):
+            least = len(self.folds) - max(sizes.values(), default=0)
+            found = f"{len(self.folds)} words in {len(sizes)} {kind} to compare"
+            found += f", {least} of them without the largest, for {num_predictors} predictors" if len(sizes) > 1 else ""
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items())
-            raise InputError(found, where=corpus.name, remedy=f"give more words; left out: {reasons or 'none'}")
+            remedy = f"give more words, or fewer predictors or lags; left out: {reasons or 'none'}"
+            raise InputError(found, where=self.corpus.name, remedy=remedy)
 
     @property
     def _lags(self) -> range:
@@ -172,9 +194,10 @@ class Regression:
         found: Floats = self.lagged_bits[name][self.kept]
         return found
 
-    def likelihood(self, *more: Floats) -> Floats:
-        """Held-out log likelihood of every word by the baseline and what is added to it."""
-        return held_out_log_likelihood(self.times, np.column_stack([self.base, *more]), self.folds)
+    def likelihood(self, *more: Floats, curved: Floats | None = None) -> Floats:
+        """Held-out log likelihood of every word by the baseline, what is added to it, and splines of ``curved``."""
+        self._require_words(sum(columns.shape[1] for columns in more))
+        return held_out_log_likelihood(self.times, np.column_stack([self.base, *more]), self.folds, curved=curved)
 
 
 def _complete(values: Floats) -> Bools:
@@ -237,9 +260,6 @@ def _model_result(
 ) -> ModelResult:
     bits, gains = regression.bits(model.name), likelihood - base
     folds = np.array(regression.folds)
-    curves = splines(bits)
-    line = np.column_stack([regression.base, bits])
-    curved = np.column_stack([regression.base, curves])
     return ModelResult(
         name=model.name,
         kind=model.kind,
@@ -248,14 +268,22 @@ def _model_result(
         by_class={
             name: mean_with_interval(gains[classes == name], list(folds[classes == name])) for name in _ordered(classes)
         },
-        spline=Spline(
-            test=compare_fits(regression.times, line, curved),
-            delta=mean_with_interval(regression.likelihood(curves) - likelihood, regression.folds),
-        ),
+        spline=_spline(regression, bits, likelihood),
         mean_bits=float(bits[:, 0].mean()),
         num_missing=int((~model.is_there).sum()),
         num_unknown=int(model.is_unknown.sum()),
     )
+
+
+def _spline(regression: Regression, bits: Floats, likelihood: Floats) -> Spline | None:
+    """Curves of surprisals against lines; ``likelihood`` is that of lines."""
+    num_curves = bits.shape[1] * (SPLINE_DF - 1)
+    num_predictors = regression.base.shape[1] + num_curves
+    if not has_words_for(num_predictors, regression.folds) or not can_curve(bits, regression.folds):
+        return None
+    line, curved = (np.column_stack([regression.base, more]) for more in (bits, splines(bits)))
+    gains = regression.likelihood(curved=bits) - likelihood
+    return Spline(test=compare_fits(regression.times, line, curved), delta=mean_with_interval(gains, regression.folds))
 
 
 def _over(regression: Regression, name: str, other: str, likelihood_of_other: Floats) -> Over:

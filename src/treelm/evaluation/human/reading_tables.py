@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from treelm.corpora.inputs import read_rows, read_text
+from treelm.corpora.running_text import normalise
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, published_table
@@ -22,6 +23,7 @@ FEWEST_DOCUMENTS = 5
 """Documents from which on one at a time is left out; of fewer, a tenth of the sentences."""
 NUM_FOLDS = 10
 _ENDS = ".?!"
+_SAY_DOCUMENTS = "; if sentences are numbered anew in each document, name its column (--document-column)"
 _SENTENCE_END = re.compile(r"[^\W\d_]{4,}[.?!]['\")\]]*$")  # not Mr. or etc.
 
 
@@ -62,12 +64,13 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     if not rows:
         raise InputError("a table without rows", where=str(path), remedy="give a row for every word")
     for where, row in rows:
-        if not words_of(row[columns.word]):
+        if not words_of(normalise(row[columns.word])):
             raise InputError("an empty word", where=where, remedy="give a word in every row")
     documents = tuple(row[columns.document] if columns.document else "1" for _, row in rows)
     sentences = tuple(f"{document}-{row[columns.sentence]}" for document, (_, row) in zip(documents, rows, strict=True))
-    for what, groups in (("document", documents), ("sentence", sentences)):
-        _check_together(what, groups, [where for where, _ in rows])
+    places, own = [where for where, _ in rows], [row[columns.sentence] for _, row in rows]
+    _check_together("document", documents, documents, places)
+    _check_together("sentence", sentences, own, places, "" if columns.document else _SAY_DOCUMENTS)
 
     def values(name: str) -> Floats:
         return np.array([number(row[name], where) for where, row in rows])
@@ -78,7 +81,7 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     return ReadingCorpus(
         name=path.name,
         key_names=("document", "sentence", "place"),
-        keys=_keys(documents, sentences),
+        keys=_keys(documents, sentences, own),
         words=words,
         sentences=sentences,
         documents=documents,
@@ -90,10 +93,10 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         num_lags=2,
         folds=folds,
         fold_kind=fold_kind,
-        classes=tuple(row[columns.word_class] for _, row in rows) if columns.word_class else (),
+        classes=tuple(row[columns.word_class] or "NA" for _, row in rows) if columns.word_class else (),
         published=published_table({name: values(name).tolist() for name in columns.surprisals}),
         references=columns.surprisals,
-        notes=tuple(_notes(words, sentences)),
+        notes=(*_notes(words, sentences), *_notes_of_times({name: values(name) for name in columns.responses})),
     )
 
 
@@ -105,24 +108,32 @@ def _notes(words: Sequence[str], sentences: Sequence[str]) -> Iterator[str]:
         yield f"{len(found)} of {len(set(sentences))} sentences look like several, and are read as one"
 
 
-def _check_together(what: str, groups: Sequence[str], places: Sequence[str]) -> None:
+def _notes_of_times(responses: Mapping[str, Floats]) -> Iterator[str]:
+    """Yield what must be said of times that no reader has."""
+    for name, times in responses.items():
+        if number := int((times <= 0).sum()):
+            yield f"{number} of {len(times)} values of {name} are 0 or less, and count as times: NA leaves a word out"
+
+
+def _check_together(what: str, groups: Sequence[str], own: Sequence[str], places: Sequence[str], or_: str = "") -> None:
     ended, last = set[str](), groups[0]
-    for group, where in zip(groups, places, strict=True):
+    for group, cell, where in zip(groups, own, places, strict=True):
         if group != last:
             ended.add(last)
             last = group
         if group in ended:
-            remedy = f"put the rows of a {what} together, one row a word: mean times, not those of single readers"
-            raise InputError(f"more of {what} {group!r} after another one", where=where, remedy=remedy)
+            remedy = f"put the rows of a {what} together, one row a word: mean times, not those of single readers{or_}"
+            raise InputError(f"more of {what} {cell!r} after another one", where=where, remedy=remedy)
 
 
 def _positions(groups: Sequence[str]) -> Floats:
     return np.array([float(place) for _, group in groupby(groups) for place, _ in enumerate(group, start=1)])
 
 
-def _keys(documents: Sequence[str], sentences: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _keys(documents: Sequence[str], sentences: Sequence[str], own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Document, the cell of the sentence, and the word's place in it from 1."""
     places = (str(int(place)) for place in _positions(sentences))
-    return tuple(zip(documents, sentences, places, strict=True))
+    return tuple(zip(documents, own, places, strict=True))
 
 
 def _of_words(words: Sequence[str], sentences: Sequence[str], frequencies: str) -> dict[str, Floats]:

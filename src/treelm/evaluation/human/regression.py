@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from treelm.errors import InputError
-from treelm.evaluation.human.material import Floats
+from treelm.evaluation.human.material import Bools, Floats
 
 SPLINE_DF = 4
 """Degrees of freedom of the spline of each surprisal."""
+_NO_SPREAD = 1e-12
+"""A standard deviation that is no more than this part of the numbers themselves is their rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +54,39 @@ def require_library() -> None:
     _library()
 
 
-def held_out_log_likelihood(times: Floats, predictors: Floats, folds: Sequence[str]) -> Floats:
+def held_out_log_likelihood(
+    times: Floats, predictors: Floats, folds: Sequence[str], *, curved: Floats | None = None
+) -> Floats:
     """Log likelihood in nats of every time, by least squares on the words of all other folds.
 
-    Gaussian, with the mean squared residual of those words. ``predictors`` (N, P) get a constant.
+    Gaussian, with the mean squared residual of those words. ``predictors`` (N, P) get a constant, and ``splines`` of
+    the columns ``curved`` (N, C). Nothing of the words that are left out is in the fit: neither units nor knots, and a
+    predictor that does not vary among the other words has no part in it.
     """
     norm = _norm()
-    design = with_constant(predictors)
     found = np.full(len(times), np.nan)
     labels = np.array(folds)
     for fold in dict.fromkeys(folds):
         out = labels == fold
+        columns = predictors if curved is None else np.column_stack([predictors, splines(curved, among=~out)])
+        design = with_constant(columns, among=~out)
         fit = _fit_design(times[~out], design[~out])
         deviation = np.sqrt(fit.ssr / (~out).sum())
         found[out] = norm.logpdf(times[out], loc=fit.predict(design[out]), scale=deviation)
     return found
+
+
+def has_words_for(num_predictors: int, folds: Sequence[str]) -> bool:
+    """Tell whether, whatever fold is left out, the words of the others are twice as many as what is fitted to them."""
+    return len(folds) - max(Counter(folds).values(), default=0) >= 2 * (num_predictors + 1)
+
+
+def can_curve(surprisals: Floats, folds: Sequence[str]) -> bool:
+    """Tell whether surprisals take values enough for ``splines``, whatever fold is left out."""
+    labels = np.array(folds)
+    return all(
+        len(np.unique(column[labels != fold])) > SPLINE_DF for column in surprisals.T for fold in dict.fromkeys(folds)
+    )
 
 
 def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
@@ -87,9 +108,16 @@ def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
 
 
 def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope, ...]:
-    """The coefficients of surprisals (N, lags) beside the other predictors, in the fit to all words."""
-    fit = _fit(times, np.column_stack([predictors, surprisals]))
-    count = surprisals.shape[1]
+    """The coefficients of surprisals (N, lags) beside the other predictors, in the fit to all words.
+
+    None, not numbers, where the others have these surprisals already: no share of theirs can be told.
+    """
+    base, count = with_constant(predictors), surprisals.shape[1]
+    design = np.column_stack([base, surprisals])
+    if _rank(np.column_stack([base, with_constant(surprisals)[:, 1:]])) < _rank(base) + count:
+        nothing = float("nan")
+        return tuple(Slope(lag=lag, ms_per_bit=nothing, standard_error=nothing, t=nothing) for lag in range(count))
+    fit = _fit_design(times, design)
     found = zip(fit.params[-count:], fit.bse[-count:], fit.tvalues[-count:], strict=True)
     return tuple(
         Slope(lag=lag, ms_per_bit=float(value), standard_error=float(error), t=float(t))
@@ -123,25 +151,40 @@ def explained_variance(times: Floats, predictors: Floats) -> float:
     return float(_fit(times, predictors).rsquared)
 
 
-def splines(surprisals: Floats) -> Floats:
-    """Natural cubic splines of each column, with knots at its quantiles: their span holds that of the columns."""
+def splines(surprisals: Floats, *, among: Bools | None = None) -> Floats:
+    """Natural cubic splines of each column, with knots at its quantiles: their span holds that of the columns.
+
+    ``among`` says which words have the knots; beyond these, the curves go on straight.
+    """
+    return np.column_stack([_spline(column, slice(None) if among is None else among) for column in surprisals.T])
+
+
+def _spline(column: Floats, among: Bools | slice) -> Floats:
     patsy = _patsy()
-    if min(len(np.unique(column)) for column in surprisals.T) <= SPLINE_DF:
-        raise InputError("surprisals that hardly vary", remedy="give those of a model that read the words")
     formula = f"cr(x, df={SPLINE_DF}, constraints='center') - 1"
-    return np.column_stack([np.asarray(patsy.dmatrix(formula, {"x": column})) for column in surprisals.T])
+    own = patsy.dmatrix(formula, {"x": column[among]})
+    (found,) = patsy.build_design_matrices([own.design_info], {"x": column})
+    return np.asarray(found)
 
 
-def with_constant(predictors: Floats) -> Floats:
-    """Predictors in standard units, where numbers differ by orders of magnitude, and a constant before them."""
-    spread = predictors.std(axis=0)
-    return np.column_stack(
-        [np.ones(len(predictors)), (predictors - predictors.mean(axis=0)) / np.where(spread, spread, 1)]
-    )
+def with_constant(predictors: Floats, *, among: Bools | None = None) -> Floats:
+    """Predictors in standard units, where numbers differ by orders of magnitude, and a constant before them.
+
+    The units are those of the words ``among``; what does not vary there is zero everywhere.
+    """
+    own = predictors if among is None else predictors[among]
+    mean, spread = own.mean(axis=0), own.std(axis=0)
+    varies = spread > _NO_SPREAD * np.abs(own).max(axis=0, initial=0)
+    scaled = np.where(varies, (predictors - mean) / np.where(varies, spread, 1), 0)
+    return np.column_stack([np.ones(len(predictors)), scaled])
+
+
+def _rank(design: Floats) -> int:
+    return int(np.linalg.matrix_rank(design))
 
 
 def _fit(times: Floats, predictors: Floats) -> Any:
-    return _fit_design(times, np.column_stack([np.ones(len(times)), predictors]))
+    return _fit_design(times, with_constant(predictors))
 
 
 def _fit_design(times: Floats, design: Floats, **options: Any) -> Any:
