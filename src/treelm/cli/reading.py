@@ -112,7 +112,8 @@ def main(arguments: list[str]) -> int:
                 note(f"{model.name}: its table has no column is_unk, so all of its words count as known")
     result = measure_reading(corpus, models, design, over=options.over)
     if result.baseline_log_likelihood < result.constant_log_likelihood:
-        note(f"{corpus.name}: the baseline predicts held-out times worse than their mean does")
+        lost = "the baseline predicts held-out times worse than their mean does: gains over it mean little"
+        note(f"{corpus.name}: {lost}")
     scores = [reading_score(corpus, model) for model in models] if corpus.name == ucl.NAME else []
     if options.export:
         from treelm.evaluation.human.export import export
