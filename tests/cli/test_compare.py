@@ -181,6 +181,39 @@ def test_a_report_that_cannot_be_is_refused_before_anything_is_measured(
     assert ".html" in outcome.err
 
 
+def test_what_is_wrong_with_later_work_is_said_before_anything_is_measured(
+    treelm: Treelm, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.evaluation.comparison.compare.measure", None)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"sentence_good": "a", "sentence_bad": "b"}\n{"sentence_good"\n')
+    (tmp_path / "file").touch()
+    for options, message in (
+        (("--pairs", bad), "bad.jsonl:2"),
+        (("--pairs", bad, "--max-pairs-per-group", 0), "max_pairs_per_group = 0"),
+        (("--syntaxgym", "typo"), "typo"),
+        (("--output", tmp_path / "file"), "not a folder"),
+        (("--report", tmp_path / "r.html", "--sentences", tmp_path / "no.txt"), "no.txt"),
+    ):
+        outcome = treelm("compare", *runs, *options)
+        assert (outcome.code, message in outcome.err) == (2, True), outcome.err
+
+
+def test_a_report_does_not_draw_another_model_that_lies_where_the_row_s_was(
+    treelm: Treelm, runs: list[str], tmp_path: Path
+) -> None:
+    run, sentences = tmp_path / "run", tmp_path / "chosen.txt"
+    shutil.copytree(runs[0], run)
+    sentences.write_text("the dog sees the cat .\n", encoding="utf-8")
+    assert treelm("compare", run, "--out", tmp_path / "out").code == 0
+    shutil.rmtree(run)
+    shutil.copytree(runs[1], run)
+    kept = tmp_path / "out" / "comparison.json"
+    outcome = treelm("compare", kept, "--report", tmp_path / "r.html", "--sentences", sentences)
+    assert outcome.code == 2
+    assert "another model than the one that run was measured with" in outcome.err
+
+
 def test_pairs_of_a_table_of_one_s_own_are_read_by_its_column_names(
     treelm: Treelm, runs: list[str], tmp_path: Path
 ) -> None:

@@ -128,8 +128,37 @@ def test_what_cannot_be_judged_is_refused(
 
 
 def test_a_system_of_sentences_is_refused_a_stream_before_it_is_judged(treelm: Treelm, project: Path) -> None:
-    outcome = treelm("evaluate", project / "run", "--stream", "--data", "no-such-file.ptb")
+    outcome = treelm("evaluate", project / "run", "--stream", "--data", project / "train.ptb")
     assert "rnng reads whole sentences, not streams" in outcome.err
+
+
+def test_what_cannot_be_written_or_read_is_said_before_anything_is_evaluated(
+    treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treelm.evaluation.evaluate.evaluate_run", None)
+    (tmp_path / "file").touch()
+    (tmp_path / "train.ptb").touch()
+    data, run = ("--data", project / "train.ptb"), project / "run"
+    for options, message in (
+        ((*data, "nothere.ptb"), "nothere.ptb: no such file"),
+        ((*data, "--summary", tmp_path / "no" / "s.tsv"), f"no folder {tmp_path / 'no'}"),
+        ((*data, "--trees", tmp_path / "file"), "not a folder"),
+        ((*data, tmp_path / "train.ptb", "--trees", tmp_path / "out"), "two files of one name"),
+        ((*data, "--sentences"), "--sentences without --gold"),
+        ((*data, "--params", "new"), "--params without --gold"),
+    ):
+        outcome = treelm("evaluate", run, *options)
+        assert (outcome.code, message in outcome.err) == (2, True), outcome.err
+    files = ("--gold", project / "train.ptb", "--predicted", project / "train.ptb")
+    outcome = treelm("evaluate", *files, "--summary", tmp_path / "s.tsv")
+    assert (outcome.code, "--summary with --gold" in outcome.err) == (2, True)
+
+
+def test_names_of_files_are_no_markup(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    data = shutil.copy(project / "train.ptb", tmp_path / "[q].ptb")
+    outcome = treelm("evaluate", project / "run", "--data", data, "--action-beam", 5, "--word-beam", 2)
+    assert outcome.code == 0, outcome.err
+    assert "[q].ptb" in outcome.out
 
 
 def test_a_summary_has_the_perplexity_of_sentences_and_that_of_the_stream(

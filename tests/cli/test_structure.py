@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.cli.conftest import Treelm
 from tests.legacy.make import HERE
+from treelm.models.persistence.storage import load_model, save_model
 
 TREES = """\
 (S (NP (D The) (N city)) (VP (V was) (ADJP (J old) (CC and) (J big))) (. .))
@@ -24,6 +26,12 @@ def treebank(tmp_path: Path) -> Path:
 
 def test_runs_of_one_system_are_seeds_of_it(treelm: Treelm, treebank: Path, tmp_path: Path) -> None:
     runs = (HERE / "prpn", HERE / "palm", shutil.copytree(HERE / "prpn", tmp_path / "prpn"))
+    refused = treelm("structure", *runs, "--data", treebank)
+    assert (refused.code, "is the same model as" in refused.err) == (2, True)
+    seed = load_model(runs[2])
+    with torch.no_grad():
+        next(seed.parameters()).mul_(1 + 1e-6)  # another model with the same trees
+    save_model(seed, runs[2])
     outcome = treelm("structure", *runs, "--data", treebank, "--protocol", "wsj10", "--draws", 2, "--json")
     assert outcome.code == 0, outcome.err
     (result,) = json.loads(outcome.out)

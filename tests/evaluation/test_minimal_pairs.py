@@ -1,5 +1,6 @@
 import gzip
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,3 +109,12 @@ def test_tie_is_relative_to_the_size() -> None:
     counts.add(1e-5, 100.0)
     counts.add(1e-3, 100.0)
     assert (counts.ties, counts.correct) == (1, 1)
+
+
+def test_an_impossible_sentence_is_no_tie_but_with_another() -> None:
+    counts = PairCounts()
+    counts.add(math.inf, math.inf)
+    counts.add(-math.inf, math.inf)
+    assert (counts.ties, counts.correct, counts.total) == (0, 1, 2)
+    counts.add(math.nan, math.inf)
+    assert (counts.ties, counts.correct, counts.total) == (1, 1, 3)

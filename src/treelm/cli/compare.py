@@ -21,6 +21,7 @@ from treelm.errors import InputError
 from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
+    from treelm.corpora.sentence import Sentence
     from treelm.evaluation.comparison.measure import Settings
     from treelm.evaluation.comparison.metrics import Comparison
 
@@ -80,7 +81,9 @@ class Arguments(ModelOptions, PairOptions, WideTables):
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "compare", arguments)
+    from treelm.corpora.readers import read_sentences
     from treelm.evaluation.comparison.compare import compare
+    from treelm.evaluation.comparison.metrics import FILE_NAME
     from treelm.models.persistence.shipped import check_given
 
     out = Path(options.out) if options.out else None
@@ -96,14 +99,17 @@ def main(arguments: list[str]) -> int:
         from treelm.figures.report.page import check_path
 
         check_path(Path(options.report))
+    sentences = list(read_sentences(options.sentences)) if options.sentences else []
     check_not_input(_outputs(options), (options.data, options.sentences, *options.pairs, *options.syntaxgym))
     for run in options.runs:
         check_given(run)
     comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
-    if options.report:
-        comparison = write_page(comparison, Path(options.report), ["compare", *arguments], options.sentences)
     if out is not None:
         write_files(comparison, out)
+    if options.report:
+        comparison = write_page(comparison, Path(options.report), ["compare", *arguments], sentences)
+        if out is not None:
+            comparison.save(out / FILE_NAME)  # with what the report shows of sentences
     _print(comparison, options.format, wide=options.wide)
     return 0
 
@@ -117,17 +123,18 @@ def _outputs(options: Arguments) -> list[Path]:
     return [*pages, *(Path(options.out) / name for name in names)]
 
 
-def write_page(comparison: Comparison, path: Path, command: Sequence[str], sentences: str = "") -> Comparison:
+def write_page(
+    comparison: Comparison, path: Path, command: Sequence[str], sentences: Sequence[Sentence] = ()
+) -> Comparison:
     """Write the report and, beside it, the comparison with what it shows of sentences; the latter is given back.
 
     ``command`` are the arguments of the program, which the page tells beside date, releases and machine, unless this is
     a kept comparison that knows its own.
     """
-    from treelm.corpora.readers import read_sentences
     from treelm.figures.report.analyse import examples_of, kept_sentences, with_sentences
     from treelm.figures.report.page import write_report
 
-    chosen = list(read_sentences(sentences)) if sentences else kept_sentences(comparison) or examples_of(comparison)
+    chosen = sentences or kept_sentences(comparison) or examples_of(comparison)
     if not chosen:
         note("no sentences to show: the data of these runs are not here; treelm compare --sentences FILE takes others")
     comparison = replace(with_sentences(comparison, chosen, show_progress), made=comparison.made or _made(command))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, open_output, progress_bar, report_skipped
+from treelm.cli.files import check_not_input, check_place, open_output, progress_bar, report_skipped
 from treelm.cli.options import (
     FileFormat,
     ModelOptions,
@@ -31,6 +31,19 @@ if TYPE_CHECKING:
 Stream = Literal["no", "beside", "only"]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 """A switch whose opposite, if it has one, is a switch of its own: the recipe decides where neither is given."""
+_OF_RUNS = (
+    "split",
+    "data",
+    "tree_builder",
+    "preprocess",
+    "max_sentences",
+    "stream",
+    "stream_only",
+    "protocol",
+    "summary",
+    "trees",
+)
+"""Options that say nothing of one bracket file against another."""
 MOST_COLUMNS = 3  # splits or files that are shown with all their metrics, each in a column; more get a row each
 
 
@@ -106,6 +119,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _evaluate_files(options: Arguments) -> int:
+    given = {field: getattr(options, field) for field in _OF_RUNS}
+    for field, value in given.items():
+        if value != getattr(Arguments, field):
+            flag = f"--{field.replace('_', '-')}"
+            raise InputError(f"{flag} with --gold", remedy="leave it out: it is for a run")
     from treelm.evaluation.evalb import score_bracketings
     from treelm.evaluation.evalb_files import find_parameters, read_bracketings
     from treelm.evaluation.report import evalb_json, evalb_text
@@ -133,6 +151,9 @@ def _evaluate_run(options: Arguments) -> int:
     if options.summary:
         check_suffix(Path(options.summary))
     _check_choices(options)
+    for file in options.data:
+        if not Path(file).exists():
+            raise InputError("no such file", where=file, remedy="check the path")
     recipe = _with_settings(recipe_of_model(options.run), options)
     _check_stream_options(recipe, options)
     _check_outputs(recipe, options)
@@ -206,6 +227,9 @@ def _check_choices(options: Arguments) -> None:
     for name, others in against.items():
         for other in filter(None, others if given[name] else ()):
             raise InputError(f"{name} with {other}", remedy="leave one of them out")
+    for name, is_given in (("--sentences", options.sentences), ("--params", options.params != Arguments.params)):
+        if is_given:
+            raise InputError(f"{name} without --gold", remedy="leave it out: it is for two bracket files")
     if options.format != "auto" and not options.data:
         raise InputError("--format without --data", remedy="add --data FILE, or leave it out")
 
@@ -230,6 +254,12 @@ def _check_outputs(recipe: Recipe, options: Arguments) -> None:
         for name in (options.data or recipe.evaluation.splits if options.trees else ())
         for path in _tree_files(Path(options.trees), name).values()
     ]
+    if len(set(trees)) < len(trees):
+        raise InputError("two files of one name, whose trees would share a file", remedy="rename one")
+    if options.trees and Path(options.trees).exists() and not Path(options.trees).is_dir():
+        raise InputError("not a folder", where=options.trees, remedy="give the name of a folder")
+    if options.summary:
+        check_place(options.summary)
     own = (recipe.data.train, recipe.data.dev, recipe.data.test)
     check_not_input([options.summary, *trees], options.data or filter(None, own))
 

@@ -77,6 +77,15 @@ def check_items(path: str, inputs: Iterable[str]) -> None:
     if path:
         check_not_input([path], inputs)
         check_table_name(path)
+        check_place(path)
+
+
+def check_place(path: str) -> None:
+    """Raise ``InputError`` for a file to write that has no folder, or is one, before any work is done."""
+    if not Path(path).parent.is_dir():
+        raise InputError(f"no folder {Path(path).parent}", remedy="make it first")
+    if Path(path).is_dir():
+        raise InputError("a folder", where=path, remedy="give the name of a file")
 
 
 def write_items(path: str, tables: Mapping[str, Table]) -> None:

@@ -49,6 +49,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "pairs", arguments)
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs
     from treelm.figures.tables import pair_table, print_table
+    from treelm.inference.loading import load
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=False)
     check_items(options.items, [file])
@@ -56,6 +57,8 @@ def main(arguments: list[str]) -> int:
     pairs = list(read_pairs(Path(file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
+    for run in runs if len(runs) > 1 else ():
+        load(run).require_words()  # what is wrong with the last is told before the first has scored
     results = {name: _score(options, run, pairs) for name, run in zip(names, runs, strict=True)}
     write_items(options.items, {name: result.table() for name, result in results.items()})
     if options.json:

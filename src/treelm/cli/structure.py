@@ -107,10 +107,16 @@ def _read(options: Arguments) -> list[Sentence]:
 def _systems(options: Arguments, sentences: list[Sentence]) -> list[LearnedTrees]:
     """The trees of all runs, those of one system and config together."""
     from treelm.evaluation.learned_trees import learned_trees, together
+    from treelm.inference.loading import model_hash
 
     words = [sentence.words for sentence in sentences]
     found: dict[str, list[LearnedTrees]] = {}
     configs: dict[str, list[object]] = {}
+    hashes: dict[str, str] = {}
+    for run in options.runs:
+        other = hashes.setdefault(model_hash(run), run)
+        if other != run:
+            raise InputError(f"{run} is the same model as {other}", remedy="give seeds, each once")
     for run in options.runs:
         lm, _ = load_with_beam(run, options)
         known = configs.setdefault(lm.system, [])

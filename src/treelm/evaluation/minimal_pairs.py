@@ -7,6 +7,7 @@ columns of sentences and columns to group by. gzip too.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,7 +147,8 @@ class MinimalPairResult:
 
 
 def _is_tie(difference: float, scale: float) -> bool:
-    return abs(difference) <= TIE * scale
+    """Tell whether two sentences are equally probable; of two impossible ones the difference is no number."""
+    return math.isnan(difference) or (math.isfinite(difference) and abs(difference) <= TIE * scale)
 
 
 def _counts_json(counts: PairCounts) -> dict[str, Any]:

@@ -132,10 +132,10 @@ def as_table(results: Sequence[EvaluationResult], *, title: str = "Evaluation") 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title)
+    table = Table(title=Text(title))  # names of files and runs are no markup
     table.add_column("metric")
     for result in results:
-        table.add_column(result.split, justify="right")
+        table.add_column(Text(result.split), justify="right")
     columns = [dict(result.rows()) for result in results]
     for name in dict.fromkeys(name for column in columns for name in column):
         table.add_row(Text(name), *(column.get(name, "") for column in columns))

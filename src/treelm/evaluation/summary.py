@@ -74,7 +74,7 @@ def summary_table(results: Sequence[EvaluationResult], *, title: str) -> Rendera
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, box=SIMPLE_HEAD, caption=LEGEND, caption_justify="left")
+    table = Table(title=Text(title), box=SIMPLE_HEAD, caption=LEGEND, caption_justify="left")
     rows = [{name: _shown(name, value) for name, value in summary_row(result).items()} for result in results]
     headings = _headings(rows)
     for name, heading in headings.items():

@@ -145,6 +145,26 @@ def test_empty_region_has_no_mean(tmp_path: Path) -> None:
         evaluate_suite(suite, {good: words(good, [1, 1, 1]), bad: words(bad, [1, 1, 2])})
 
 
+def test_a_sentence_with_an_empty_region_has_no_sum_of_means(tmp_path: Path) -> None:
+    values = suite_values(meta={"name": "tiny", "metric": "mean"})
+    values["predictions"] = [{"type": "formula", "formula": "(*;%good%) < (*;%bad%)"}]
+    (suite,) = load(tmp_path, values)
+    good, bad = write_sentences([suite])
+    with pytest.raises(InputError, match="region 3 of 'good' is empty: it has no mean"):
+        evaluate_suite(suite, {good: words(good, [1, 1, 1]), bad: words(bad, [1, 1, 2])})
+
+
+def test_a_region_without_text_and_an_item_that_stands_twice_are_refused(tmp_path: Path) -> None:
+    values = suite_values()
+    values["items"] = [values["items"][0]] * 2
+    with pytest.raises(InputError, match="two items of number 1"):
+        load(tmp_path, values)
+    values = suite_values()
+    values["items"][0]["conditions"][0]["regions"][1]["content"] = None
+    with pytest.raises(InputError, match="content of a region that is no text: None"):
+        load(tmp_path, values)
+
+
 def test_a_model_is_scored_and_its_end_counts_on_demand(tmp_path: Path) -> None:
     values = suite_values()
     for condition, word in zip(values["items"][0]["conditions"], ("b+d", "c"), strict=True):

@@ -37,6 +37,10 @@ def compare(
     if not sources:
         raise InputError("nothing to compare", remedy="give run folders")
     _check_pairs(settings)
+    if keep_in is not None and keep_in.exists() and not keep_in.is_dir():
+        raise InputError("not a folder", where=str(keep_in), remedy="give the name of a folder")
+    if settings.suites:
+        settings.load_suites()  # says what is wrong with them before anything is measured
     if settings.reading:
         load_corpus(settings.reading, settings.reading_data)  # says what is missing before anything is measured
     sources = [_found(source) for source in sources]
@@ -61,13 +65,17 @@ def compare(
 
 
 def _check_pairs(settings: Settings) -> None:
-    """Refuse, before anything is measured, files without pairs, and files of one name: they would share a column."""
+    """Refuse, before anything is measured, files that cannot be read, and two of one name."""
+    most = settings.max_pairs_per_group
+    if most is not None and most < 1:
+        raise InputError(f"max_pairs_per_group = {most}", remedy="give 1 or more, or leave it out")
     names = [Path(file).name for file in settings.pairs]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two files of pairs named {name}", remedy="rename one")
     for file in settings.pairs:
-        next(settings.read_pairs(file), None)
+        for _ in settings.read_pairs(file):
+            pass  # a line that is wrong is told now
 
 
 def _named_apart(rows: Sequence[RunMetrics]) -> list[RunMetrics]:
@@ -140,9 +148,18 @@ def notes_on(rows: Sequence[RunMetrics]) -> Iterator[str]:
     given = [row.name for row in scored if row.needs_trees]
     if given:
         yield f"{GIVEN_TREES}: {', '.join(given)}"
-    gold = _groups([row for row in rows if row.gold_trees is not None], lambda row: row.gold_trees)
-    if len(gold) > 1:
-        yield f"F1 does not compare between rows with other gold trees: {_listed(gold)}"
+    parsed = [row for row in rows if row.gold_trees is not None]
+    for field, what in (("gold_trees", "other gold trees"), ("text", "other texts")):
+        gold = _groups(parsed, attrgetter(field))
+        if len(gold) > 1:
+            yield f"F1 does not compare between rows with {what}: {_listed(gold)}"
+    for file in dict.fromkeys(one.file for row in rows for one in row.pairs):
+        read: dict[int, list[RunMetrics]] = {}
+        for row in rows:
+            if (pairs := row.pairs_of(file)) is not None:
+                read.setdefault(pairs.num_pairs, []).append(row)
+        if len(read) > 1:
+            yield f"{file} has other pairs in some rows, which do not compare: {_listed(read)}"
     if any(row.perplexity is not None and row.perplexity.is_upper_bound for row in rows):
         yield "perplexities with ≤ are upper bounds: the search finds part of the probability"
     for search, found in _groups([row for row in rows if row.search], lambda row: row.search).items():
@@ -160,5 +177,5 @@ def _groups(rows: Sequence[RunMetrics], key: Callable[[RunMetrics], Value]) -> d
     return groups
 
 
-def _listed(groups: dict[Value, list[RunMetrics]]) -> str:
+def _listed(groups: Mapping[Value, list[RunMetrics]]) -> str:
     return " | ".join(", ".join(row.name for row in found) for found in groups.values())

@@ -105,6 +105,10 @@ class Settings(GivenSearch):
         """The pairs of a file, by the columns that were named."""
         return read_pairs(Path(file), good=self.good, bad=self.bad, group_by=self.group_by)
 
+    def load_suites(self) -> list[Suite]:
+        """The suites that are named. Raises ``InputError`` as the function of that name does."""
+        return load_suites(() if self.suites == ("all",) else self.suites)
+
     def pair_columns(self) -> dict[str, Any]:
         """The columns of pairs that were named, as part of what metrics follow from."""
         named = {"good": self.good, "bad": self.bad, "group_by": list(self.group_by)}
@@ -268,8 +272,7 @@ class _Measuring:
 
     def _syntaxgym(self) -> SyntaxGymMetrics:
         """Score suite by suite; each is kept when it is done."""
-        names = () if self._settings.suites == ("all",) else self._settings.suites
-        suites = load_suites(names)
+        suites = self._settings.load_suites()
         origin = {**self._origin, "tokenisation": self._settings.tokenisation}
         done: dict[str, Any] = self._kept.get("syntaxgym", origin) or {}
         missing = [suite for suite in suites if done.get(suite.name, {}).get("suite") != _suite_hash(suite)]
@@ -311,10 +314,10 @@ class _Measuring:
 
     def _reading(self) -> ReadingMetrics:
         name = self._settings.reading
-        origin = {**self._origin, "corpus": name}
+        corpus = load_corpus(name, self._settings.reading_data)
+        origin = {**self._origin, "corpus": name, "data": corpus.content_hash()}
         kept = self._kept.get("reading", origin)
         if kept is None:
-            corpus = load_corpus(name, self._settings.reading_data)
             with self._show(f"{self._name}: {name}", len(set(corpus.sentences))) as advance:
                 kept = to_plain(reading_metrics(self._model(), self._name, corpus, advance))
             self._kept.put("reading", origin, kept)

@@ -11,10 +11,19 @@ from treelm.evaluation.intervals import interval
 
 
 def seed_groups(rows: Sequence[RunMetrics]) -> list[list[RunMetrics]]:
-    """Group rows that differ by their seed alone, in the order of the first of each; what is alone is a group too."""
-    groups: dict[tuple[str, str], list[RunMetrics]] = {}
+    """Group rows that differ by their seed alone, in the order of the first of each; what is alone is a group too.
+
+    Rows of other texts, searches, vocabularies or training data, and two rows of one model, are not of one group.
+    """
+    groups: dict[tuple[str, ...], list[RunMetrics]] = {}
+    seen: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
-        groups.setdefault(("", row.name) if not row.recipe else (row.system, row.recipe), []).append(row)
+        trained_on = row.data_identity.get("train", "")
+        key: tuple[str, ...] = (row.system, row.recipe, row.text, row.vocabulary, row.search, trained_on)
+        if not row.recipe or (row.weights and row.weights in seen.get(key, ())):
+            key = ("", row.name)
+        groups.setdefault(key, []).append(row)
+        seen.setdefault(key, set()).add(row.weights)
     return list(groups.values())
 
 

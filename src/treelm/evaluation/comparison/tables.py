@@ -189,7 +189,7 @@ def _first(part: str, key: str, wanted: str, field: str) -> Get:
 def _labeled_f1(rows: Rows) -> Iterator[Column]:
     for protocol in _protocols(row.labeled_f1 for row in rows):
         value = _first("labeled_f1", "protocol", protocol, "corpus_f1")
-        better: Any = {"better": "higher", "among": attrgetter("gold_trees")}
+        better: Any = {"better": "higher", "among": attrgetter("gold_trees", "text")}
         yield Column(f"labeled_f1, {protocol}", "labelled F1", value, _tenths, **better)
 
 
@@ -197,7 +197,7 @@ def _unlabeled_f1(rows: Rows) -> Iterator[Column]:
     """Yield for each protocol: F1 of the corpus, of sentences (data only), of the best trivial trees, and its bound."""
     for protocol in _protocols(row.unlabeled_f1 for row in rows):
         corpus, sentence = (_first("unlabeled_f1", "protocol", protocol, f"{one}_f1") for one in ("corpus", "sentence"))
-        better: Any = {"better": "higher", "among": attrgetter("gold_trees")}
+        better: Any = {"better": "higher", "among": attrgetter("gold_trees", "text")}
         yield Column(f"unlabeled_f1, {protocol}", f"UF1 {protocol}", corpus, _tenths, **better)
         yield _data_only(f"unlabeled_f1_sentence, {protocol}", sentence)
         yield Column(f"trivial_f1, {protocol}", "trivial", methodcaller("trivial_f1", protocol), _tenths)
@@ -260,9 +260,17 @@ def _suites(rows: Rows) -> Iterator[Column]:
 
 
 def _pairs(rows: Rows) -> Iterator[Column]:
-    for file in dict.fromkeys(one.file for row in rows for one in row.pairs):
+    files = dict.fromkeys(one.file for row in rows for one in row.pairs)
+    for file in files:
         value = _first("pairs", "file", file, "accuracy")
-        yield Column(f"minimal_pairs, {file}", file.partition(".")[0], value, _percent, "syntax tests", better="higher")
+        same: Any = {"better": "higher", "among": _first("pairs", "file", file, "num_pairs")}
+        yield Column(f"minimal_pairs, {file}", _short(file, files), value, _percent, "syntax tests", **same)
+
+
+def _short(file: str, files: Iterable[str]) -> str:
+    """The name of a file up to its first point, or all of it where another file has the same."""
+    short = file.partition(".")[0]
+    return file if sum(one.partition(".")[0] == short for one in files) > 1 else short
 
 
 def _reading(rows: Rows) -> Iterator[Column]:

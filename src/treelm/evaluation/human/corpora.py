@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,13 @@ class ReadingCorpus(Material):
     published: Mapping[str, Surprisals] = field(default_factory=dict)
     references: tuple[str, ...] = ()  # published models that are shown unless others are named
     notes: tuple[str, ...] = ()  # what must be said of it
+
+    def content_hash(self) -> str:
+        """A hash of words and times, which tells releases and layouts of one corpus apart."""
+        digest = hashlib.sha256("\n".join(self.words).encode())
+        for name, times in self.responses.items():
+            digest.update(name.encode() + times.tobytes())
+        return digest.hexdigest()
 
     def shifted(self, values: Floats, lag: int) -> Floats:
         """The value of the word ``lag`` words before each, NaN where its group has none."""

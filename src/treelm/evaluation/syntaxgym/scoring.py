@@ -173,9 +173,10 @@ def _evaluate_item(suite: Suite, item: Item, regions: _Regions) -> Iterable[Outc
 
 def _check_values(formula: Formula, values: Mapping[tuple[str, int], float], *, where: str, metric: str) -> None:
     for region in formula.regions():
-        if region.number is not None and math.isnan(values[region.condition, region.number]):
-            found = f"region {region.number} of {region.condition!r} is empty: it has no {metric}"
-            raise InputError(found, where=where, remedy='use metric "sum", by which an empty region is 0')
+        for (condition, number), value in values.items():
+            if condition == region.condition and region.number in (None, number) and math.isnan(value):
+                found = f"region {number} of {condition!r} is empty: it has no {metric}"
+                raise InputError(found, where=where, remedy='use metric "sum", by which an empty region is 0')
 
 
 def _has_unknown(formula: Formula, regions: Mapping[tuple[str, int], RegionTokens]) -> bool:

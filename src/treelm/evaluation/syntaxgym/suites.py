@@ -150,7 +150,7 @@ def _read_item(values: Mapping[str, Any]) -> Item:
         Condition(
             name=str(condition["condition_name"]),
             regions=tuple(
-                (int(region["region_number"]), " ".join(words_of(str(region["content"]))))
+                (int(region["region_number"]), " ".join(words_of(_text_of(region["content"]))))
                 for region in condition["regions"]
             ),
         )
@@ -159,10 +159,21 @@ def _read_item(values: Mapping[str, Any]) -> Item:
     return Item(number=int(values["item_number"]), conditions=conditions)
 
 
+def _text_of(content: object) -> str:
+    """The content of a region; raises ``TypeError`` for what is no text, such as null."""
+    if not isinstance(content, str):
+        raise TypeError(f"content of a region that is no text: {content!r}")
+    return content
+
+
 def _check(suite: Suite, where: str) -> None:
     """Raise ``InputError`` unless every item has all that the formulas name, and a sentence in every condition."""
     if not suite.items or not suite.predictions:
         raise InputError("no items or no predictions", where=where, remedy="follow the SyntaxGym format")
+    numbers = [item.number for item in suite.items]
+    for number in numbers:
+        if numbers.count(number) > 1:
+            raise InputError(f"two items of number {number}", where=where, remedy="number them anew")
     for item in suite.items:
         place = f"{where}, item {item.number}"
         _check_item(item, place)

@@ -15,7 +15,7 @@ from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.evaluation.comparison.measure import ShowProgress
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics, SentenceAnalysis, WordBits
-from treelm.inference.loading import load
+from treelm.inference.loading import load, model_hash
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.scores import sentence_surprisal
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
@@ -69,8 +69,16 @@ def with_sentences(comparison: Comparison, sentences: Sequence[Sentence], show: 
 
 
 def _analysed(row: RunMetrics, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
-    """Analyse by the adaptive beam, whatever the row was measured with: surprisals of single words are drawn."""
-    return analyses_of(load(Path(row.run)), sentences)
+    """Analyse by the adaptive beam, whatever the row was measured with: surprisals of single words are drawn.
+
+    Raises ``InputError`` if another model than that of the row lies there now.
+    """
+    lm = load(Path(row.run))
+    if row.weights and model_hash(row.run) != row.weights:
+        found = f"another model than the one that {row.name} was measured with"
+        remedy = "compare the run anew, or from the folder from which it was measured"
+        raise InputError(found, where=row.run, remedy=remedy)
+    return analyses_of(lm, sentences)
 
 
 def analyses_of(lm: SyntacticLM, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:

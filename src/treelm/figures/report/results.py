@@ -95,7 +95,8 @@ def _mean(column: Column, seeds: Sequence[RunMetrics], best: set[str]) -> Markup
     found = mean_of(column, seeds) if column.better else None
     if found is None or found[1] is None:
         return Markup()
-    text = f"{column.text(found[0])} ± {column.text(found[1])}"
+    sign = "≤ " if any(column.cell(row).startswith("≤") for row in seeds) else ""
+    text = f"{sign}{column.text(found[0])} ± {column.text(found[1])}"
     return element("strong", text) if seeds[0].name in best else join(text)
 
 

@@ -50,7 +50,8 @@ def shipped_folder(name: str) -> Path:
 def _folders() -> dict[str, Path]:
     """The folder of each model, by name."""
     places = [FOLDER, *(one.folder / FOLDER.name for one in COMPANIONS if one.folder is not None)]
-    return {path.parent.name: path.parent for place in places for path in place.glob(f"*/{CONFIG}")}
+    found = [path.parent for place in places for path in place.glob(f"*/{CONFIG}")]
+    return {folder.name: folder for folder in found if not folder.name.startswith(".")}  # that is one in the making
 
 
 def check_given(run: str | Path) -> None:
