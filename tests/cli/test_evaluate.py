@@ -154,8 +154,11 @@ def test_what_cannot_be_written_or_read_is_said_before_anything_is_evaluated(
     assert (outcome.code, "--summary with --gold" in outcome.err) == (2, True)
 
 
-def test_names_of_files_are_no_markup(treelm: Treelm, project: Path, tmp_path: Path) -> None:
-    data = shutil.copy(project / "train.ptb", tmp_path / "[q].ptb")
+def test_names_of_files_are_no_markup(
+    treelm: Treelm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = shutil.copy(project / "train.ptb", "[q].ptb")
     outcome = treelm("evaluate", project / "run", "--data", data, "--action-beam", 5, "--word-beam", 2)
     assert outcome.code == 0, outcome.err
     assert "[q].ptb" in outcome.out
