@@ -136,6 +136,12 @@ def test_without_tags_punctuation_is_known_by_a_word_list_and_the_name_says_so()
     assert score(GOLD, GOLD).name == "wsj10"
 
 
+def test_a_sentence_without_tags_in_a_tagged_corpus_loses_its_punctuation_too() -> None:
+    tree = Tree("S", [Tree("A", ["a", "b"]), ",", Tree("B", ["c", "d"]), "."])
+    bare, tagged = bracketing_of(tree), bracketing_of(tree, tags=["X", "X", ",", "X", "X", "."])
+    assert counts(score_spans([bare, tagged], [bare, tagged], WSJ10)) == (4, 4, 4)
+
+
 def test_currency_signs_are_removed_by_both_means() -> None:
     tagged = "(S (NP ($ $) (CD 5)) (VP (VB a) (NN b)))"
     tree = Tree("S", [Tree("NP", ["$", "5"]), Tree("VP", ["a", "b"])])

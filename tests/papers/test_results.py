@@ -114,6 +114,7 @@ def test_the_interval_of_a_mean_is_students() -> None:
     assert interval([1.0]) is None
     assert interval([0.0, 2.0]) == pytest.approx(12.706)
     assert interval([0.0] * 5 + [2.0] * 5) == pytest.approx(2.262 * (10 / 9) ** 0.5 / 10**0.5, rel=1e-3)
+    assert interval([0.0] * 6 + [2.0] * 6) == pytest.approx(2.201 * (12 / 11) ** 0.5 / 12**0.5, abs=2e-4)
     assert interval([0.0] * 15 + [1.0] + [2.0] * 15) == pytest.approx(2.042 / 31**0.5, rel=1e-3)
 
 

@@ -28,4 +28,5 @@ def _quantile(freedom: int) -> float:
     if freedom <= len(_SMALL):
         return _SMALL[freedom - 1]
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))

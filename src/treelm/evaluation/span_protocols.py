@@ -129,10 +129,10 @@ def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Remova
 
 
 def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:
-    """Tell of each word of the gold tree whether it stays."""
-    if removal == "tags":
+    """Tell of each word of the gold tree whether it stays; of a sentence without any tags by the word list."""
+    if removal == "tags" and gold.has_tags:
         return [tag not in REMOVED_TAGS for tag in gold.tags]
-    if removal == "words":
+    if removal != "nothing":
         return [word not in REMOVED_WORDS for word in gold.words]
     return [tag != "-NONE-" for tag in gold.tags]
 
