@@ -29,4 +29,4 @@ def _quantile(freedom: int) -> float:
         return _SMALL[freedom - 1]
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))
+    return z + math.fsum(term / float(freedom) ** power for power, term in enumerate(terms, start=1))
