@@ -246,7 +246,7 @@ def test_times_of_nobody_are_told_of(tmp_path: Path) -> None:
 
 def test_sentences_numbered_anew_say_which_option_tells_documents_apart(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,2,dog,1\nb,1,The,1\n")
-    with pytest.raises(InputError, match=r"more of sentence '1' after another one.*--document-column"):
+    with pytest.raises(InputError, match=r"more of sentence '1' after another one.*name the column of documents"):
         reading_tables.load(table, TableColumns(sentence="item"))
 
 

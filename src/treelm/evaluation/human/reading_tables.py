@@ -23,7 +23,7 @@ FEWEST_DOCUMENTS = 5
 """Documents from which on one at a time is left out; of fewer, a tenth of the sentences."""
 NUM_FOLDS = 10
 _ENDS = ".?!"
-_SAY_DOCUMENTS = "; if sentences are numbered anew in each document, name its column (--document-column)"
+_SAY_DOCUMENTS = "; if sentences are numbered anew in each document, name the column of documents"
 _SENTENCE_END = re.compile(r"[^\W\d_]{4,}[.?!]['\")\]]*$")  # not Mr. or etc.
 
 
