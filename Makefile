@@ -73,7 +73,7 @@ fuzz: install
 snapshots: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.surface
 
-# The models of gum-open that are shipped: two and a half hours on a busy core; goes on where it was stopped
+# The models that are shipped and not here: of gum-open 47 minutes, of open-english hours each; goes on where it was stopped
 pretrained: install
 	$(BIN)/python benchmarks/pretrain.py --processes 2
 

@@ -72,11 +72,11 @@ def effects(model: str, beside: str) -> str:
 
 PICTURES: dict[str, Callable[[], str]] = {
     "tree": lambda: of_structure("chart-gum-open"),
-    "distances": lambda: of_structure("prpn-gum-open"),
+    "distances": lambda: of_structure("prpn-open-english"),
     "memory": lambda: of_structure("som-open-english"),
-    "spans": lambda: of_structure("palm-gum-open"),
-    "positions": lambda: of_structure("tg-small"),
-    "stack": lambda: of_structure("pushdown-small"),
+    "spans": lambda: of_structure("palm-open-english"),
+    "positions": lambda: of_structure("tg-open-english"),
+    "stack": lambda: of_structure("pushdown-open-english"),
     "object": lambda: reading_along("rnng-gum-open", "lstm-gum-open", num_read=6),
     "subject": lambda: reading_along("rnng-gum-open", "lstm-gum-open", num_read=7),
     "garden-paths": lambda: effects("lstm-open-english", "gpt2"),

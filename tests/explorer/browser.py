@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-RUNS = ("lstm-gum-open", "rnng-gum-open", "prpn-gum-open", "palm-gum-open", "som-open-english")
+RUNS = ("lstm-gum-open", "rnng-gum-open", "prpn-open-english", "palm-open-english", "som-open-english")
 GARDEN_PATH = "When the people left the city was still small ."
 
 
