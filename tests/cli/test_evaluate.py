@@ -150,8 +150,10 @@ def test_what_cannot_be_written_or_read_is_said_before_anything_is_evaluated(
         outcome = treelm("evaluate", run, *options)
         assert (outcome.code, message in outcome.err) == (2, True), outcome.err
     files = ("--gold", project / "train.ptb", "--predicted", project / "train.ptb")
-    outcome = treelm("evaluate", *files, "--summary", tmp_path / "s.tsv")
-    assert (outcome.code, "--summary with --gold" in outcome.err) == (2, True)
+    for option in (("--summary", tmp_path / "s.tsv"), ("--stream-rows", 2), ("--on-error", "skip")):
+        outcome = treelm("evaluate", *files, *option)
+        assert (outcome.code, f"{option[0]} with --gold" in outcome.err) == (2, True)
+    assert treelm("evaluate", *files, "--params", "new", "--sentences", "--json").code == 0
 
 
 def test_names_of_files_are_no_markup(

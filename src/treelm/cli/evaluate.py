@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,19 +31,8 @@ if TYPE_CHECKING:
 Stream = Literal["no", "beside", "only"]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 """A switch whose opposite, if it has one, is a switch of its own: the recipe decides where neither is given."""
-_OF_RUNS = (
-    "split",
-    "data",
-    "tree_builder",
-    "preprocess",
-    "max_sentences",
-    "stream",
-    "stream_only",
-    "protocol",
-    "summary",
-    "trees",
-)
-"""Options that say nothing of one bracket file against another."""
+_OF_FILES = ("run", "gold", "predicted", "params", "sentences", "json")
+"""Options of one bracket file against another: all others are of a run."""
 MOST_COLUMNS = 3  # splits or files that are shown with all their metrics, each in a column; more get a row each
 
 
@@ -119,10 +108,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _evaluate_files(options: Arguments) -> int:
-    given = {field: getattr(options, field) for field in _OF_RUNS}
-    for field, value in given.items():
-        if value != getattr(Arguments, field):
-            flag = f"--{field.replace('_', '-')}"
+    for one in fields(Arguments):
+        if one.name not in _OF_FILES and getattr(options, one.name) != one.default:
+            flag = f"--{one.name.replace('_', '-')}"
             raise InputError(f"{flag} with --gold", remedy="leave it out: it is for a run")
     from treelm.evaluation.evalb import score_bracketings
     from treelm.evaluation.evalb_files import find_parameters, read_bracketings

@@ -46,10 +46,7 @@ def open_output(path: str) -> Iterator[IO[str]]:
             sys.stdout.flush()
         return
     target = Path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"no folder {target.parent}", remedy="make it first, or write to -")
-    if target.is_dir():
-        raise InputError("a folder", where=path, remedy="give the name of a file, or write to -")
+    check_place(path, instead=", or write to -")
     if target.suffix.lower() == ".gz":
         raise InputError("cannot write packed files", where=path, remedy="leave .gz away and pack it afterwards")
     if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would end it
@@ -80,12 +77,12 @@ def check_items(path: str, inputs: Iterable[str]) -> None:
         check_place(path)
 
 
-def check_place(path: str) -> None:
-    """Raise ``InputError`` for a file to write that has no folder, or is one, before any work is done."""
+def check_place(path: str, *, instead: str = "") -> None:
+    """Raise ``InputError`` for a file to write that has no folder, or is one; ``instead`` is what else may be done."""
     if not Path(path).parent.is_dir():
-        raise InputError(f"no folder {Path(path).parent}", remedy="make it first")
+        raise InputError(f"no folder {Path(path).parent}", remedy=f"make it first{instead}")
     if Path(path).is_dir():
-        raise InputError("a folder", where=path, remedy="give the name of a file")
+        raise InputError("a folder", where=path, remedy=f"give the name of a file{instead}")
 
 
 def write_items(path: str, tables: Mapping[str, Table]) -> None:

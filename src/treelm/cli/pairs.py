@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import check_items, progress_bar, write_items
@@ -26,6 +26,7 @@ from treelm.cli.options import (
 
 if TYPE_CHECKING:
     from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult
+    from treelm.models.base import SyntacticLM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,6 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "pairs", arguments)
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs
     from treelm.figures.tables import pair_table, print_table
-    from treelm.inference.loading import load
 
     runs, file = runs_and_file(options.inputs, may_be_stdin=False)
     check_items(options.items, [file])
@@ -57,9 +57,12 @@ def main(arguments: list[str]) -> int:
     pairs = list(read_pairs(Path(file), good=options.good, bad=options.bad, group_by=options.group_by))
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
-    for run in runs if len(runs) > 1 else ():
-        load(run).require_words()  # what is wrong with the last is told before the first has scored
-    results = {name: _score(options, run, pairs) for name, run in zip(names, runs, strict=True)}
+    loaded = [load_with_beam(run, options) for run in runs]
+    for lm, _ in loaded:
+        lm.require_words()  # what is wrong with the last is told before the first has scored
+    results = {
+        name: _score(options, run, lm, beam, pairs) for name, run, (lm, beam) in zip(names, runs, loaded, strict=True)
+    }
     write_items(options.items, {name: result.table() for name, result in results.items()})
     if options.json:
         found = {name: result.to_json() for name, result in results.items()}
@@ -70,12 +73,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _score(options: Arguments, run: str, pairs: Sequence[MinimalPair]) -> MinimalPairResult:
+def _score(
+    options: Arguments, run: str, lm: SyntacticLM, beam: dict[str, Any], pairs: Sequence[MinimalPair]
+) -> MinimalPairResult:
     from treelm.evaluation.minimal_pairs import score_pairs
     from treelm.inference.processes import computing, score
 
-    lm, beam = load_with_beam(run, options)
-    lm.require_words()
     bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
     with computing(score, lm, **workers(options, run)) as compute, bar as advance:
         return score_pairs(
