@@ -53,6 +53,12 @@ def runs(project: Path) -> list[str]:
     return [str(project / name) for name in ("run", "counts", "parser")]
 
 
+def test_a_beam_that_no_model_uses_is_told_of(treelm: Treelm, runs: list[str]) -> None:
+    said = "none of these models searches"
+    assert said in treelm("compare", runs[1], "--max-sentences", "2", "--action-beam", "9").err
+    assert said not in treelm("compare", *runs[:2], "--max-sentences", "2", "--action-beam", "9").err
+
+
 def test_every_run_is_a_row_with_what_its_system_has(treelm: Treelm, runs: list[str], tmp_path: Path) -> None:
     project, out = Path(runs[0]).parent, tmp_path / "out"
     options = ["--syntaxgym", str(project / "suite.json"), "--pairs", str(project / "pairs.tsv")]

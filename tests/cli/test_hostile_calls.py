@@ -243,6 +243,20 @@ def test_words_that_a_search_has_lost_are_counted(folder: Path) -> None:
     assert (metadata["num_impossible_words"], metadata["word_surprisal_bits"]) == (num_infinite, None)
 
 
+def test_pairs_and_suites_that_a_search_has_lost_are_counted(folder: Path) -> None:
+    narrow = "{rnng-in-order-attention} --action-beam 1 --word-beam 1 --fast-track 0"
+    (folder / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks\tthe dog bark\n")
+    run, *_ = narrow.split()
+    outcome = call(f"treelm pairs {narrow.replace(run, run + ' pairs.tsv')} --json", folder)
+    assert json.loads(outcome.out)["num_pairs_with_impossible_sentences"] == 1
+    assert "1 of 1 pairs have sentences of inf bits" in outcome.err
+    assert "try a wider beam" in outcome.err
+    outcome = call(f"treelm syntaxgym {narrow} --suites center_embed --json --references", folder)
+    found = json.loads(outcome.out)["suites"]["center_embed"]
+    assert 0 < found["num_impossible"] <= found["num_items"]
+    assert f"{found['num_impossible']} of {found['num_items']} items have regions of inf bits" in outcome.err
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_a_terminal_that_cannot_show_a_sign_gets_another(folder: Path, encoding: str) -> None:
     outcome = call("treelm evaluate {rnng} --data train.ptb", folder, PYTHONIOENCODING=encoding)

@@ -1,4 +1,5 @@
 import itertools
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,9 @@ def words(text: str, how: Tokenisation = "treebank") -> list[str]:
         ("the dogs' tails", "the dogs ' tails"),
         ("isn't", "is n't"),
         ("nt's", "nt 's"),
+        ("मैं हिन्दी बोलता हूँ।", "मैं हिन्दी बोलता हूँ ।"),
+        ("cafe\u0301's nai\u0308ve C\u0327.A\u0301. don't", "cafe\u0301 's nai\u0308ve C\u0327.A\u0301. do n't"),
+        ("می\u200cخواهم بروم.", "می\u200cخواهم بروم ."),
     ],
 )
 def test_treebank_words(text: str, expected: str) -> None:
@@ -34,6 +38,11 @@ def test_treebank_words(text: str, expected: str) -> None:
 
 def test_blanks_only() -> None:
     assert words("The company's  well, .", "blanks") == ["The", "company's", "well,", "."]
+
+
+@given(st.text("aeno.,'’-1 \u00e9\u00f1\u00e7\u1ebf", max_size=30))
+def test_accents_as_characters_of_their_own_change_no_word(text: str) -> None:
+    assert [normalize("NFC", word) for word in words(normalize("NFD", text))] == words(text)
 
 
 @given(st.text(st.characters(exclude_characters="\0")))

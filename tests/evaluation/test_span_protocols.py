@@ -136,6 +136,33 @@ def test_without_tags_punctuation_is_known_by_a_word_list_and_the_name_says_so()
     assert score(GOLD, GOLD).name == "wsj10"
 
 
+@pytest.mark.parametrize(
+    ("comma", "stop", "name"),
+    [("$,", "$.", "wsj10"), ("PUNCT", "PUNCT", "wsj10"), ("Fc", "Fp", "wsj10 (punctuation by word list)")],
+)
+def test_tags_of_other_treebanks_remove_punctuation_too(comma: str, stop: str, name: str) -> None:
+    tree = f"(S (A (NN a) (NN b)) ({comma} ,) (B (NN c) (NN d)) ({stop} .))"
+    result = score(tree, "(S (A (X a) (X b)) (X ,) (B (X c) (X d)) (X .))")
+    assert counts(result) == (2, 2, 2)
+    assert result.name == name
+
+
+def test_one_comma_with_a_wrong_tag_changes_nothing_for_a_corpus() -> None:
+    wrong = GOLD.replace("(, ,)", "(NN ,)")
+    result = score_spans([parse_bracketing(GOLD), parse_bracketing(wrong)], [parse_bracketing(GOLD)] * 2, WSJ10)
+    assert result.name == "wsj10"
+
+
+def test_a_word_that_looks_like_punctuation_stays_where_none_is_left() -> None:
+    gold = "(S (A (NNS a) (POS ')) (NN b) (NN c))"
+    assert counts(score(gold, gold)) == (1, 1, 1)
+
+
+def test_traces_are_never_words_where_the_word_list_decides() -> None:
+    gold = "(S (A (-NONE- *) (NN a) (NN b)) (NN c) (Fp .))"
+    assert counts(score(gold, "(S (A (X a) (X b)) (X c) (X .))")) == (1, 1, 1)
+
+
 def test_a_sentence_without_tags_in_a_tagged_corpus_loses_its_punctuation_too() -> None:
     tree = Tree("S", [Tree("A", ["a", "b"]), ",", Tree("B", ["c", "d"]), "."])
     bare, tagged = bracketing_of(tree), bracketing_of(tree, tags=["X", "X", ",", "X", "X", "."])

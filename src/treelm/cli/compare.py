@@ -104,6 +104,8 @@ def main(arguments: list[str]) -> int:
     for run in options.runs:
         check_given(run)
     comparison = compare([Path(run) for run in options.runs], settings_of(options), show_progress, keep_in=out)
+    if given_search(options) and not any(row.search for row in comparison.runs):
+        note("none of these models searches, so the beam that was given changes nothing")
     if out is not None:
         write_files(comparison, out)
     if options.report:

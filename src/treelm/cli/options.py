@@ -185,6 +185,12 @@ def note_lost_widths(run: str, system: SyntacticLM | type[SyntacticLM], given: M
         note(f"{run}: {system.system} scores without a search, so {' and '.join(lost)} {change} nothing")
 
 
+def said_impossible(lm: SyntacticLM, found: str) -> str:
+    """Line about what has been found to have probability 0, by the model or because its search kept nothing."""
+    why = "the model, or what its search kept, gives" if lm.searches() else "the model gives"
+    return f"{found}: {why} them probability 0" + ("; try a wider beam" if lm.searches() else "")
+
+
 def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, Any]]:
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam

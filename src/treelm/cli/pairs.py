@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treelm.cli.arguments import parse
+from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_items, progress_bar, write_items
 from treelm.cli.options import (
     ItemsFile,
@@ -21,6 +21,7 @@ from treelm.cli.options import (
     load_with_beam,
     model_names,
     runs_and_file,
+    said_impossible,
     workers,
 )
 
@@ -81,7 +82,7 @@ def _score(
 
     bar = progress_bar("scoring", len({text for pair in pairs for text in (pair.good, pair.bad)}))
     with computing(score, lm, **workers(options, run)) as compute, bar as advance:
-        return score_pairs(
+        result = score_pairs(
             lm,
             pairs,
             tokenisation=options.tokenisation,
@@ -90,3 +91,7 @@ def _score(
             on_sentence=advance,
             compute=compute,
         )
+    if result.num_impossible:
+        number = f"{result.num_impossible} of {result.overall.total} pairs"
+        note(f"{run}: {said_impossible(lm, f'{number} have sentences of inf bits')}")
+    return result

@@ -22,6 +22,7 @@ from treelm.cli.options import (
     model_names,
     read_input,
     runs_and_file,
+    said_impossible,
     workers,
 )
 from treelm.corpora.tables import SEPARATORS, check_table_name
@@ -275,10 +276,7 @@ def _doubts(options: Arguments, model: NamedModel, beam: Mapping[str, Any], foun
     if options.context == "document" and "sentence" in found.contexts:
         yield lm.why_no_context
     if totals.num_impossible_words:
-        number = f"{totals.num_impossible_words} of {totals.num_words} words"
-        searches = lm.searches()
-        why = "the model, or what its search kept, gives" if searches else "the model gives"
-        yield f"{number} have inf bits: {why} them probability 0" + ("; try a wider beam" if searches else "")
+        yield said_impossible(lm, f"{totals.num_impossible_words} of {totals.num_words} words have inf bits")
     if found.num_doubtful:
         number = f"{found.num_doubtful} of {totals.num_words} words"
         yield f"{number} not converged: another beam may differ ({_wider(beam)})"

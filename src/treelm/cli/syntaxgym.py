@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from treelm.cli.arguments import parse
+from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_items, progress_bar, write_items
 from treelm.cli.options import (
     ItemsFile,
@@ -20,6 +20,7 @@ from treelm.cli.options import (
     in_words,
     load_with_beam,
     model_names,
+    said_impossible,
     workers,
 )
 from treelm.corpora.tables import joined
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from treelm.evaluation.syntaxgym.results import Reference
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
     from treelm.evaluation.syntaxgym.suites import Suite
+    from treelm.models.base import SyntacticLM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,18 +110,22 @@ def _of_table(options: Arguments, suites: list[Suite]) -> _Results:
 
 def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
     names = model_names(options.names, options.runs)
-    results, titles = {}, {}
-    for name, run in zip(names, options.runs, strict=True):
-        results[name], titles[name] = _evaluate(options, run, suites)
+    loaded = [load_with_beam(run, options) for run in options.runs]
+    for lm, _ in loaded:
+        lm.require_words()  # what is wrong with the last is told before the first has scored
+    results = {
+        name: _evaluate(options, run, *own, suites) for name, run, own in zip(names, options.runs, loaded, strict=True)
+    }
+    titles = {name: f"{run}: {in_words(*own)}" for name, run, own in zip(names, options.runs, loaded, strict=True)}
     return results, titles
 
 
-def _evaluate(options: Arguments, run: str, suites: list[Suite]) -> tuple[list[SuiteResult], str]:
+def _evaluate(
+    options: Arguments, run: str, lm: SyntacticLM, widths: dict[str, Any], suites: list[Suite]
+) -> list[SuiteResult]:
     from treelm.evaluation.syntaxgym.scoring import KeptScores, score_suites, write_sentences
     from treelm.inference.processes import in_groups, score
 
-    lm, widths = load_with_beam(run, options)
-    lm.require_words()
     kept = KeptScores.of(lm, widths, tokenisation=options.tokenisation)
     if options.fresh:
         kept.forget()
@@ -135,7 +141,10 @@ def _evaluate(options: Arguments, run: str, suites: list[Suite]) -> tuple[list[S
             score_groups=score_groups,
             kept=kept,
         )
-    return results, f"{run}: {in_words(lm, widths)}"
+    if num_impossible := sum(result.num_impossible for result in results):
+        number = f"{num_impossible} of {sum(result.num_items for result in results)} items"
+        note(f"{run}: {said_impossible(lm, f'{number} have regions of inf bits')}")
+    return results
 
 
 def _print(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import COLLINS, Bracketing, Parameters
-from treelm.trees.bracket_reader import unescape
+from treelm.trees.bracket_reader import EMPTY_TAG, unescape
 from treelm.trees.span_counts import harmonic_mean
 from treelm.trees.tree import Span
 
@@ -327,7 +327,7 @@ def _whose_tags(
 
 def _with_gold_tags(gold: Bracketing, predicted: Bracketing) -> Bracketing:
     """Predicted words with the gold tags of the same words; gold's empty elements (-NONE-) have no counterpart."""
-    tags = [tag for tag in gold.tags if tag != "-NONE-"]
+    tags = [tag for tag in gold.tags if tag != EMPTY_TAG]
     tags = list(gold.tags) if len(gold.tags) == len(predicted.words) else tags
     return predicted.with_tags(tags) if len(tags) == len(predicted.words) else predicted
 

@@ -100,15 +100,18 @@ def read_bracketings(path: Path, *, tagless: bool = False, layout: Layout = "aut
 
     ``layout="lines"``: one sentence a line, an empty line is a sentence that a parser failed on (as in EVALB).
     ``layout="free"``: trees over several lines; empty lines mean nothing. ``"auto"`` takes ``"lines"`` unless the first
-    tree goes on after its first line. ``tagless`` reads words without a tag bracket around each.
+    tree goes on after its first line; also then if the brackets match nowhere, and most lines are whole trees: that one
+    tree is damaged. ``tagless`` reads words without a tag bracket around each.
 
     Raises ``InputError`` for a file that cannot be read or is empty, and in free layout for brackets that do not match.
     """
     lines = _read_lines(path)
-    if layout == "auto":
-        layout = "free" if _first_tree_goes_on(lines) else "lines"
-    if layout == "free":
-        return [parse_bracketing(text, tagless=tagless, where=where) for text, where in _trees(lines, path)]
+    if layout == "free" or (layout == "auto" and _first_tree_goes_on(lines)):
+        try:
+            return [parse_bracketing(text, tagless=tagless, where=where) for text, where in _trees(lines, path)]
+        except InputError:
+            if layout == "free" or not _most_are_trees(lines):
+                raise
     return [parse_bracketing(line, tagless=tagless, where=f"{path}:{n}") for n, line in enumerate(lines, start=1)]
 
 
@@ -131,6 +134,13 @@ def _read_lines(path: Path) -> list[str]:
 def _first_tree_goes_on(lines: Iterable[str]) -> bool:
     first = next(line for line in lines if line.strip())
     return first.count("(") > first.count(")")
+
+
+def _most_are_trees(lines: Iterable[str]) -> bool:
+    """Tell whether more than half of the lines that are not empty are a whole tree each, none of them indented."""
+    written = [line for line in lines if line.strip()]
+    whole = sum(line.startswith("(") and line.count("(") == line.count(")") for line in written)
+    return whole > len(written) / 2
 
 
 def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:

@@ -107,6 +107,11 @@ class MinimalPairResult:
     notes: tuple[str, ...] = field(default=())
     items: tuple[ScoredPair, ...] = ()
 
+    @property
+    def num_impossible(self) -> int:
+        """Number of pairs with a sentence of probability 0, by the model or because its search kept nothing."""
+        return sum(math.isinf(one.good) or math.isinf(one.bad) for one in self.items)
+
     def table(self) -> Table:
         """A row a pair: its number, its groups, both sentences, their surprisal in bits and what follows from it."""
         groups = tuple(dict.fromkeys(name for one in self.items for name in one.pair.groups))
@@ -137,6 +142,7 @@ class MinimalPairResult:
             "overall": _counts_json(self.overall),
             "without_unknown_words": _counts_json(self.without_unknown),
             "num_pairs_with_unknown_words": self.num_with_unknown,
+            "num_pairs_with_impossible_sentences": self.num_impossible,
             "log_probabilities_are_lower_bounds": self.is_lower_bound,
             "groups": {
                 grouping: {group: _counts_json(counts) for group, counts in members.items()}

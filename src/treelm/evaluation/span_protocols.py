@@ -14,6 +14,7 @@ from typing import Literal
 from treelm.corpora.sentence import REMOVED_TAGS
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing
+from treelm.trees.bracket_reader import EMPTY_TAG
 from treelm.trees.span_counts import SpanCounts, add_up
 
 REMOVED_WORDS = frozenset(
@@ -122,19 +123,23 @@ class SpanResult:
 
 
 def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Removal:
-    """Choose how punctuation is recognised in this corpus: by tags if it has any, else by word list."""
+    """Choose how punctuation is recognised in this corpus: by tags if it has any, else by word list.
+
+    By word list too where commas and full stops have tags, and none of those that are known as punctuation's.
+    """
     if not protocol.remove_punctuation:
         return "nothing"
-    return "tags" if any(sentence.has_tags for sentence in gold) else "words"
+    tagged = [sentence for sentence in gold if sentence.has_tags]
+    tags_of_signs = {tag for one in tagged for word, tag in zip(one.words, one.tags, strict=True) if word in (",", ".")}
+    return "tags" if tagged and (not tags_of_signs or tags_of_signs & REMOVED_TAGS) else "words"
 
 
 def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:
     """Tell of each word of the gold tree whether it stays; of a sentence without any tags by the word list."""
     if removal == "tags" and gold.has_tags:
         return [tag not in REMOVED_TAGS for tag in gold.tags]
-    if removal != "nothing":
-        return [word not in REMOVED_WORDS for word in gold.words]
-    return [tag != "-NONE-" for tag in gold.tags]
+    removed = REMOVED_WORDS if removal != "nothing" else frozenset[str]()
+    return [tag != EMPTY_TAG and word not in removed for word, tag in zip(gold.words, gold.tags, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +217,7 @@ def _compare(
 
 def _align(gold: Bracketing, predicted: Bracketing, keep: Sequence[bool]) -> list[bool] | None:
     """Predicted words that stay; None if they are not the gold words (without empty elements) nor the kept ones."""
-    pronounced = [i for i, tag in enumerate(gold.tags) if tag != "-NONE-"]
+    pronounced = [i for i, tag in enumerate(gold.tags) if tag != EMPTY_TAG]
     if list(predicted.words) == [gold.words[i] for i in pronounced]:
         return [keep[i] for i in pronounced]
     if list(predicted.words) == [word for word, kept in zip(gold.words, keep, strict=True) if kept]:

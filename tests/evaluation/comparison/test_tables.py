@@ -79,6 +79,7 @@ def test_latex_writes_what_it_would_take_for_commands() -> None:
     assert latex_text(r"50% & {a_b} ^~\#$") == (
         r"50\% \& \{a\_b\} \textasciicircum{}\textasciitilde{}\textbackslash{}\#\$"
     )
+    assert as_latex(replace(BOTH, runs=(replace(BOTH.runs[0], name="[a*"),))).splitlines()[5].startswith("{[}a{*} &")
     rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
     assert len({line.replace(r"\&", "").count("&") for line in rows}) == 1
     assert len(rows) == 3

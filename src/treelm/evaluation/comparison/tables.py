@@ -57,6 +57,8 @@ _LATEX = {
     "<": r"$<$",
     ">": r"$>$",
     "|": r"$|$",
+    "[": "{[}",  # at the beginning of a row the end of the row before would take [ and * for its own
+    "*": "{*}",
 }
 
 

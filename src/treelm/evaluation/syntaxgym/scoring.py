@@ -122,6 +122,11 @@ class SuiteResult:
         """Number of items with an unknown word in a region that the first prediction names."""
         return sum(one.has_unknown for one in self.outcomes if one.prediction == 0)
 
+    @property
+    def num_impossible(self) -> int:
+        """Number of items with a region of probability 0, by the model or because its search kept nothing."""
+        return len({one.item for one in self.regions if math.isinf(one.value)})
+
 
 def evaluate_suite(suite: Suite, tokens: TokensOf) -> SuiteResult:
     """Evaluate each prediction of each item. Raises ``InputError`` for a sentence whose tokens do not fit it."""
