@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def runs(project: Path) -> list[str]:
     (project / "suite.json").write_text(json.dumps(SUITE), encoding="utf-8")
     (project / "pairs.tsv").write_text("grammatical\tungrammatical\nthe dog barks .\tdog the . barks\n")
     return [str(project / name) for name in ("run", "counts", "parser")]
+
+
+def test_a_pipe_that_several_models_would_read_is_refused(treelm: Treelm, runs: list[str]) -> None:
+    reading, writing = os.pipe()
+    for option in ("--data", "--pairs", "--syntaxgym"):
+        outcome = treelm("compare", *runs[:2], option, f"/dev/fd/{reading}")
+        assert (outcome.code, "a pipe, where each model reads anew" in outcome.err) == (2, True)
+    os.close(reading)
+    os.close(writing)
 
 
 def test_a_beam_that_no_model_uses_is_told_of(treelm: Treelm, runs: list[str]) -> None:

@@ -81,6 +81,7 @@ class Arguments(ModelOptions, PairOptions, WideTables):
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "compare", arguments)
+    from treelm.corpora.inputs import require_rereadable
     from treelm.corpora.readers import read_sentences
     from treelm.evaluation.comparison.compare import compare
     from treelm.evaluation.comparison.metrics import FILE_NAME
@@ -99,6 +100,7 @@ def main(arguments: list[str]) -> int:
         from treelm.figures.report.page import check_path
 
         check_path(Path(options.report))
+    require_rereadable((options.data, *options.pairs, *options.syntaxgym))
     sentences = list(read_sentences(options.sentences)) if options.sentences else []
     check_not_input(_outputs(options), (options.data, options.sentences, *options.pairs, *options.syntaxgym))
     for run in options.runs:

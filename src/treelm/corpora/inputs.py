@@ -17,7 +17,7 @@ import sys
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -205,6 +205,14 @@ def require_regular(path: Path, *, remedy: str) -> None:
         return
     if not path.is_file():
         raise InputError("no regular file", where=str(path), remedy=remedy)
+
+
+def require_rereadable(paths: Iterable[str | Path]) -> None:
+    """Raise ``InputError`` for a pipe among files that are read more than once, by each of several models."""
+    for path in paths:
+        if path == STDIN or (os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode)):
+            remedy = "write its content into a file first"
+            raise InputError("a pipe, where each model reads anew", where=name_of(path), remedy=remedy)
 
 
 def read_rows(text: str, source: str) -> tuple[tuple[str, ...], Iterator[tuple[str, dict[str, str]]]]:
