@@ -1,7 +1,7 @@
 """The models that are shipped: train by the recipes of their names, evaluate, write the model card, copy.
 
 python benchmarks/pretrain.py                                  all that are not there yet
-python benchmarks/pretrain.py rnng-gum-open som-gum-open --processes 2 --again
+python benchmarks/pretrain.py rnng-gum-open lstm-gum-open --processes 2 --again
 python benchmarks/pretrain.py lstm-open-english --runs RUNS --trained --to MODELS --most-megabytes 60
 
 Each uses one thread. A run that was stopped goes on where it was; a model that is there is kept without --again.
