@@ -59,8 +59,8 @@ class Arguments:
     measures: tuple[Literal["syntaxgym", "blimp", "reading", "gardenpath"], ...] = tuple(MEASURES)
     """What to measure."""
     beam: tuple[int, int] | None = None
-    """Analyses that ``treelm reading`` and ``treelm gardenpath`` keep between actions and between words. Without it,
-    they widen the beam until surprisals converge, which takes a search minutes to hours."""
+    """Analyses that ``treelm reading`` keeps between actions and between words; without it, it widens the beam until
+    surprisals converge, which takes a search minutes to hours. Garden paths are always measured in that way."""
     again: bool = False
     """Measure also what is recorded."""
     only_write: bool = False
@@ -106,7 +106,7 @@ def measure(folder: Path, options: Arguments) -> None:
 def _flags(name: str, options: Arguments) -> list[str]:
     """Options of the subcommand that change its figures, so that cards repeat them."""
     flags: list[str] = []
-    if options.beam and name in ("reading", "gardenpath"):
+    if options.beam and name == "reading":
         flags += ["--action-beam", str(options.beam[0]), "--word-beam", str(options.beam[1])]
     if options.max_pairs_per_group is not None and name == "blimp":
         flags += ["--max-pairs-per-group", str(options.max_pairs_per_group)]

@@ -143,7 +143,7 @@ def test_several_runs_are_in_one_table_and_what_is_said_names_each(
         (["run", "run", "in.txt"], "two models of the name 'run'; give --names"),
         (["run", "in.txt", "--names", "a", "b"], "2 names for 1 runs"),
         (["run", "lstm-gum-open"], "no file, but a run: lstm-gum-open; name the file last"),
-        (["run", "in.txt", "--lag-columns", "rt"], "give --lag 1"),
+        (["run", "in.txt", "--lag-columns", "rt"], "--lag-columns without --lag"),
         (["run", "in.txt", "--split-sentences", "xx"], "no rules for sentences of language 'xx'"),
         (["run", "in.txt", "--columns", "open_node"], "did you mean open_nodes?"),
         ([], "no run given"),

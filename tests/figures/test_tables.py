@@ -101,3 +101,12 @@ def test_what_does_not_fit_goes_below_under_the_same_labels(capsys: pytest.Captu
     assert printed.count("t, continued") == len(parts) - 1
     assert {str(number) for number in range(40)} <= set(printed.split())
     assert len(list(grid.parts())) == 1
+
+
+def test_titles_and_captions_are_whole_where_the_table_is_narrow(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"word{number}" for number in range(40)]
+    print_table(grid_of("row", ["a"], [["x", "1"]], title=" ".join(words), caption=" ".join(reversed(words))))
+    printed = capsys.readouterr().out
+    read = printed.split()
+    assert (read[: len(words)], read[-len(words) :]) == (words, words[::-1])
+    assert max(map(len, printed.splitlines())) <= 80

@@ -191,6 +191,14 @@ def said_impossible(lm: SyntacticLM, found: str) -> str:
     return f"{found}: {why} them probability 0" + ("; try a wider beam" if lm.searches() else "")
 
 
+def require_words(run: str, lm: SyntacticLM) -> None:
+    """Raise ``InputError`` that names the run if its model gives words no probabilities."""
+    try:
+        lm.require_words()
+    except InputError as error:
+        raise InputError(error.found, where=error.where or run, remedy=error.remedy) from None
+
+
 def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, Any]]:
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam

@@ -20,6 +20,7 @@ from treelm.cli.options import (
     in_words,
     load_with_beam,
     model_names,
+    require_words,
     runs_and_file,
     said_impossible,
     workers,
@@ -59,8 +60,8 @@ def main(arguments: list[str]) -> int:
     if options.max_pairs_per_group is not None:
         pairs = first_of_groups(pairs, options.max_pairs_per_group)
     loaded = [load_with_beam(run, options) for run in runs]
-    for lm, _ in loaded:
-        lm.require_words()  # what is wrong with the last is told before the first has scored
+    for run, (lm, _) in zip(runs, loaded, strict=True):
+        require_words(run, lm)  # what is wrong with the last is told before the first has scored
     results = {
         name: _score(options, run, lm, beam, pairs) for name, run, (lm, beam) in zip(names, runs, loaded, strict=True)
     }

@@ -21,6 +21,7 @@ from treelm.cli.options import (
     load_adaptive,
     model_names,
     read_input,
+    require_words,
     runs_and_file,
     said_impossible,
     workers,
@@ -159,7 +160,7 @@ def _models(options: Arguments, runs: Sequence[str]) -> tuple[list[NamedModel], 
     names, models, beams = model_names(options.names, runs), [], []
     for name, run in zip(names, runs, strict=True):
         lm, beam = load_adaptive(run, options, options.threshold)
-        lm.require_words()
+        require_words(run, lm)
         models.append(NamedModel(name=name, lm=lm, unigrams=_unigrams(run) if UNIGRAM in options.columns else None))
         beams.append(beam)
     return models, beams
@@ -195,8 +196,10 @@ def _settings(options: Arguments, num_runs: int) -> TableSettings:
     from treelm.inference.predictors import Frequencies
     from treelm.inference.surprisal_table import TableSettings
 
-    if options.lag < 0 or (options.lag_columns and not options.lag):
+    if options.lag < 0:
         raise InputError(f"lag = {options.lag}", remedy="give --lag 1 or more words, or leave it out")
+    if options.lag_columns and not options.lag:
+        raise InputError("--lag-columns without --lag", remedy="add --lag 1 or more, or leave --lag-columns out")
     usual: Any = "wide" if num_runs > 1 else "plain"
     return TableSettings(
         shape=usual if options.shape == "auto" else options.shape,

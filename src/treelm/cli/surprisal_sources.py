@@ -13,7 +13,7 @@ import tyro
 
 from treelm.cli.arguments import note
 from treelm.cli.files import progress_bar
-from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive
+from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive, require_words
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def score_run(
     from treelm.inference.surprisal import CONVERGED
 
     lm, beam = load_adaptive(run, options, options.threshold)
-    lm.require_words()
+    require_words(run, lm)
     search = in_words(lm, beam) if set_search is None else set_search(lm)
     kept = tuple(name for name in (CONVERGED, *columns) if name in lm.word_columns)
     bar = progress_bar(f"{run}: scoring {material.name}", len(set(material.sentences)))

@@ -20,6 +20,7 @@ from treelm.cli.options import (
     in_words,
     load_with_beam,
     model_names,
+    require_words,
     said_impossible,
     workers,
 )
@@ -111,8 +112,8 @@ def _of_table(options: Arguments, suites: list[Suite]) -> _Results:
 def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
     names = model_names(options.names, options.runs)
     loaded = [load_with_beam(run, options) for run in options.runs]
-    for lm, _ in loaded:
-        lm.require_words()  # what is wrong with the last is told before the first has scored
+    for run, (lm, _) in zip(options.runs, loaded, strict=True):
+        require_words(run, lm)  # what is wrong with the last is told before the first has scored
     results = {
         name: _evaluate(options, run, *own, suites) for name, run, own in zip(names, options.runs, loaded, strict=True)
     }
@@ -159,3 +160,5 @@ def _print(
     title = next(iter(titles.values())) if len(titles) == 1 else "accuracy in percent"
     print_table(suite_table(results, references, title=title, details=wide), wide=wide)
     print_table(circuit_table(results, references), wide=wide)
+    if len(titles) > 1:
+        print_table("; ".join(titles.values()))

@@ -97,6 +97,17 @@ class SubwordVocabulary(Vocabulary):
         """Bytes for a form with a character that would pass for the end of a word."""
         return [*(self._byte_ids[byte] for byte in form.encode()), self._end_id]
 
+    def spelled(self, form: str) -> str:
+        """The characters of a form of which there is no piece, so that they are written as bytes."""
+        return "".join(character for character in form if self._has_bytes(character)) if self._has_bytes(form) else ""
+
+    def _has_bytes(self, form: str) -> bool:
+        return not self._bytes.isdisjoint(self.encode([form]).ids.tolist())
+
+    @cached_property
+    def _bytes(self) -> frozenset[int]:
+        return frozenset(self._byte_ids)
+
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         """Return None, whatever the form: bytes write every one."""
         return None

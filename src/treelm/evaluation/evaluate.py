@@ -37,6 +37,7 @@ from treelm.inference.processes import Compute, analyse, computing, here, parse
 from treelm.models.base import Analysis, SyntacticLM
 from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
+from treelm.models.search.settings import search_in_words
 from treelm.training.recipe import EvaluationConfig, Recipe
 from treelm.trees.bracket_reader import strip_function
 from treelm.trees.transforms import UNPARSED
@@ -271,7 +272,9 @@ def evaluate_run(
         analyse if scores else parse, lm, run=str(run), processes=processes, cluster=cluster, device=device
     ) as compute:
         by_sentence = partial(by_sentence, compute=compute)
-        return [_evaluate_input(config, by_sentence, in_a_row, one, skipped) for one in inputs]
+        found = [_evaluate_input(config, by_sentence, in_a_row, one, skipped) for one in inputs]
+    searched = search_in_words(config.beam) if lm.searches() else ""
+    return [replace(one, result=replace(one.result, search=searched)) for one in found]
 
 
 def _evaluate_input(

@@ -48,6 +48,7 @@ class EvaluationResult:
     baselines: tuple[Baseline, ...] = ()
     own: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # such as where the corpus's trees come from
+    search: str = ""  # such as "beam 20/10/1"; empty for systems that score without a search
 
     def with_stream(self, stream: EvaluationResult) -> EvaluationResult:
         """These metrics, with the perplexities and the notes of the same text read in a row."""
@@ -71,9 +72,15 @@ class EvaluationResult:
             "notes": list(self.all_notes()),
         }
 
-    def all_notes(self) -> Iterator[str]:
-        """The caller's notes, then those of the bracketing results, then errors."""
+    def own_notes(self) -> Iterator[str]:
+        """The caller's notes, and the search."""
         yield from self.notes
+        if self.search:
+            yield f"search: {self.search}"
+
+    def all_notes(self) -> Iterator[str]:
+        """Notes of its own, then those of the bracketing results, then errors."""
+        yield from self.own_notes()
         for bracketing in self.bracketing:
             yield from bracketing.notes
         for spans in self.spans:

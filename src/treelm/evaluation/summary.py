@@ -45,7 +45,7 @@ def summary_row(result: EvaluationResult) -> dict[str, Value]:
 
 def _notes(result: EvaluationResult) -> str:
     """Notes in one cell, without those on single sentences."""
-    notes = (*result.notes, *(note for bracketing in result.bracketing for note in bracketing.notes))
+    notes = (*result.own_notes(), *(note for bracketing in result.bracketing for note in bracketing.notes))
     return " | ".join(" ".join(note.split()) for note in dict.fromkeys(notes))
 
 

@@ -57,8 +57,11 @@ class Grid:
     caption: str = ""
     ends: frozenset[int] = frozenset()  # rows with a rule after them
 
-    def parts(self, width: int | None = None) -> Iterator[Table]:
-        """Tables that are at most ``width`` cells wide, where labels and one column are; without it, one table."""
+    def parts(self, width: int | None = None) -> Iterator[tuple[str, Table]]:
+        """Titles and tables, at most ``width`` cells wide where labels and one column are; without it, one table.
+
+        Titles and ``caption`` are no part of the tables, which would cut them off where they are wider.
+        """
         gap = _GAPS[0]
         if width is not None:
             gap = next((gap for gap in _GAPS if _width([*self.labels, *self.columns], gap) <= width), _GAPS[0])
@@ -69,14 +72,10 @@ class Grid:
             groups[-1].append(column)
         for number, group in enumerate(groups):
             title = self.title if number == 0 else f"{self.title}, continued" if self.title else ""
-            yield self._table(group, title, self.caption if number == len(groups) - 1 else "", gap)
+            yield title, self._table(group, gap)
 
-    def _table(self, columns: Sequence[GridColumn], title: str, caption: str, gap: int) -> Table:
+    def _table(self, columns: Sequence[GridColumn], gap: int) -> Table:
         table = Table(
-            title=Text(title) if title else None,
-            caption=Text(caption) if caption else None,
-            title_justify="left",
-            caption_justify="left",
             box=SIMPLE_HEAD,
             show_edge=False,
             pad_edge=False,

@@ -44,9 +44,15 @@ def print_table(*parts: Printed, wide: bool = False) -> None:
         if isinstance(part, str):
             console.print(Text(part))
             continue
-        for table in part.parts(None if wide else width):
+        for number, (title, table) in enumerate(part.parts(None if wide else width)):
+            if number:
+                console.print()
+            if title:
+                console.print(Text(title, style="table.title"))
             console.print(table, width=width, crop=not wide, no_wrap=True)
-            console.print()
+        if part.caption:
+            console.print(Text(part.caption, style="table.caption"))
+        console.print()
 
 
 def comparison_tables(comparison: Comparison) -> list[Printed]:

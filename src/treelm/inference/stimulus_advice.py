@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from unicodedata import combining
 
+from treelm.corpora.subword_vocabulary import SubwordVocabulary
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.tokens import words_of
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.stimulus_scores import ScoredStimulus
 
+_MOST_SHOWN = 8  # characters in a line
+_TYPOGRAPHIC = frozenset("‘’‚“”„–—…")
 LONGEST_SENTENCE = 150
 """Words beyond which a sentence is hardly one."""
 
@@ -29,6 +33,8 @@ class Advice:
     num_attached: int = 0  # with marks or clitics of which the model reads none by itself
     num_known_without: int = 0  # those of them that are unknown, but known without these
     attached: str = ""  # the first one, if there is one that is known without
+    num_spelled: int = 0  # words with characters of which the model has no piece
+    spelled: set[str] = field(default_factory=set)  # those characters
     num_alone: int = 0  # marks that stand alone, as treebanks have them
     _known: dict[str, bool] = field(default_factory=dict)
 
@@ -39,6 +45,9 @@ class Advice:
             if word.is_unk:
                 self.num_unknown += 1
                 self.unknown = self.unknown or word.word
+            if isinstance(self.vocabulary, SubwordVocabulary) and (found := self.vocabulary.spelled(word.word)):
+                self.num_spelled += 1
+                self.spelled.update(found)
             has_capitals = word.word != word.word.lower()
             self.num_known_capitals += has_capitals and not word.is_unk
             if word.is_unk and has_capitals and self._knows(word.word.lower()):
@@ -74,6 +83,15 @@ class Advice:
                 f"{self.num_known_lower:,} of them, such as {self.lowered!r}, are known in lower case, and no word "
                 "with a capital is; give the text in lower case if the model was trained on such"
             )
+        if self.num_spelled:
+            shown = sorted(self.spelled)
+            listed = " ".join(f"\u25cc{one}" if combining(one) else one for one in shown[:_MOST_SHOWN]) + (
+                " ..." if len(shown) > _MOST_SHOWN else ""
+            )
+            yield (
+                f"{self.num_spelled:,} of {self.num_words:,} words hold characters of which {name} has no piece "
+                f"({listed}) and which it reads byte by byte: their bits are those of spelling; {_remedy(shown)}"
+            )
         if self.num_known_without:
             yield (
                 f"{self.num_known_without:,} of them, such as {self.attached!r}, are known without the marks that are "
@@ -84,6 +102,15 @@ class Advice:
                 f"{self.num_attached:,} words, such as {self.attached!r}, are written together with marks or clitics, "
                 f"which {name} has read as words of their own; give {summed}"
             )
+
+
+def _remedy(characters: Sequence[str]) -> str:
+    """What to write in the place of characters, as texts do that models have learned from."""
+    parts = {
+        "' and \" for curly marks, -- for dashes, ... for dots": not _TYPOGRAPHIC.isdisjoint(characters),
+        "accents and letters as one character (NFC)": any(map(combining, characters)),
+    }
+    return f"write {', '.join(part for part, there in parts.items() if there) or 'other words, or leave these out'}"
 
 
 def note_long(stimuli: Iterable[Stimulus], found: list[Stimulus]) -> Iterator[Stimulus]:

@@ -1,0 +1,38 @@
+"""What is said of words that a model reads otherwise than their author meant."""
+
+import pytest
+
+from tests.inference.test_stimulus_scores import stimuli
+from tests.models.test_bits import build
+from treelm.inference.stimulus_advice import Advice
+from treelm.inference.stimulus_scores import score_stimuli
+
+
+def said(text: str, kind: str) -> list[str]:
+    lm = build("lstm", kind)
+    advice = Advice(vocabulary=lm.vocabulary)
+    for one in score_stimuli(lm, stimuli(text)):
+        advice.add(one)
+    return list(advice.lines("it"))
+
+
+@pytest.mark.parametrize(
+    ("text", "characters", "remedy"),
+    [
+        ("the dog’s “moon”", "’ “ ”", "write ' and \" for curly marks, -- for dashes, ... for dots"),
+        ("the mo\u0308on", "\u25cc\u0308", "write accents and letters as one character (NFC)"),
+        ("the 犬", "犬", "write other words, or leave these out"),
+    ],
+)
+def test_characters_without_a_piece_are_told_of(text: str, characters: str, remedy: str) -> None:
+    (line,) = (line for line in said(text, "subword") if "no piece" in line)
+    count = len(text.split()) - 1
+    assert line == (
+        f"{count} of {count + 1} words hold characters of which it has no piece ({characters}) and which it reads byte "
+        f"by byte: their bits are those of spelling; {remedy}"
+    )
+
+
+def test_nothing_is_said_where_all_are_known_or_words_are_classes() -> None:
+    assert not said("the dog barks", "subword")
+    assert not any("no piece" in line for line in said("the dog’s “moon”", "word"))
