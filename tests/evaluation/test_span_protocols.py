@@ -153,6 +153,14 @@ def test_one_comma_with_a_wrong_tag_changes_nothing_for_a_corpus() -> None:
     assert result.name == "wsj10"
 
 
+def test_known_tags_decide_where_one_full_stop_has_another() -> None:
+    gold = [parse_bracketing("(S (A (NN a) (NN b)) (PU \uff0c) (B (NN c) (NN d)) (PU \u3002))")]
+    result = score_spans(
+        [*gold, parse_bracketing("(S (NN a) (NN .))")], [*gold, parse_bracketing("(S (NN a) (NN .))")], WSJ10
+    )
+    assert (result.name, counts(result)) == ("wsj10", (2, 2, 2))
+
+
 def test_a_word_that_looks_like_punctuation_stays_where_none_is_left() -> None:
     gold = "(S (A (NNS a) (POS ')) (NN b) (NN c))"
     assert counts(score(gold, gold)) == (1, 1, 1)

@@ -14,10 +14,12 @@ from treelm.trees.tree import Tree
 Preprocessing = Literal["none", "prpn", "mikolov"]
 
 PUNCTUATION_TAGS = frozenset(
-    {",", ".", ":", "``", "''", "-LRB-", "-RRB-", "-NONE-", "HYPH", "NFP", "PUNCT", "$,", "$.", "$(", "PU", "PONCT"}
+    {",", ".", ":", "``", "''", "-LRB-", "-RRB-", "-NONE-", "HYPH", "NFP", "PUNCT"}
+    | {"$,", "$.", "$(", "$[", "$*LRB*", "$*RRB*", "PU", "PONCT"}
 )
 """Tags of punctuation and empty elements; ``HYPH``, ``NFP`` of OntoNotes, ``PUNCT`` of UD, ``$,`` ``$.`` ``$(`` of
-German treebanks (STTS), ``PU`` of the Penn Chinese Treebank, ``PONCT`` of the French Treebank."""
+German treebanks (STTS; ``$[`` ``$*LRB*`` in brackets), ``PU`` of the Penn Chinese Treebank, ``PONCT`` of the French
+Treebank."""
 REMOVED_TAGS = PUNCTUATION_TAGS | {"$", "#"}
 """Tags of punctuation, empty elements and currency signs."""
 MIKOLOV_NUMBER = re.compile(r"%|[-.,:/\\]*[0-9][-.,:/\\0-9]*")

@@ -99,10 +99,21 @@ class SubwordVocabulary(Vocabulary):
 
     def spelled(self, form: str) -> str:
         """The characters of a form of which there is no piece, so that they are written as bytes."""
-        return "".join(character for character in form if self._has_bytes(character)) if self._has_bytes(form) else ""
+        if self._bytes.isdisjoint(self._processor.encode(form)):
+            return ""
+        return "".join(character for character in form if self._has_no_piece(character))
 
-    def _has_bytes(self, form: str) -> bool:
-        return not self._bytes.isdisjoint(self.encode([form]).ids.tolist())
+    def _has_no_piece(self, character: str) -> bool:
+        found = self._without_piece.get(character)
+        if found is None:
+            found = not self._bytes.isdisjoint(self.encode([character]).ids.tolist())
+            self._without_piece[character] = found
+        return found
+
+    @cached_property
+    def _without_piece(self) -> dict[str, bool]:
+        """What has been found of characters so far."""
+        return {}
 
     @cached_property
     def _bytes(self) -> frozenset[int]:

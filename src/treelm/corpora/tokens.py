@@ -28,23 +28,25 @@ _PLANES = (range(0x300, 0x20000), range(0xE0100, 0xE01F0))  # where marks are
 def _marks() -> re.Pattern[str]:
     """What belongs to the letter before it: vowel signs, as of Hindi, accents that stand alone, joiners of Persian."""
     marks = (chr(code) for codes in _PLANES for code in codes if unicodedata.category(chr(code)).startswith("M"))
-    return re.compile(f"[\u200c\u200d{''.join(marks)}]")
+    # case by case: without it U+0345 is also the letter iota, and a letter that is a mark can be read in two ways
+    return re.compile(f"(?-i:[\u200c\u200d{''.join(marks)}])")
 
 
 @cache
 def _treebank(marks: str = "") -> re.Pattern[str]:
     """The pattern of a token, where some letters have marks after them (a set of characters), or none."""
     extended = f"{marks}*" if marks else ""
+    goes_on = rf"[^\W_]|{marks}" if marks else r"[^\W_]"
     letter = rf"(?:[^\W\d_]{extended})"
     word = rf"\w+(?:{marks}+\w*)*" if marks else r"\w+"
     return re.compile(
         rf"""
-          {_CLITIC}(?![^\W_])                                  # 's 're n't, cut from their words below
+          {_CLITIC}(?!{goes_on})                                  # 's 're n't, cut from their words below
         | (?:{letter}\.){{2,}}                                # U.S.
         | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Co|Corp|Ltd)\.
         | \d+(?:[.,:/]\d+)*%?                                  # 3.14, 1,000, 10:30
-        | {letter}+?(?={_CLITIC}(?![^\W_]))                    # do|n't, company|'s
-        | {word}(?:(?!{_CLITIC}(?![^\W_]))[-'’&/]{word})*      # words, well-known, O'Brien
+        | {letter}+?(?={_CLITIC}(?!{goes_on}))                    # do|n't, company|'s
+        | {word}(?:(?!{_CLITIC}(?!{goes_on}))[-'’&/]{word})*      # words, well-known, O'Brien
         | \.{{2,}} | -{{2,}} | ``|''                           # ... -- quotation marks
         | \S
         """,

@@ -93,6 +93,7 @@ def _read(text: str, words: list[str], tags: list[str], spans: list[Span], *, ta
 
 
 Layout = Literal["auto", "lines", "free"]
+_PART = re.compile(r"\)+|\([^\s()]*")
 
 
 def read_bracketings(path: Path, *, tagless: bool = False, layout: Layout = "auto") -> list[Bracketing]:
@@ -137,10 +138,13 @@ def _first_tree_goes_on(lines: Iterable[str]) -> bool:
 
 
 def _most_are_trees(lines: Iterable[str]) -> bool:
-    """Tell whether more than half of the lines that are not empty are a whole tree each, none of them indented."""
+    """Tell whether more than half of the lines that are not empty are a whole tree each, none of them indented.
+
+    No tree has a line for its label or its last bracket alone: those are of trees over several lines.
+    """
     written = [line for line in lines if line.strip()]
     whole = sum(line.startswith("(") and line.count("(") == line.count(")") for line in written)
-    return whole > len(written) / 2
+    return whole > len(written) / 2 and not any(_PART.fullmatch(line.strip()) for line in written)
 
 
 def _trees(lines: Iterable[str], path: Path) -> Iterator[tuple[str, str]]:

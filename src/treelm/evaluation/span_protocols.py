@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
-from treelm.corpora.sentence import REMOVED_TAGS
+from treelm.corpora.sentence import PUNCTUATION_TAGS, REMOVED_TAGS
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import Bracketing
 from treelm.trees.bracket_reader import EMPTY_TAG
@@ -125,13 +125,14 @@ class SpanResult:
 def choose_removal(gold: Iterable[Bracketing], protocol: SpanProtocol) -> Removal:
     """Choose how punctuation is recognised in this corpus: by tags if it has any, else by word list.
 
-    By word list too where commas and full stops have tags, and none of those that are known as punctuation's.
+    By word list too where commas and full stops have tags, and no tag of the corpus is known as one of punctuation.
     """
     if not protocol.remove_punctuation:
         return "nothing"
     tagged = [sentence for sentence in gold if sentence.has_tags]
-    tags_of_signs = {tag for one in tagged for word, tag in zip(one.words, one.tags, strict=True) if word in (",", ".")}
-    return "tags" if tagged and (not tags_of_signs or tags_of_signs & REMOVED_TAGS) else "words"
+    tags = {tag for one in tagged for tag in one.tags}
+    has_signs = any(not {",", "."}.isdisjoint(one.words) for one in tagged)
+    return "tags" if tagged and (not has_signs or tags & PUNCTUATION_TAGS - {EMPTY_TAG}) else "words"
 
 
 def kept_words(gold: Bracketing, removal: Removal) -> list[bool]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from unicodedata import combining
+from unicodedata import category, normalize
 
 from treelm.corpora.subword_vocabulary import SubwordVocabulary
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
@@ -35,6 +35,7 @@ class Advice:
     attached: str = ""  # the first one, if there is one that is known without
     num_spelled: int = 0  # words with characters of which the model has no piece
     spelled: set[str] = field(default_factory=set)  # those characters
+    has_parts: bool = False  # whether one of them could be written with fewer characters
     num_alone: int = 0  # marks that stand alone, as treebanks have them
     _known: dict[str, bool] = field(default_factory=dict)
 
@@ -48,6 +49,7 @@ class Advice:
             if isinstance(self.vocabulary, SubwordVocabulary) and (found := self.vocabulary.spelled(word.word)):
                 self.num_spelled += 1
                 self.spelled.update(found)
+                self.has_parts |= normalize("NFC", word.word) != word.word
             has_capitals = word.word != word.word.lower()
             self.num_known_capitals += has_capitals and not word.is_unk
             if word.is_unk and has_capitals and self._knows(word.word.lower()):
@@ -63,6 +65,14 @@ class Advice:
                 self.attached = self.attached or word.word
             elif not self.num_known_without:
                 self.attached = self.attached or word.word
+
+    def _remedy(self) -> str:
+        """What to write in the place of characters, as texts do that models have learned from."""
+        parts = {
+            "' and \" for curly marks, -- for dashes, ... for dots": not _TYPOGRAPHIC.isdisjoint(self.spelled),
+            "accents and letters as one character (NFC)": self.has_parts,
+        }
+        return f"write {', '.join(part for part, there in parts.items() if there) or 'other words, or leave these out'}"
 
     def _knows(self, word: str) -> bool:
         if word not in self._known:
@@ -85,12 +95,10 @@ class Advice:
             )
         if self.num_spelled:
             shown = sorted(self.spelled)
-            listed = " ".join(f"\u25cc{one}" if combining(one) else one for one in shown[:_MOST_SHOWN]) + (
-                " ..." if len(shown) > _MOST_SHOWN else ""
-            )
+            listed = " ".join(map(_in_line, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "")
             yield (
                 f"{self.num_spelled:,} of {self.num_words:,} words hold characters of which {name} has no piece "
-                f"({listed}) and which it reads byte by byte: their bits are those of spelling; {_remedy(shown)}"
+                f"({listed}) and which it reads byte by byte: their bits are those of spelling; {self._remedy()}"
             )
         if self.num_known_without:
             yield (
@@ -104,13 +112,11 @@ class Advice:
             )
 
 
-def _remedy(characters: Sequence[str]) -> str:
-    """What to write in the place of characters, as texts do that models have learned from."""
-    parts = {
-        "' and \" for curly marks, -- for dashes, ... for dots": not _TYPOGRAPHIC.isdisjoint(characters),
-        "accents and letters as one character (NFC)": any(map(combining, characters)),
-    }
-    return f"write {', '.join(part for part, there in parts.items() if there) or 'other words, or leave these out'}"
+def _in_line(character: str) -> str:
+    """A character as a line can show it: a mark on a circle, what cannot be seen as its number."""
+    if category(character).startswith("M"):
+        return f"\u25cc{character}"
+    return character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
 def note_long(stimuli: Iterable[Stimulus], found: list[Stimulus]) -> Iterator[Stimulus]:
