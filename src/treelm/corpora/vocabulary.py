@@ -77,6 +77,10 @@ class Vocabulary(ABC):
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
         """Write word forms as tokens. The position matters only to classes of unknown words."""
 
+    def spelled(self, form: str) -> str:
+        """The characters of a form that are written as bytes; none, where words are no pieces."""
+        return ""
+
     @abstractmethod
     def unknown_class(self, form: str, *, sentence_initial: bool = False) -> str | None:
         """The class that stands for a form that the vocabulary does not hold, or None for a known form."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from unicodedata import category, normalize
 
-from treelm.corpora.subword_vocabulary import SubwordVocabulary
 from treelm.corpora.tokenizer_vocabulary import TokenizerVocabulary
 from treelm.corpora.tokens import words_of
 from treelm.corpora.vocabulary import Vocabulary
@@ -46,7 +45,7 @@ class Advice:
             if word.is_unk:
                 self.num_unknown += 1
                 self.unknown = self.unknown or word.word
-            if isinstance(self.vocabulary, SubwordVocabulary) and (found := self.vocabulary.spelled(word.word)):
+            if found := self.vocabulary.spelled(word.word):
                 self.num_spelled += 1
                 self.spelled.update(found)
                 self.has_parts |= normalize("NFC", word.word) != word.word
