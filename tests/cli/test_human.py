@@ -82,6 +82,18 @@ def test_a_document_in_two_parts_is_refused_by_tables_that_follow_documents(tree
     assert "parts.csv:5: more of document 'a' after another one; put the rows of a document together" in done.err
 
 
+def test_a_document_may_tell_its_sentences_apart_from_others(treelm: Treelm, tmp_path: Path) -> None:
+    table = tmp_path / "numbered-anew.csv"
+    table.write_text("text,item,word\na,1,The\na,1,dog\na,2,Yes\nb,1,The\nb,1,cat\n")
+    wrong = treelm("surprisal", "ngram-gum-open", table, "--sentence-column", "item")
+    assert (wrong.code, "or name every column that tells sentences apart" in wrong.err) == (2, True)
+    both = ("--sentence-column", "text", "item", "--document-column", "text")
+    done = treelm("surprisal", "ngram-gum-open", table, *both)
+    assert done.code == 0, done.err
+    names = done.out.splitlines()[0].split("\t")
+    assert (names[:2], names.count("text"), names[-1]) == (["text", "item"], 1, "context")
+
+
 def test_json_has_null_where_there_is_no_number(treelm: Treelm, times: Path) -> None:
     classes = times.read_text().replace("rt\n", "rt,pos\n").splitlines()
     rows = [classes[0], *(f"{row},{'DT' if row.startswith('0,') else 'NN'}" for row in classes[1:])]

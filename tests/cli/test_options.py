@@ -17,7 +17,8 @@ from treelm.inference.loading import run_beam
 
 BEAM = {"action_beam": 20, "word_beam": 10, "fast_track": 1}
 
-CHART = Path(__file__).parents[1] / "legacy" / "chart"
+LEGACY = Path(__file__).parents[1] / "legacy"
+CHART, GRAMMAR = LEGACY / "chart", LEGACY / "transformer-grammar"
 
 
 def test_a_beam_is_named_where_there_is_a_search() -> None:
@@ -74,6 +75,14 @@ def test_advice_about_words_that_have_not_converged_is_of_the_search(treelm: Tre
         said[search] = outcome.err
     assert "not converged: another beam may differ (leave out the widths for an adaptive beam)" in said["beam"]
     assert "not converged: another beam may differ (give larger widths)" in said["released"]
+
+
+@pytest.mark.parametrize("command", ["surprisal", "parse"])
+def test_the_search_of_rnngs_alone_names_the_run_that_is_none(treelm: Treelm, project: Path, command: str) -> None:
+    run = GRAMMAR
+    outcome = treelm(command, run, project / "train.ptb", "--search", "released")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"treelm {command}: {run}: search by 'released', which is that of the RNNG's")
 
 
 def test_a_seed_below_zero_is_refused(treelm: Treelm, project: Path) -> None:

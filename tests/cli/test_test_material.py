@@ -43,6 +43,11 @@ def test_a_suite_is_scored_beside_published_models(treelm: Treelm, project: Path
     assert figures["suites"]["barking"]["accuracy"] == 1.0
     assert figures["suites"]["barking"]["num_items"] == 2
     assert 0 < figures["references"]["rnng/bllip-lg"]["sg_score"] < 1
+    alone = treelm("syntaxgym", project / "run", "--suites", path, "--json", "--references", "none")
+    assert json.loads(alone.out)["references"] == {}
+    assert json.loads(alone.out)["suites"] == figures["suites"]
+    wrong = treelm("syntaxgym", project / "run", "--suites", path, "--references", "rnng/bllip")
+    assert (wrong.code, "no published model 'rnng/bllip'; did you mean" in wrong.err) == (2, True)
 
 
 def test_two_processes_find_the_same_as_one_and_a_second_call_scores_nothing(
@@ -122,7 +127,7 @@ def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, 
     header, pairs = ("yes", "no", "kind"), [("the dog barks .", "dog the barks .", "a"), ("a cat .", "cat a .", "b")]
     (tmp_path / "p.csv").write_text("\n".join(";".join(row) for row in (header, *pairs)))
     (tmp_path / "p.jsonl").write_text("\n".join(json.dumps(dict(zip(header, row, strict=True))) for row in pairs))
-    runs = (project / "run", RUNS / "lstm")
+    runs = (project / "run", RUNS / "on-lstm")  # called by its folder, as gardenpath and reading do
     columns = ("--good", "yes", "--bad", "no", "--group-by", "kind")
     tables = []
     for name in ("p.csv", "p.jsonl"):
@@ -131,16 +136,16 @@ def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, 
         assert outcome.code == 0
         tables.append(items.read_text())
         figures = json.loads(outcome.out)["models"]
-        assert list(figures) == ["run", "lstm"]
-        assert set(figures["lstm"]["groups"]["kind"]) == {"a", "b"}
+        assert list(figures) == ["run", "on-lstm"]
+        assert set(figures["on-lstm"]["groups"]["kind"]) == {"a", "b"}
     assert tables[0] == tables[1]
     rows = list(csv.DictReader(tables[0].splitlines(), delimiter="\t"))
     assert [(row["model"], row["pair"], row["kind"], row["good"]) for row in rows] == [
         (model, str(number), kind, good)
-        for model in ("run", "lstm")
+        for model in ("run", "on-lstm")
         for number, (good, _, kind) in enumerate(pairs, start=1)
     ]
-    (alone,) = load(RUNS / "lstm").surprisal([pairs[0][0].split()])
+    (alone,) = load(RUNS / "on-lstm").surprisal([pairs[0][0].split()])
     assert float(rows[2]["good_surprisal_bits"]) == pytest.approx(alone.total_bits, abs=1e-5)
     for row in rows:
         difference = float(row["bad_surprisal_bits"]) - float(row["good_surprisal_bits"])
@@ -148,7 +153,7 @@ def test_pairs_of_several_runs_and_every_format_have_a_row_each(treelm: Treelm, 
         assert row["is_correct"] == str(int(difference > 1e-3))
     shown = treelm("pairs", *runs, tmp_path / "p.csv", *columns).out
     assert "kind: a" in shown
-    assert "lstm" in shown
+    assert "on-lstm" in shown
     refused = treelm("pairs", *runs, tmp_path / "p.csv", *columns, "--items", tmp_path / "p.csv")
     assert (refused.code, "the output is the input" in refused.err) == (2, True)
 

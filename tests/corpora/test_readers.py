@@ -184,6 +184,15 @@ def test_text_that_nobody_called_text_must_not_begin_like_a_tree(first: str) -> 
         list(read_sentences(io.BytesIO(f"\n{first}\n".encode()), format="text", is_guess=True))
 
 
+def test_a_name_of_a_text_does_not_make_trees_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "silver.txt"
+    path.write_text("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n")
+    with pytest.raises(InputError, match=r"silver\.txt:1: looks like brackets, not like text; say format brackets"):
+        list(read_sentences(path))
+    assert [len(one.words) for one in read_sentences(path, format="text")] == [9]
+    assert [one.words for one in read_sentences(path, format="brackets")] == [("the", "dog", "barks")]
+
+
 PLAIN = ["(Laughter)", "( Laughter ( 1990 ) )", "(see (Smith 1990) for more)", "(A) (B) c", "(1", "(:", "# a", "1\ta"]
 
 

@@ -187,6 +187,16 @@ def test_subwords_spell_every_form_and_mark_its_end(subwords: Vocabulary, form: 
     assert subwords.unknown_class(form) is None
 
 
+def test_half_a_character_is_spelt_in_bytes(subwords: Vocabulary) -> None:
+    """JSON may hold half of a surrogate pair, which SentencePiece does not take."""
+    found = subwords.encode(["the", "d\ud83dog", "dogs"])
+    alone = [subwords.encode([form]).ids.tolist() for form in ("the", "d\ud83dog", "dogs")]
+    assert found.ids.tolist() == [*alone[0], *alone[1], *alone[2]]
+    assert [subwords.token(index) for index in alone[1]][1:4] == ["<0xED>", "<0xA0>", "<0xBD>"]
+    assert subwords.ends_word[alone[1]].tolist() == [False] * 6 + [True]
+    assert subwords.spelled("d\ud83dog") == "\ud83d"
+
+
 def test_subwords_are_segmented_word_by_word(subwords: Vocabulary) -> None:
     together = subwords.encode(["the", "dogs"])
     apart = [subwords.encode([form]).ids for form in ("the", "dogs")]

@@ -45,7 +45,7 @@ class Arguments(ModelOptions, WorkerOptions):
     out: OutputPath
     """Bracket file to make, such as silver.ptb; .gz is packed."""
     format: FileFormat = "auto"
-    """Format of the file. auto: by its name; standard input is text, and refused if it begins like trees."""
+    """Format of the file. auto: by its name; standard input is text. Text that begins like trees is refused."""
     tokenise: bool = False
     """Cut text into words as treebanks do; else at blanks."""
     documents: bool = False
@@ -74,9 +74,10 @@ def main(arguments: list[str]) -> int:
 
     if options.batch_size < 1:
         raise InputError(f"batch_size = {options.batch_size}", remedy="give 1 or more")
-    is_guess = options.file == STDIN and options.format == "auto"
-    by_name = "text" if is_guess else None
-    found: Any = (by_name or format_of(options.file)) if options.format == "auto" else options.format
+    is_guess = options.format == "auto"
+    found: Any = options.format
+    if is_guess:
+        found = "text" if options.file == STDIN else format_of(options.file)
     settings = AnnotationSettings(
         parser=ParserSettings(name=options.parser, beam=_beam(options), device=options.device),
         format=found,

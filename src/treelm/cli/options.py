@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,7 +17,7 @@ from treelm.cli.arguments import note
 from treelm.corpora.inputs import STDIN
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
-from treelm.errors import InputError
+from treelm.errors import InputError, choose_from
 from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class InputOptions:
     """Options of reading the input."""
 
     format: FileFormat = "auto"
-    """Format of the file. auto: by its name; standard input is text, and refused if it begins like trees."""
+    """Format of the file. auto: by its name; standard input is text. Text that begins like trees is refused."""
     tags: Literal["present", "absent"] = "present"
     """Presence of a part-of-speech tag over each word in brackets."""
     on_error: Literal["raise", "skip"] = "raise"
@@ -144,16 +145,35 @@ def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[s
     return tuple(runs), file
 
 
-def model_names(given: Sequence[str], runs: Sequence[str]) -> list[str]:
-    """Return the names of the models of runs: those given, else those of the folders, as R and pandas take them."""
+def model_names(given: Sequence[str], runs: Sequence[str], *, in_columns: bool = False) -> list[str]:
+    """Return the names of the models of runs: those given, else those of the folders.
+
+    Where they are to end the names of columns (``in_columns``), they are written as R and pandas take them.
+    """
     if given and len(given) != len(runs):
         raise InputError(f"{len(given)} names for {len(runs)} runs", remedy="give one name a run")
     folders = [Path(run).name or Path(run).resolve().name for run in runs]
-    names = list(given or (re.sub(r"\W+", "_", folder) for folder in folders))
+    names = list(given or ([re.sub(r"\W+", "_", folder) for folder in folders] if in_columns else folders))
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InputError(f"two models of the name {twice[0]!r}", remedy="give --names, one a run")
     return names
+
+
+def reference_names(given: Sequence[str], published: Iterable[str], usual: Sequence[str]) -> list[str]:
+    """The published models of a --references that is names, all, or none; without it, the usual ones."""
+    known = list(published)
+    if not given:
+        return list(usual)
+    if len(given) > 1 and {"all", "none"} & set(given):
+        raise InputError("all or none beside names of published models", remedy="give all, none, or names")
+    if given in (("all",), ("none",)):
+        return known if given == ("all",) else []
+    for name in given:
+        if name not in known:
+            remedy = choose_from(name, known) if known else "none are here"
+            raise InputError(f"no published model {name!r}", remedy=remedy)
+    return list(dict.fromkeys(given))
 
 
 def device_here(options: ModelOptions) -> DeviceName:
@@ -191,12 +211,19 @@ def said_impossible(lm: SyntacticLM, found: str) -> str:
     return f"{found}: {why} them probability 0" + ("; try a wider beam" if lm.searches() else "")
 
 
-def require_words(run: str, lm: SyntacticLM) -> None:
-    """Raise ``InputError`` that names the run if its model gives words no probabilities."""
+@contextmanager
+def _naming(run: str) -> Iterator[None]:
+    """Give each ``InputError`` that has no place the name of a run."""
     try:
-        lm.require_words()
+        yield
     except InputError as error:
         raise InputError(error.found, where=error.where or run, remedy=error.remedy) from None
+
+
+def require_words(run: str, lm: SyntacticLM) -> None:
+    """Raise ``InputError`` that names the run if its model gives words no probabilities."""
+    with _naming(run):
+        lm.require_words()
 
 
 def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, Any]]:
@@ -208,7 +235,8 @@ def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[s
     check_particles(given, beam.get("search", "beam"))
     lm = load(run, device=device_here(options))
     note_lost_widths(run, lm, given)
-    lm.set_beam(**beam)
+    with _naming(run):
+        lm.set_beam(**beam)
     return lm, beam
 
 
@@ -226,7 +254,8 @@ def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> t
         threshold = THRESHOLD
     usual = ADAPTIVE if threshold is not None else run_beam(run)
     beam = {**(usual if "search" in given else {name: usual[name] for name in WIDTHS}), **given}
-    lm.set_beam(**beam, threshold=threshold)
+    with _naming(run):
+        lm.set_beam(**beam, threshold=threshold)
     return lm, {**beam, "threshold": threshold}
 
 

@@ -157,7 +157,7 @@ def _models(options: Arguments, runs: Sequence[str]) -> tuple[list[NamedModel], 
     from treelm.inference.predictors import UNIGRAM
     from treelm.inference.surprisal_table import NamedModel
 
-    names, models, beams = model_names(options.names, runs), [], []
+    names, models, beams = model_names(options.names, runs, in_columns=True), [], []
     for name, run in zip(names, runs, strict=True):
         lm, beam = load_adaptive(run, options, options.threshold)
         require_words(run, lm)

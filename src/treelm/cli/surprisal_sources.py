@@ -13,14 +13,11 @@ import tyro
 
 from treelm.cli.arguments import note
 from treelm.cli.files import progress_bar
-from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive, require_words
-from treelm.errors import InputError
+from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive, reference_names, require_words
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.material import Material, Surprisals
     from treelm.models.base import SyntacticLM
-
-ALL, NONE = "all", "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +69,7 @@ def gather_surprisals(
     from treelm.evaluation.human.material import read_surprisals
     from treelm.inference.loading import model_hash
 
-    beside = _references(options.references, published, usual)
+    beside = reference_names(options.references, published, usual)
     kinds = {source: _kind(source, published) for source in options.runs}
     for source, kind in kinds.items():
         if kind == "run":
@@ -92,7 +89,7 @@ def source_names(options: SourceOptions, published: Mapping[str, Surprisals], us
     """The names of what ``gather_surprisals`` gives, known before anything is read or scored."""
     from treelm.evaluation.human.material import table_name
 
-    names = _references(options.references, published, usual)
+    names = reference_names(options.references, published, usual)
     for source in options.runs:
         kind = _kind(source, published)
         if kind != "published":
@@ -104,22 +101,6 @@ def source_names(options: SourceOptions, published: Mapping[str, Surprisals], us
 
 def _run_name(run: str) -> str:
     return Path(run).name or run
-
-
-def _references(given: Sequence[str], published: Mapping[str, Surprisals], usual: Sequence[str]) -> list[str]:
-    if not given:
-        return list(usual)
-    if len(given) > 1 and {ALL, NONE} & set(given):
-        raise InputError("all or none beside names of published models", remedy="give all, none, or names")
-    if given == (ALL,):
-        return list(published)
-    if given == (NONE,):
-        return []
-    for name in given:
-        if name not in published:
-            known = ", ".join(published) or "none are here"
-            raise InputError(f"no published model {name!r}", remedy=f"choose from: {known}")
-    return list(dict.fromkeys(given))
 
 
 def _kind(source: str, published: Mapping[str, Surprisals]) -> Literal["run", "table", "published"]:

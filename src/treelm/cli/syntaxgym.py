@@ -20,6 +20,7 @@ from treelm.cli.options import (
     in_words,
     load_with_beam,
     model_names,
+    reference_names,
     require_words,
     said_impossible,
     workers,
@@ -56,8 +57,8 @@ class Arguments(ScoringOptions, ModelNames, WideTables):
     items: ItemsFile = ""
     """File to write: a row for each region of each condition, item, suite and model, with its bits; .tsv, .csv,
     .parquet or .xlsx."""
-    references: tuple[str, ...] = ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-lg", "ngram/bllip-lg")
-    """Published models to show beside; "all", or none for no column."""
+    references: tuple[str, ...] = ()
+    """Published models beside them: names, all, or none; without it, RNNG, ON-LSTM, LSTM and n-gram of BLLIP-LG."""
     with_end: bool = False
     """Count the end of the sentence with its last region, as the released tool does."""
     compatibility: Literal["none", "released"] = "none"
@@ -71,7 +72,7 @@ class Arguments(ScoringOptions, ModelNames, WideTables):
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "syntaxgym", arguments)
-    from treelm.evaluation.syntaxgym.results import as_json, find_references, references
+    from treelm.evaluation.syntaxgym.results import USUAL_REFERENCES, as_json, references
     from treelm.evaluation.syntaxgym.scoring import write_sentences
     from treelm.evaluation.syntaxgym.suites import load_suites
 
@@ -82,7 +83,8 @@ def main(arguments: list[str]) -> int:
     if bool(options.runs) == bool(options.surprisals):
         raise InputError("cannot tell what to evaluate", remedy="give RUN, or --surprisals FILE")
     check_items(options.items, [file for file in (options.surprisals, *options.suites) if file])
-    beside = list(references().values()) if options.references == ("all",) else find_references(options.references)
+    published = references()
+    beside = [published[name] for name in reference_names(options.references, published, USUAL_REFERENCES)]
     results, titles = _of_table(options, suites) if options.surprisals else _of_runs(options, suites)
     tables = {name: joined(result.table() for result in own) for name, own in results.items()}
     write_items(options.items, tables)

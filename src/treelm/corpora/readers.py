@@ -70,8 +70,8 @@ def read_sentences(
 
     Words are UTF-8, cut at blanks as ``corpora.tokens`` says. A byte order mark, CRLF and gzip are accepted. A bad
     sentence raises InputError with ``file:line``; with ``on_error="skip"`` it is left out and its error appended to
-    ``skipped``, and no other sentence suffers. A file without sentences raises InputError, and so does, with
-    ``is_guess``, one that is to be read as text and begins like trees.
+    ``skipped``, and no other sentence suffers. A file without sentences raises InputError, and so does one that nobody
+    has said to be text (``is_guess``, or a name such as x.txt with ``format="auto"``) and that begins like trees.
     """
     check_on_error(on_error, skipped)
     options = ReadOptions(
@@ -82,6 +82,7 @@ def read_sentences(
         empty_lines=empty_lines,
         preprocess=preprocess,
     )
+    is_guess = is_guess or format == "auto"
     return _sentences(source, options, skipped if on_error == "skip" else None, is_guess=is_guess)
 
 

@@ -21,6 +21,7 @@ from treelm.errors import InputError
 
 END_OF_WORD = "▁"  # SentencePiece's sign for whitespace, here a suffix
 _NOT_IN_WORDS = frozenset(f"{END_OF_WORD} \t\r\n\0")  # the trainer takes them for something else
+_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # as JSON may hold, of a pair that was cut
 _NUM_BYTES = 256
 # Sums of the trainer depend on how many threads share the work, so their number is part of the result.
 _NUM_THREADS = 4
@@ -84,10 +85,15 @@ class SubwordVocabulary(Vocabulary):
 
     def encode(self, forms: Sequence[str], *, sentence_initial: bool = False) -> Pieces:
         """Write each form as pieces, or as bytes where it holds a blank or the sign of the end of a word."""
-        pieces: list[list[int]] = self._processor.encode(list(forms)) if len(forms) else []
-        for index, form in enumerate(forms):
+        taken = list(forms)
+        try:
+            pieces: list[list[int]] = self._processor.encode(taken) if taken else []
+        except TypeError:  # half a character, which is none of UTF-8: for SentencePiece a blank stands there
+            taken = [_HALF_CHARACTERS.sub(" ", form) for form in forms]
+            pieces = self._processor.encode(taken)
+        for index, form in enumerate(taken):
             if not _NOT_IN_WORDS.isdisjoint(form):
-                pieces[index] = self._spell(form)
+                pieces[index] = self._spell(forms[index])
         lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
         offsets = offsets_of(lengths)
         ids = np.fromiter((piece for word in pieces for piece in word), dtype=np.int32, count=int(offsets[-1]))
@@ -95,11 +101,11 @@ class SubwordVocabulary(Vocabulary):
 
     def _spell(self, form: str) -> list[int]:
         """Bytes for a form with a character that would pass for the end of a word."""
-        return [*(self._byte_ids[byte] for byte in form.encode()), self._end_id]
+        return [*(self._byte_ids[byte] for byte in form.encode(errors="surrogatepass")), self._end_id]
 
     def spelled(self, form: str) -> str:
         """The characters of a form of which there is no piece, so that they are written as bytes."""
-        if self._bytes.isdisjoint(self._processor.encode(form)):
+        if self._bytes.isdisjoint(self.encode([form]).ids.tolist()):
             return ""
         return "".join(character for character in form if self._has_no_piece(character))
 

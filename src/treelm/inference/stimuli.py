@@ -175,7 +175,8 @@ def _grouped(rows: Iterable[PlacedRow], columns: Columns) -> list[list[PlacedRow
         key = (row.cells[columns.document] if columns.document else "1", *(row.cells[n] for n in columns.sentence))
         if key != last and key in groups:
             found = f"more of sentence {', '.join(map(str, key[1:]))!r} after another one"
-            raise InputError(found, where=row.where, remedy="put the rows of a sentence together")
+            remedy = "put the rows of a sentence together, or name every column that tells sentences apart"
+            raise InputError(found, where=row.where, remedy=remedy)
         groups.setdefault(key, []).append(row)
         last = key
     return list(groups.values())

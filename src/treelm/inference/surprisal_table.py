@@ -181,7 +181,8 @@ class SurprisalTable:
         own = apart([name for name in source.kept], taken=taken)
         columns = [column for column in columns if column.name not in own]  # a word_id of the source's own
         kept = [_Column(name, _kept(place), name) for place, name in enumerate(own)]
-        document = [_Column(source.document, lambda row: row.stimulus.document)] if source.shows_document else []
+        shown = source.shows_document and source.document not in source.keys
+        document = [_Column(source.document, lambda row: row.stimulus.document)] if shown else []
         about = document + ([] if settings.shape == "wide" else self._contexts(0, ""))
         self.own = tuple(own)
         self._lagged = self._chosen([*columns, *kept]) if settings.lag else []

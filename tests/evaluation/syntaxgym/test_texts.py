@@ -1,6 +1,7 @@
 """Sentences of suites are scored in groups of neighbours, by several processes, and kept."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,17 @@ def test_what_was_scored_before_an_interrupt_is_not_scored_again(tmp_path: Path)
     assert (first, second) == (sorted(TEXTS)[:2], sorted(TEXTS)[2:])
     plain = list(score_texts(lm, TEXTS, **options))
     assert sorted(resumed, key=lambda one: one.text) == sorted(plain, key=lambda one: one.text)
+
+
+def test_what_was_cut_otherwise_is_scored_again(tmp_path: Path) -> None:
+    lm, seen = ToyLM(), list[str]()
+    kept = KeptScores(tmp_path / "kept.jsonl")
+    of_other_words = list(score_texts(lm, ["a cc"], tokenisation="blanks", group_size=2))
+    kept.add([replace(one, text=text) for one, text in zip(of_other_words * 2, ("a c c", "a cc"), strict=True)])
+    options: dict[str, Any] = {"tokenisation": "blanks", "group_size": 2}
+    found = list(score_texts(lm, ["a c c", "a cc"], kept=kept, score_groups=counted(lm, seen), **options))
+    assert seen == ["a c c"]
+    assert {one.text: len(one.spans) for one in found} == {"a c c": 3, "a cc": 2}
 
 
 def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> None:

@@ -14,11 +14,13 @@ from typing import Any
 
 from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.tables import MISSING
-from treelm.errors import InputError, choose_from
+from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.regions import ScoredToken
 from treelm.evaluation.syntaxgym.scoring import SuiteResult, TokensOf
 from treelm.evaluation.syntaxgym.suites import PACKAGED, Suite
 
+USUAL_REFERENCES = ("rnng/bllip-lg", "ordered-neurons/bllip-lg", "vanilla/bllip-lg", "ngram/bllip-lg")
+"""Names of the published models that stand beside results unless others are asked for."""
 NEEDED = ("sentence", "char_start", "char_end", "surprisal_bits")
 
 
@@ -74,15 +76,6 @@ def references() -> dict[str, Reference]:
         for (model, corpus), values in accuracies.items()
     ]
     return {reference.name: reference for reference in found}
-
-
-def find_references(names: Sequence[str]) -> list[Reference]:
-    """Published models by name; raises ``InputError`` that lists them for one that is not there."""
-    known = references()
-    for name in names:
-        if name not in known:
-            raise InputError(f"no published model {name!r}", remedy=choose_from(name, sorted(known)))
-    return [known[name] for name in names]
 
 
 def _rows(name: str) -> list[dict[str, str]]:

@@ -266,9 +266,11 @@ def score_texts(
 
     A search then does what they begin with once. In ``kept`` each group is written down before it is given.
     """
-    known = kept.read() if kept else {}
+    cut = {text: tuple(token_spans(text, tokenisation)) for text in texts}
+    found_before = kept.read() if kept else {}
+    known = {text: one for text, one in found_before.items() if cut.get(text) == one.spans}  # cut as it is today
     yield from (known[text] for text in texts if text in known)
-    spans = {text: tuple(token_spans(text, tokenisation)) for text in texts if text not in known}
+    spans = {text: places for text, places in cut.items() if text not in known}
     words = {text: tuple(text[start:end] for start, end in places) for text, places in spans.items()}
     groups = list(batched(sorted(words, key=lambda text: words[text]), group_size))
     sentences = ([words[text] for text in group] for group in groups)

@@ -42,6 +42,7 @@ class RNNG(GenerativeParser, DocumentReader):
     """
 
     system: ClassVar[str] = "rnng"
+    has_released_search: ClassVar[bool] = True
 
     def __init__(self, config: RNNGConfig, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Draw the parameters from torch's global generator. V = len(vocabulary), N = len(labels)."""

@@ -54,6 +54,7 @@ class UnsupervisedRNNG(RNNG):
     """
 
     system: ClassVar[str] = "urnng"
+    has_released_search: ClassVar[bool] = False
     predicts_labels: ClassVar[bool] = False
     own_metric_names: ClassVar[tuple[str, ...]] = (_F1, _BOUND)
 

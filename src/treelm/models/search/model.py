@@ -55,6 +55,8 @@ class GenerativeParser(SyntacticLM):
     """A joint model of a sentence and its tree, built action by action, read by word-synchronous search."""
 
     changeable: ClassVar[tuple[str, ...]] = ("search",)
+    has_released_search: ClassVar[bool] = False
+    """Whether there is a public code whose search can be reproduced, as that of RNNGs can."""
 
     def __init__(self, *, vocabulary: Vocabulary, labels: Sequence[str]) -> None:
         """Begin with the default search."""
@@ -113,8 +115,14 @@ class GenerativeParser(SyntacticLM):
         search_seed: int = 0,
         search_precision: SearchPrecision = "full",
     ) -> None:
-        """The search from now on; with a threshold, widths are the most that an adaptive beam may hold."""
+        """The search from now on; with a threshold, widths are the most that an adaptive beam may hold.
+
+        Raises ``InputError`` for ``released`` of a system that no public code searches as that of RNNGs does.
+        """
         check_choice("search", search, get_args(SearchName))
+        if search == "released" and not self.has_released_search:
+            found = f"search by 'released', which is that of the RNNG's public code, but this is {self.system}"
+            raise InputError(found, remedy="leave it out")
         self.search = replace(
             self.search,
             action_beam=action_beam,
