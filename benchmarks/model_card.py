@@ -226,8 +226,5 @@ def _table(results: Sequence[Mapping[str, Any]]) -> str:
 
 def _notes(results: Sequence[Mapping[str, Any]]) -> str:
     notes = dict.fromkeys(note for result in results for note in result["notes"])
-    own = (
-        "Figures are of the weights as shipped, by the `[evaluation]` of the recipe; `treelm evaluate` repeats them, "
-        "of a model of silver trees where these have been made."
-    )
+    own = "Figures are of the weights as shipped, by the `[evaluation]` of the recipe; `treelm evaluate` repeats them."
     return "\n".join(f"* {note}" for note in (own, *notes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from tests.cli.conftest import Treelm
 from treelm import SyntacticLM, load
 from treelm.corpora import companions
 from treelm.corpora.catalog import corpus_entry, corpus_names, is_corpus_name, show
+from treelm.corpora.data_config import DataConfig, prepared_split
 from treelm.errors import InputError
 from treelm.models.persistence.shipped import find_run, shipped_folder, shipped_names
 from treelm.training.recipe import load_recipe
@@ -141,11 +143,45 @@ def test_a_corpus_that_is_made_of_its_text_keeps_its_name_and_is_asked_of_the_us
     monkeypatch.setenv("TREELM_CATALOG", str(tmp_path / "catalog.toml"))
     outcome = treelm("train", "rnng-open-english", "--out", tmp_path / "run")
     assert outcome.code == 2
-    assert "'open-english-silver' is not shipped; make it as the README" in outcome.err
+    assert "corpus open-english-silver has no train split; make it as the README" in outcome.err
     (tmp_path / "train.ptb").write_text("(S (X a))\n")
     entry = '[open-english-silver]\nlicence = "mine"\ntrain.brackets = {path = "train.ptb"}\n'
     (tmp_path / "catalog.toml").write_text(entry)
     assert corpus_entry("open-english-silver").locate("train") == (tmp_path / "train.ptb", "brackets")
+
+
+def test_f1_against_its_trees_says_that_a_parser_made_them(treelm: Treelm, tmp_path: Path) -> None:
+    trees = tmp_path / "silver.ptb"
+    trees.write_text("(S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .))\n")
+    command = ("compare", "rnng-gum-open", "--data", trees, "--max-sentences", 1, "--report", tmp_path / "page.html")
+    said = "the trees of {} are the output of the parser chart-gum-open, none made by people: F1 is against those"
+    plain = treelm("evaluate", "rnng-gum-open", "--data", trees, "--json")
+    (tmp_path / "silver.ptb.json").write_text('{"parser": "chart-gum-open"}')
+    told = treelm("evaluate", "rnng-gum-open", "--data", trees, "--json")
+    assert [said.format(trees) in json.loads(one.out)[0]["notes"] for one in (plain, told)] == [False, True]
+    assert said.format(trees) in " ".join(treelm(*command).out.split())
+    assert f"<li>\N{DAGGER} {said.format(trees)}" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    silver = treelm(
+        "evaluate",
+        "rnng-gum-open",
+        "--data",
+        MODULE / "open-english-silver" / "dev.ptb.gz",
+        "--json",
+        "--max-sentences",
+        2,
+    )
+    assert "parser chart-gum-open" in silver.out
+
+
+def test_trees_that_models_are_measured_on_are_of_the_same_sentences_and_documents() -> None:
+    assert set(corpus_entry("open-english-silver").splits) == {"dev", "test"}
+    for split in ("dev", "test"):
+        text, trees = (
+            prepared_split(DataConfig(corpus=name), split) for name in ("open-english", "open-english-silver")
+        )
+        assert [one.words for one in text.sentences()] == [one.words for one in trees.sentences()]
+        assert text.document_starts.tolist() == trees.document_starts.tolist()
+        assert (text.has_trees, trees.has_trees) == (False, True)
 
 
 @pytest.mark.skipif(not (MODULE / "open-english" / "documents.tsv.gz").exists(), reason="the text is not there yet")

@@ -8,14 +8,14 @@ import os
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import platformdirs
 
-from treelm.corpora.companions import COMPANIONS, companion_of_corpus, is_made_corpus
+from treelm.corpora.companions import COMPANIONS, companion_of_corpus, companion_of_made_corpus
 from treelm.corpora.downloads import Download, Progress, fetch
 from treelm.corpora.inputs import read_bytes
 from treelm.corpora.lines import SUFFIXES, Format
@@ -43,6 +43,8 @@ class CorpusEntry:
     splits: Mapping[Split, Mapping[Format, Path | Download]] = field(default_factory=dict)
     documents: Path | None = None
     """A table with a row for each document: its split, its size, what it is and under which licence."""
+    how_made: str = ""
+    """What to do to have a split that the corpus lacks."""
 
     def locate(
         self,
@@ -60,7 +62,8 @@ class CorpusEntry:
         formats = self.splits.get(split)
         if not formats:
             has = ", ".join(self.splits) or "nothing"
-            raise InputError(f"corpus {self.name} has no {split} split", remedy=f"it has {has}: name another file")
+            remedy = self.how_made or f"it has {has}: name another file"
+            raise InputError(f"corpus {self.name} has no {split} split", remedy=remedy)
         chosen = next((known for known in _FORMATS if known in formats), None) if format == "auto" else format
         if chosen is None or chosen not in formats:
             raise InputError(
@@ -77,13 +80,17 @@ class CorpusEntry:
 
 def corpus_names() -> list[str]:
     """The names that ``corpus_entry`` knows: packaged corpora, then those of the user's catalogue."""
-    packaged = [PACKAGED, *(name for one in COMPANIONS if one.folder is not None for name in one.corpora)]
-    return [*packaged, *(name for name in _user_entries() if not _is_packaged(name))]
+    known = {PACKAGED: True}  # in their order
+    for one in COMPANIONS:
+        if (folder := one.folder) is not None:
+            known |= dict.fromkeys(one.corpora, True)
+            known |= {name: True for name in one.made_corpora if (folder / name).is_dir()}
+    return list(known | dict.fromkeys(_user_entries(), True))
 
 
 def is_corpus_name(text: str) -> bool:
     """Tell whether a text is the name of a corpus, also of one that is not here, and no path."""
-    return _is_packaged(text) or is_made_corpus(text) or text in corpus_names()
+    return _is_packaged(text) or companion_of_made_corpus(text) is not None or text in corpus_names()
 
 
 def _is_packaged(name: str) -> bool:
@@ -105,9 +112,14 @@ def corpus_entry(name: str) -> CorpusEntry:
     entries = _user_entries()
     if name in entries:
         return _parse_entry(name, entries[name])
-    if is_made_corpus(name):
-        remedy = f"make it as the README of packages/treelm-english says, and name its files in {user_catalog()}"
-        raise InputError(f"corpus {name!r} is not shipped", remedy=remedy)
+    maker = companion_of_made_corpus(name)
+    if maker is not None:
+        if maker.folder is None:
+            raise InputError(f"corpus {name!r} is not installed", remedy=maker.install)
+        how = f"make it as the README of packages/{maker.distribution} says, and name its files in {user_catalog()}"
+        if (maker.folder / name).is_dir():
+            return replace(_companion_entry(name, maker.folder / name), how_made=how)
+        raise InputError(f"corpus {name!r} is not shipped", remedy=how)
     if Path(name).is_dir():
         return _directory_entry(Path(name))
     names = corpus_names()
@@ -147,13 +159,15 @@ def _companion_entry(name: str, folder: Path) -> CorpusEntry:
     """Read a folder whose notice has the description on its first line and the licence on its second."""
     description, licence, notice = (folder / _NOTICE).read_text(encoding="utf-8").split("\n", 2)
     documents = folder / _DOCUMENTS
+    has_documents = documents.is_file()
+    said = f"\n\nEvery document with its licence and hash: {documents}" if has_documents else ""
     return CorpusEntry(
         name=name,
         description=description,
         licence=licence,
-        attribution=f"{notice.strip()}\n\nEvery document with its licence and hash: {documents}\n",
+        attribution=f"{notice.strip()}{said}\n",
         splits=_find_splits(folder),
-        documents=documents,
+        documents=documents if has_documents else None,
     )
 
 

@@ -19,8 +19,9 @@ class Companion:
     corpora: tuple[str, ...]
     """Names of its corpora."""
     made_corpora: Mapping[str, str]
-    """Names of corpora that its models were trained on and that it lacks (users make them, in a catalogue), each with
-    the corpus of this distribution whose sentences these are, all of them, with trees."""
+    """Names of corpora that its models were trained on and that are made of its own: each with the corpus of this
+    distribution whose sentences these are, all of them, with trees. Of such a corpus it has what models are measured
+    on; users make the rest, and name it in a catalogue."""
     models: tuple[str, ...]
     """Names of its models: this list is what a treelm without it knows of them."""
 
@@ -70,6 +71,6 @@ def text_of_made_corpus(name: str) -> str | None:
     return next((one.made_corpora[name] for one in COMPANIONS if name in one.made_corpora), None)
 
 
-def is_made_corpus(name: str) -> bool:
-    """Tell whether recipes of shipped models name a corpus so that no distribution has."""
-    return text_of_made_corpus(name) is not None
+def companion_of_made_corpus(name: str) -> Companion | None:
+    """The distribution of whose text a corpus of this name is made."""
+    return next((one for one in COMPANIONS if name in one.made_corpora), None)

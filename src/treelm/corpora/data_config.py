@@ -110,13 +110,15 @@ def prepared_split(
     )
 
 
-def with_its_words(config: DataConfig) -> DataConfig:
-    """The same data; for a corpus of trees that nobody has made here, the text that they are the trees of.
+def with_its_words(config: DataConfig, split: Split) -> DataConfig:
+    """The same data; for a corpus whose trees of a split nobody has made here, the text that they are the trees of.
 
     For what needs words alone, such as counts.
     """
     text = None if config.corpus is None else text_of_made_corpus(config.corpus)
-    return config if text is None or config.corpus in corpus_names() else replace(config, corpus=text)
+    if text is None or (config.corpus in corpus_names() and config.has_split(split)):
+        return config
+    return replace(config, corpus=text)
 
 
 def example_sentences(data: DataConfig) -> list[Sentence]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from treelm.corpora.catalog import Split
 from treelm.corpora.data_config import DataConfig, locate_split
@@ -31,6 +31,7 @@ from treelm.evaluation.span_protocols import (
 )
 from treelm.evaluation.streams import evaluate_stream, require_context, stream_protocol
 from treelm.evaluation.trivial_baselines import trivial_baselines
+from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing, here, parse
@@ -43,10 +44,11 @@ from treelm.trees.bracket_reader import strip_function
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
+_AGAINST = "F1 is against"
 GUM_NOTES: dict[str, str] = {
     "brackets": "gum-open's constituency trees are the output of a parser run on gold tags, not hand-made: "
-    "F1 is against those",
-    "conllu": "F1 is against the constituents of gum-open's gold dependency trees: a head with all its dependents",
+    f"{_AGAINST} those",
+    "conllu": f"{_AGAINST} the constituents of gum-open's gold dependency trees: a head with all its dependents",
 }
 
 NO_GOLD = "these sentences have no gold trees, so no F1"
@@ -253,8 +255,6 @@ def evaluate_run(
     if config.stream != "no":
         require_context(lm, stream_protocol(recipe), fixed_rows=fixed_rows)
     notes = _choose_builder(lm, config.tree_builder)
-    if recipe.data.corpus == "gum-open" and not files and lm.parses:
-        notes = (GUM_NOTES["conllu" if recipe.data.format == "conllu" else "brackets"], *notes)
     names, missing = (files, ()) if files else _splits(recipe)
     notes = (*notes, *(f"the recipe has no {split} data" for split in missing))
     inputs = _inputs(recipe.data, names, format if files else None, skipped)
@@ -263,7 +263,6 @@ def evaluate_run(
         evaluate_sentences,
         lm,
         skipped=skipped,
-        notes=notes,
         protocols=protocols,
         baselines=baselines,
         on_sentence=on_sentence,
@@ -272,7 +271,11 @@ def evaluate_run(
         analyse if scores else parse, lm, run=str(run), processes=processes, cluster=cluster, device=device
     ) as compute:
         by_sentence = partial(by_sentence, compute=compute)
-        found = [_evaluate_input(config, by_sentence, in_a_row, one, skipped) for one in inputs]
+        found = []
+        for one in inputs:
+            of_trees = _about_trees(recipe.data.corpus if not files else None, one) if lm.parses else ()
+            of_input = partial(by_sentence, notes=(*of_trees, *notes))
+            found.append(_evaluate_input(config, of_input, in_a_row, one, skipped))
     searched = search_in_words(config.beam) if lm.searches() else ""
     return [replace(one, result=replace(one.result, search=searched)) for one in found]
 
@@ -281,10 +284,10 @@ def _evaluate_input(
     config: EvaluationConfig,
     by_sentence: Callable[..., Evaluation],
     in_a_row: Callable[..., EvaluationResult],
-    named: tuple[str, Iterator[Sentence]],
+    one: _Input,
     skipped: list[InputError] | None,
 ) -> Evaluation:
-    name, sentences = named
+    name, sentences = one.name, one.sentences
     if config.stream == "only":
         return Evaluation(result=in_a_row(name, skipped=skipped), sentences=(), analyses=())
     evaluation = by_sentence(islice(sentences, config.max_sentences), split=name)
@@ -292,6 +295,20 @@ def _evaluate_input(
         return evaluation
     again: list[InputError] | None = None if skipped is None else []  # those that were skipped above
     return replace(evaluation, result=evaluation.result.with_stream(in_a_row(name, skipped=again)))
+
+
+def _about_trees(corpus: str | None, one: _Input) -> tuple[str, ...]:
+    """Notes on gold trees that are no people's."""
+    if corpus == "gum-open":
+        return (GUM_NOTES["conllu" if one.format == "conllu" else "brackets"],)
+    parser = parser_of(one.path)
+    told = f"the trees of {corpus or one.name} are the output of the parser {parser}, none made by people"
+    return () if parser is None else (f"{told}: {_AGAINST} those",)
+
+
+def concerns_gold_trees(note: str) -> bool:
+    """Tell whether a note of a result says what trees its F1 is against."""
+    return _AGAINST in note
 
 
 def _choose_builder(lm: SyntacticLM, builder: str | None) -> tuple[str, ...]:
@@ -316,24 +333,27 @@ def _splits(recipe: Recipe) -> tuple[Sequence[Split], Sequence[Split]]:
     return (found, [split for split in wanted if split not in found]) if found else (wanted, ())
 
 
+class _Input(NamedTuple):
+    name: str
+    path: Path
+    format: Format
+    sentences: Iterator[Sentence]
+
+
 def _inputs(
     data: DataConfig,
     names: Sequence[str],
     of_files: Format | Literal["auto"] | None,
     skipped: list[InputError] | None,
-) -> Iterator[tuple[str, Iterator[Sentence]]]:
-    """Yield the name and the sentences of each input: files in the given format, or splits."""
+) -> Iterator[_Input]:
+    """Yield each input, a file in the given format or a split, with its sentences."""
     for name in names:
         path, format = (Path(name), of_files) if of_files else locate_split(data, name)  # type: ignore[arg-type]
-        yield (
-            name,
-            read_sentences(
-                path,
-                **vars(data.read_options(format)),
-                on_error="raise" if skipped is None else "skip",
-                skipped=skipped,
-            ),
+        options = data.read_options(format)
+        sentences = read_sentences(
+            path, **vars(options), on_error="raise" if skipped is None else "skip", skipped=skipped
         )
+        yield _Input(name, path, options.format_for(str(path)), sentences)
 
 
 def _is_unparsed(gold: Bracketing) -> bool:

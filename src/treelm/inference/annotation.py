@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -173,6 +174,16 @@ def table_of(target: Path) -> Path:
 def metadata_of(target: Path) -> Path:
     """The file that says how an output was made: ``silver.ptb.json`` beside ``silver.ptb``."""
     return target.with_name(f"{target.name}.json")
+
+
+def parser_of(trees: Path) -> str | None:
+    """The parser that made the trees of a file, by what stands beside it; None if nothing says so."""
+    try:
+        told = json.loads(metadata_of(trees).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    parser = told.get("parser") if isinstance(told, dict) else None
+    return parser if isinstance(parser, str) else None
 
 
 def _sentences_at_once(settings: AnnotationSettings) -> int:

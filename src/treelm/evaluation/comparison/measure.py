@@ -60,7 +60,7 @@ ShowProgress = Callable[[str, "int | None"], AbstractContextManager[Callable[[],
 """Called with what is done and of how many sentences; gives what to call after each."""
 
 SPEED_SECONDS, SPEED_BATCH = 2.0, 16  # scoring is measured for so long, or until the sentences are at their end
-RULES = 3  # raised when metrics of the same run and data become others, so that kept ones are measured again
+RULES = 4  # raised when metrics of the same run and data become others, so that kept ones are measured again
 FOLDER = "measured"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, count
 from typing import Literal
 
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
 from treelm.evaluation.comparison.seeds import mean_of, seed_groups
 from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
-from treelm.evaluation.evaluate import GUM_NOTES
+from treelm.evaluation.evaluate import concerns_gold_trees
 from treelm.evaluation.intervals import CONFIDENCE
 from treelm.figures.markup import Markup, element, join
 from treelm.figures.report.charts import Axes, Series, for_both_widths, line_chart
@@ -33,14 +34,15 @@ _TITLES: dict[Literal["figures", "sizes and speed", "syntax tests", "people"], s
     "people": "What people do: reading times, and effects in bits",
     "sizes and speed": "Sizes and speed",
 }
-SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}")
-"""Signs beside every F1 that point to the note on its gold trees."""
+SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}", "\N{SECTION SIGN}")
+"""Signs beside every F1 that point to the note on its gold trees; after them come numbers."""
 
 
 def table_section(comparison: Comparison) -> Section:
     """A table for each group of columns, what the columns are, and the notes."""
     columns = shown_columns(comparison)
-    signs = dict(zip(GUM_NOTES.values(), SIGNS, strict=True))
+    on_trees = filter(concerns_gold_trees, comparison.notes)
+    signs = dict(zip(on_trees, chain(SIGNS, map(str, count(1))), strict=False))
     splits = " and ".join(dict.fromkeys(row.split for row in comparison.runs))
     titles = {group: title.format(split=splits) for group, title in _TITLES.items()}
     tables = [
