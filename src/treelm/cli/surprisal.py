@@ -173,7 +173,7 @@ def _unigrams(run: str) -> Unigrams:
     from treelm.training.run import load_run_recipe
 
     try:
-        counts = prepared_split(with_its_words(load_run_recipe(run).data, "train"), "train").form_counts()
+        counts = prepared_split(with_its_words(load_run_recipe(run).data), "train").form_counts()
     except InputError as error:
         remedy = f"leave out {UNIGRAM}, or put its training corpus where its recipe says: {error.remedy}"
         raise InputError(f"no training corpus of {run} ({error.found})", where=error.where, remedy=remedy) from error

@@ -110,7 +110,7 @@ def prepared_split(
     )
 
 
-def with_its_words(config: DataConfig, split: Split) -> DataConfig:
+def with_its_words(config: DataConfig, split: Split = "train") -> DataConfig:
     """The same data; for a corpus whose trees of a split nobody has made here, the text that they are the trees of.
 
     For what needs words alone, such as counts.
