@@ -82,6 +82,16 @@ def test_a_document_in_two_parts_is_refused_by_tables_that_follow_documents(tree
     assert "parts.csv:5: more of document 'a' after another one; put the rows of a document together" in done.err
 
 
+def test_of_several_columns_of_times_the_one_that_is_predicted_is_named(treelm: Treelm, times: Path) -> None:
+    rows = times.read_text().splitlines()
+    times.write_text("\n".join([f"{rows[0]},ffd", *(f"{row},{place % 9}" for place, row in enumerate(rows[1:], 1))]))
+    several = ("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE, "--response-columns", "rt", "ffd", "--json")
+    first, named = treelm(*several), treelm(*several, "--response", "ffd")
+    assert [json.loads(one.out)["response"] for one in (first, named)] == ["rt", "ffd"]
+    said = "rt is predicted, the first of 2 columns of times; --response names another"
+    assert [said in one.err for one in (first, named)] == [True, False]
+
+
 def test_a_document_may_tell_its_sentences_apart_from_others(treelm: Treelm, tmp_path: Path) -> None:
     table = tmp_path / "numbered-anew.csv"
     table.write_text("text,item,word\na,1,The\na,1,dog\na,2,Yes\nb,1,The\nb,1,cat\n")

@@ -169,6 +169,8 @@ def test_suites_of_several_runs_have_a_row_a_region_and_read_tables_of_surprisal
     outcome = treelm("syntaxgym", *runs, *call)
     assert outcome.code == 0
     assert "barking" in outcome.out
+    assert "SG score" not in outcome.out  # these are no suites of its circuits, and no published model has them
+    assert "rnng/bllip-lg" not in outcome.out
     rows = list(csv.DictReader(items.read_text().splitlines()))
     assert len(rows) == 2 * 2 * 2 * 2
     assert {row["model"] for row in rows} == {"run", "lstm"}

@@ -96,6 +96,12 @@ def main(arguments: list[str]) -> int:
     corpus = _load(options)
     for line in corpus.notes:
         note(f"{corpus.name}: {line}")
+    if len(options.response_columns) > 1 and not options.response:
+        first = options.response_columns[0]
+        note(
+            f"{corpus.name}: {first} is predicted, the first of {len(options.response_columns)} columns of times; "
+            "--response names another"
+        )
     design = Design(
         response=options.response,
         baseline=options.baseline,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -157,10 +158,14 @@ def _print(
     *,
     wide: bool,
 ) -> None:
+    from treelm.evaluation.syntaxgym.results import circuits
     from treelm.figures.tables import circuit_table, print_table, suite_table
 
     title = next(iter(titles.values())) if len(titles) == 1 else "accuracy in percent"
-    print_table(suite_table(results, references, title=title, details=wide), wide=wide)
-    print_table(circuit_table(results, references), wide=wide)
+    suites = {result.suite for own in results.values() for result in own}
+    beside = [one for one in references if not suites.isdisjoint(one.accuracies)]  # none has those of users
+    print_table(suite_table(results, beside, title=title, details=wide), wide=wide)
+    if not suites.isdisjoint(chain(*circuits().values())):
+        print_table(circuit_table(results, beside), wide=wide)
     if len(titles) > 1:
         print_table("; ".join(titles.values()))

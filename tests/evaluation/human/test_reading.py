@@ -103,7 +103,7 @@ def test_words_that_one_model_lacks_are_left_out_for_all_and_counted() -> None:
     bits[50], bits[300] = np.nan, np.inf
     models = [corpus.published["true"], surprisals("lacking", bits, unknown=(10, 11))]
     result = measure_reading(corpus, models)
-    first = "no reading time, or a doubtful one"  # the first words of stories, by the word before
+    first = "no reading time, or a doubtful one"  # the first words of stories
     assert result.left_out == {first: 6, "no surprisal of lacking, here or at a lag": 4}  # with the words after them
     assert result.num_words == len(corpus) - 10
     assert (result.find("lacking").num_missing, result.find("lacking").num_unknown) == (2, 2)

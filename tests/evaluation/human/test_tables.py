@@ -73,6 +73,31 @@ def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:
     assert reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS).notes == ()
 
 
+@pytest.mark.parametrize("by", ["word", "sentence"])
+def test_times_of_single_readers_are_refused_however_they_are_sorted(by: str, tmp_path: Path) -> None:
+    sentences = [("the", "dog", "barks", "."), ("very", "very", "old", "dogs"), ("ha", "ha", "ha", "ha")]
+    rows = ["item,word,rt"]
+    for item, words in enumerate(sentences):
+        shown = [word for word in words for _ in range(3)] if by == "word" else words * 3
+        rows += [f"{item},{word},300" for word in shown]
+    table = write(tmp_path / "readers.csv", "\n".join(rows) + "\n")
+    with pytest.raises(InputError, match=r"readers.csv:2: the words of 3 of 3 sentences several times over"):
+        reading_tables.load(table, TableColumns(sentence="item"))
+    plain = [f"{item},{word},300" for item, words in enumerate(sentences) for word in words]
+    reading_tables.load(write(table, "\n".join([rows[0], *plain]) + "\n"), TableColumns(sentence="item"))
+
+
+def test_words_without_a_frequency_are_told_of_and_what_is_missing_is_named(tmp_path: Path) -> None:
+    counts = write(tmp_path / "counts.csv", "word,count\nthe,9\ndog,3\nbarks,1\n")
+    words = [*("the", "dog", "-", "barks", "dog")] * 12
+    rows = "".join(f"{number // 5},{word},{300 + number % 7}\n" for number, word in enumerate(words))
+    table = write(tmp_path / "t.csv", f"item,word,rt\n{rows}")
+    corpus = reading_tables.load(table, TableColumns(sentence="item", frequencies=str(counts)))
+    assert corpus.notes == ("12 of 60 words have no frequency, such as '-': they and those after are left out",)
+    found = Regression(corpus, Design(num_lags=1, baseline=("length", "zipf_frequency")), [])
+    assert found.left_out == {"without a word before": 12, "no zipf_frequency, here or at a lag": 24}
+
+
 def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
     rows = "".join(f"{text},1,word,3{text}\n" for text in range(reading_tables.FEWEST_DOCUMENTS))
     table = write(tmp_path / "times.csv", f"text,item,word,rt\n{rows}")

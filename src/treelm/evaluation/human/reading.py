@@ -174,8 +174,15 @@ class Regression:
         }
         for name in design.only:
             reasons[f"not {name}"] = corpus.filters[name]
-        missing = "a baseline predictor missing, here or at a lag"
-        reasons[missing] = _complete(np.column_stack(list(self.columns.values())))
+        for lag in self._lags[1:]:
+            reasons[f"without {lag} words before" if lag > 1 else "without a word before"] = np.isfinite(
+                corpus.shifted(np.ones(len(corpus)), lag)
+            )
+        for name in self.baseline:
+            at_lags = [self.columns[f"{name}_{lag}"] for lag in self._lags]
+            reasons[f"no {name}, here or at a lag"] = _complete(np.column_stack(at_lags))
+        for name, values in corpus.controls.items():
+            reasons[f"no {name}"] = np.isfinite(values)
         for name in self.models:
             reasons[f"no surprisal of {name}, here or at a lag"] = _complete(self.lagged_bits[name])
         if design.known_only:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from treelm.inference.predictors import Frequencies, bare, word_length
 FEWEST_DOCUMENTS = 5
 """Documents from which on one at a time is left out; of fewer, a tenth of the sentences."""
 NUM_FOLDS = 10
-_ENDS = ".?!"
+_FEWEST_REPEATED = 4  # rows of a sentence from which on a repetition means something
+_ENDS, _FREQUENCY = ".?!", "zipf_frequency"
 _SAY_DOCUMENTS = "; if sentences are numbered anew in each document, name the column of documents"
 _SENTENCE_END = re.compile(r"[^\W\d_]{4,}[.?!]['\")\]]*$")  # not Mr. or etc.
 
@@ -71,6 +73,7 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     places, own = [where for where, _ in rows], [row[columns.sentence] for _, row in rows]
     _check_together("document", documents, documents, places)
     _check_together("sentence", sentences, own, places, "" if columns.document else _SAY_DOCUMENTS)
+    _check_readers([row[columns.word] for _, row in rows], sentences, places)
 
     def values(name: str) -> Floats:
         return np.array([number(row[name], where) for where, row in rows])
@@ -96,7 +99,11 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         classes=tuple(row[columns.word_class] or "NA" for _, row in rows) if columns.word_class else (),
         published=published_table({name: values(name).tolist() for name in columns.surprisals}),
         references=columns.surprisals,
-        notes=(*_notes(words, sentences), *_notes_of_times({name: values(name) for name in columns.responses})),
+        notes=(
+            *_notes(words, sentences),
+            *_notes_of_times({name: values(name) for name in columns.responses}),
+            *_notes_of_frequencies(words, predictors),
+        ),
     )
 
 
@@ -115,6 +122,15 @@ def _notes_of_times(responses: Mapping[str, Floats]) -> Iterator[str]:
             yield f"{number} of {len(times)} values of {name} are 0 or less, and count as times: NA leaves a word out"
 
 
+def _notes_of_frequencies(words: Sequence[str], predictors: Mapping[str, Floats]) -> Iterator[str]:
+    """Yield what must be said of words that a source of frequencies gives none."""
+    without = np.flatnonzero(np.isnan(predictors.get(_FREQUENCY, np.zeros(0)))).tolist()
+    if without:
+        shown = ", ".join(repr(word) for word in dict.fromkeys(words[place] for place in without[:3]))
+        number = f"{len(without)} of {len(words)} words"
+        yield f"{number} have no frequency, such as {shown}: they and those after are left out"
+
+
 def _check_together(what: str, groups: Sequence[str], own: Sequence[str], places: Sequence[str], or_: str = "") -> None:
     ended, last = set[str](), groups[0]
     for group, cell, where in zip(groups, own, places, strict=True):
@@ -124,6 +140,25 @@ def _check_together(what: str, groups: Sequence[str], own: Sequence[str], places
         if group in ended:
             remedy = f"put the rows of a {what} together, one row a word: mean times, not those of single readers{or_}"
             raise InputError(f"more of {what} {cell!r} after another one", where=where, remedy=remedy)
+
+
+def _check_readers(words: Sequence[str], sentences: Sequence[str], places: Sequence[str]) -> None:
+    """Raise ``InputError`` if most sentences have each word, or all their words, several times in a row."""
+    by_sentence = [[place for place, _ in group] for _, group in groupby(enumerate(sentences), key=itemgetter(1))]
+    long = [found for found in by_sentence if len(found) >= _FEWEST_REPEATED]
+    repeated = [found for found in long if _has_several_readers([words[place] for place in found])]
+    if len(repeated) > len(long) / 2:
+        found = (
+            f"the words of {len(repeated)} of {len(by_sentence)} sentences several times over, as of several readers"
+        )
+        remedy = "give one row a word: mean times, not those of single readers"
+        raise InputError(found, where=places[repeated[0][0]], remedy=remedy)
+
+
+def _has_several_readers(words: Sequence[str]) -> bool:
+    times = [len(list(group)) for _, group in groupby(words)]
+    parts = [len(words) // number for number in range(2, len(words) // 2 + 1) if len(words) % number == 0]
+    return min(times) > 1 or any(list(words) == list(words[:size]) * (len(words) // size) for size in parts)
 
 
 def _positions(groups: Sequence[str]) -> Floats:
@@ -143,7 +178,7 @@ def _of_words(words: Sequence[str], sentences: Sequence[str], frequencies: str) 
     if frequencies:
         source = Frequencies.named(frequencies)
         zipf = [source.of(word) for word in words]
-        found["zipf_frequency"] = np.array([math.nan if value is None else value for value in zipf])
+        found[_FREQUENCY] = np.array([math.nan if value is None else value for value in zipf])
     ends = [last and any(mark in word for mark in _ENDS) for word, last in zip(words, is_last, strict=True)]
     found[MARK] = np.array([float(word != bare(word)) for word in words])
     found[END] = np.array(ends, dtype=np.float64)
