@@ -1,5 +1,7 @@
-"""Programs outside of the package, as modules."""
+"""Programs outside of the package: scripts as modules, and R."""
 
+import shutil
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -18,3 +20,11 @@ def load_program(path: Path) -> ModuleType:
     spec.loader.exec_module(module)
     sys.dont_write_bytecode = before
     return module
+
+
+def r_has(*packages: str) -> bool:
+    """Tell whether R is there with these packages."""
+    if shutil.which("Rscript") is None:
+        return False
+    asked = "; ".join(f"library({package})" for package in packages)
+    return subprocess.run(["Rscript", "-e", asked], capture_output=True, check=False).returncode == 0

@@ -10,6 +10,7 @@ import pytest
 
 from tests.corpora.helpers import SHARED
 from tests.pages import ROOT, blocks
+from tests.programs import r_has
 from tests.shipped import need
 
 RECIPE = """\
@@ -100,14 +101,6 @@ def test_one_call_makes_the_table_of_natural_stories(home: Path, tmp_path: Path)
     wanted = {f"surprisal_bits_{model}_open_english{lag}" for model in models for lag in ("", "_lag1", "_lag2")}
     wanted |= {"story", "position", "mean_rt", "word_length", "zipf_frequency", "zipf_frequency_lag2"}
     assert wanted <= set(header.split("\t"))
-
-
-def r_has(*packages: str) -> bool:
-    """Tell whether R is there with these packages."""
-    if shutil.which("Rscript") is None:
-        return False
-    asked = "; ".join(f"library({package})" for package in packages)
-    return subprocess.run(["Rscript", "-e", asked], capture_output=True, check=False).returncode == 0
 
 
 def test_the_steps_in_r_work_on_a_file(home: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import csv
 import math
 import runpy
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.evaluation.human.worlds import made_up, surprisals
 from tests.evaluation.toys import ToyLM
+from tests.programs import r_has
 from treelm.errors import InputError
 from treelm.evaluation.human import reading_tables
 from treelm.evaluation.human.export import export, r_names
@@ -222,6 +224,35 @@ def test_the_export_has_the_words_compared_and_scripts_that_name_its_columns(
     assert math.isnan(first[5].values["log_p_observed"])
     with pytest.raises(InputError, match=f"{names[0]} is there already"):
         export(world, folder)
+
+
+@pytest.mark.parametrize("readers", [False, True])
+def test_the_scripts_run_in_r_and_find_what_is_there(tmp_path: Path, readers: bool) -> None:
+    if not r_has("lme4", "mgcv"):
+        pytest.skip("needs R with lme4 and mgcv")
+    corpus = made_up(curve=0.3)
+    export(Regression(corpus, Design(), [corpus.published["true"], corpus.published["noise"]]), tmp_path)
+    if readers:
+        rows = ["story,position,participant,time"]
+        for place, key in enumerate(corpus.keys):
+            rows += [f"{','.join(key)},{one},{corpus.responses['rt'][place] + 9 * one}" for one in range(3)]
+        (tmp_path / "participants.csv").write_text("\n".join(rows) + "\n")
+    out = {}
+    for name in ("lme4.R", "mgcv.R"):
+        command = ["Rscript", name]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+        assert done.returncode == 0, done.stderr
+        out[name] = done.stdout.partition("\nnoise\n")
+    slope = next(line for line in out["lme4.R"][0].splitlines() if line.startswith("true_1 "))
+    assert float(slope.split()[1]) == pytest.approx(2.0, abs=0.3)
+    assert ("(1 | participant)" in out["lme4.R"][0]) is readers
+    p = {
+        row[0]: float(row[-1])
+        for row in map(str.split, "".join(out["mgcv.R"]).splitlines())
+        if row[:1] and row[0][:2] == "s("
+    }
+    assert p["s(true_0)"] < 1e-9  # bits squared are no straight line
+    assert min(value for name, value in p.items() if name != "s(true_0)") > 0.01
 
 
 def test_names_for_r_are_legal_and_apart() -> None:
