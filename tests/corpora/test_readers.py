@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treelm.corpora.preparing import prepare
+from treelm.corpora.preparing import prepare, prepared
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -189,6 +189,8 @@ def test_a_name_of_a_text_does_not_make_trees_a_text(tmp_path: Path) -> None:
     path.write_text("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n")
     with pytest.raises(InputError, match=r"silver\.txt:1: looks like brackets, not like text; say format brackets"):
         list(read_sentences(path))
+    with pytest.raises(InputError, match=r"silver\.txt:1: looks like brackets"):
+        prepared([path], cache=tmp_path / "cache")  # as training reads it
     assert [len(one.words) for one in read_sentences(path, format="text")] == [9]
     assert [one.words for one in read_sentences(path, format="brackets")] == [("the", "dog", "barks")]
 

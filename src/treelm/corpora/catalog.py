@@ -80,12 +80,11 @@ class CorpusEntry:
 
 def corpus_names() -> list[str]:
     """The names that ``corpus_entry`` knows: packaged corpora, then those of the user's catalogue."""
-    known = {PACKAGED: True}  # in their order
+    known = [PACKAGED]
     for one in COMPANIONS:
         if (folder := one.folder) is not None:
-            known |= dict.fromkeys(one.corpora, True)
-            known |= {name: True for name in one.made_corpora if (folder / name).is_dir()}
-    return list(known | dict.fromkeys(_user_entries(), True))
+            known += [*one.corpora, *(name for name in one.made_corpora if (folder / name).is_dir())]
+    return list(dict.fromkeys([*known, *_user_entries()]))
 
 
 def is_corpus_name(text: str) -> bool:

@@ -68,7 +68,8 @@ def companion_of_corpus(name: str) -> Companion | None:
 
 def text_of_made_corpus(name: str) -> str | None:
     """The corpus that has the sentences of a made one, without its trees."""
-    return next((one.made_corpora[name] for one in COMPANIONS if name in one.made_corpora), None)
+    maker = companion_of_made_corpus(name)
+    return None if maker is None else maker.made_corpora[name]
 
 
 def companion_of_made_corpus(name: str) -> Companion | None:

@@ -190,6 +190,7 @@ def _read_source(
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=damage if on_error == "skip" else None)
+        lines = options.checked(lines, str(source), name=name)
         stretches = cut(lines, format, blank_lines=options.empty_lines)
         tasks = (ReadTask(name, format, options, held) for held in _in_blocks(stretches))
         for block in computed(read_block, tasks):

@@ -52,6 +52,16 @@ class ReadOptions:
         """The format to read a file in."""
         return format_of(path) if self.format == "auto" else self.format
 
+    def checked(
+        self, lines: Iterator[tuple[int, bytes]], path: str, *, name: str, is_guess: bool = False
+    ) -> Iterator[tuple[int, bytes]]:
+        """Pass on the lines of a file; trees in one that nobody has said to be text raise ``InputError``.
+
+        Nobody has where its name alone tells the format, or with ``is_guess``.
+        """
+        is_guess = is_guess or self.format == "auto"
+        return only_text(lines, name=name) if is_guess and self.format_for(path) == "text" else lines
+
 
 def read_sentences(
     source: str | Path | IO[bytes],
@@ -82,7 +92,6 @@ def read_sentences(
         empty_lines=empty_lines,
         preprocess=preprocess,
     )
-    is_guess = is_guess or format == "auto"
     return _sentences(source, options, skipped if on_error == "skip" else None, is_guess=is_guess)
 
 
@@ -90,13 +99,14 @@ def _sentences(
     source: str | Path | IO[bytes], options: ReadOptions, skipped: list[InputError] | None, *, is_guess: bool
 ) -> Iterator[Sentence]:
     name = name_of(source)
-    format = options.format_for(str(source) if isinstance(source, str | Path) else name)
+    path = str(source) if isinstance(source, str | Path) else name
+    format = options.format_for(path)
     parser = StretchParser(name, format, options)
     found_any = False
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=None if skipped is None else damage)
-        lines = only_text(lines, name=name) if is_guess and format == "text" else lines
+        lines = options.checked(lines, path, name=name, is_guess=is_guess)
         stretches = cut(lines, format, blank_lines=options.empty_lines)
         for sentence in without_errors(chain.from_iterable(map(parser.parse, stretches)), skipped):
             found_any = True

@@ -45,6 +45,7 @@ from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
 from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites
+from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
 from treelm.inference.loading import load, model_hash
 from treelm.models.base import SyntacticLM
@@ -223,6 +224,8 @@ class _Measuring:
         }
         if self._settings.data_format != "auto":
             origin["data_format"] = self._settings.data_format
+        if (parser := parser_of(path)) is not None:
+            origin["parser"] = parser  # whose trees F1 is against, which notes say
         kept = self._kept.get("evaluation", origin)
         if kept is None:
             gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"

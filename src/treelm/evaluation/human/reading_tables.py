@@ -18,13 +18,13 @@ from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, published_table
 from treelm.evaluation.human.material import Floats, number
-from treelm.inference.predictors import Frequencies, bare, word_length
+from treelm.inference.predictors import ZIPF_FREQUENCY, Frequencies, bare, word_length
 
 FEWEST_DOCUMENTS = 5
 """Documents from which on one at a time is left out; of fewer, a tenth of the sentences."""
 NUM_FOLDS = 10
 _FEWEST_REPEATED = 4  # rows of a sentence from which on a repetition means something
-_ENDS, _FREQUENCY = ".?!", "zipf_frequency"
+_ENDS = ".?!"
 _SAY_DOCUMENTS = "; if sentences are numbered anew in each document, name the column of documents"
 _SENTENCE_END = re.compile(r"[^\W\d_]{4,}[.?!]['\")\]]*$")  # not Mr. or etc.
 
@@ -124,7 +124,7 @@ def _notes_of_times(responses: Mapping[str, Floats]) -> Iterator[str]:
 
 def _notes_of_frequencies(words: Sequence[str], predictors: Mapping[str, Floats]) -> Iterator[str]:
     """Yield what must be said of words that a source of frequencies gives none."""
-    without = np.flatnonzero(np.isnan(predictors.get(_FREQUENCY, np.zeros(0)))).tolist()
+    without = np.flatnonzero(np.isnan(predictors.get(ZIPF_FREQUENCY, np.zeros(0)))).tolist()
     if without:
         shown = ", ".join(repr(word) for word in dict.fromkeys(words[place] for place in without[:3]))
         number = f"{len(without)} of {len(words)} words"
@@ -178,7 +178,7 @@ def _of_words(words: Sequence[str], sentences: Sequence[str], frequencies: str) 
     if frequencies:
         source = Frequencies.named(frequencies)
         zipf = [source.of(word) for word in words]
-        found[_FREQUENCY] = np.array([math.nan if value is None else value for value in zipf])
+        found[ZIPF_FREQUENCY] = np.array([math.nan if value is None else value for value in zipf])
     ends = [last and any(mark in word for mark in _ENDS) for word, last in zip(words, is_last, strict=True)]
     found[MARK] = np.array([float(word != bare(word)) for word in words])
     found[END] = np.array(ends, dtype=np.float64)

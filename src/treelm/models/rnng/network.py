@@ -186,7 +186,7 @@ class RNNG(GenerativeParser, DocumentReader):
         return Searchable(
             machine=partial(StackMachine, weights),
             head=partial(TiedSoftmax, weights.words, weights.tokens),
-            compatible=partial(released_beam, weights),
+            compatible=partial(released_beam, weights) if self.has_released_search else None,
         )
 
     def _search_weights(self) -> SearchWeights:

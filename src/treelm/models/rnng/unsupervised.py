@@ -29,7 +29,6 @@ from treelm.models.rnng.inference_network import InferenceNetwork, lengths_of, s
 from treelm.models.rnng.network import RNNG
 from treelm.models.scores import Loss, Losses
 from treelm.models.search.joint import joint_log_probs, joint_losses
-from treelm.models.search.sentences import Searchable
 from treelm.trees.span_counts import mean_inner_f1
 from treelm.trees.tree import Tree, from_spans
 
@@ -54,7 +53,7 @@ class UnsupervisedRNNG(RNNG):
     """
 
     system: ClassVar[str] = "urnng"
-    has_released_search: ClassVar[bool] = False
+    has_released_search: ClassVar[bool] = False  # that of supervised ones, whose rule knows no binary trees
     predicts_labels: ClassVar[bool] = False
     own_metric_names: ClassVar[tuple[str, ...]] = (_F1, _BOUND)
 
@@ -82,10 +81,6 @@ class UnsupervisedRNNG(RNNG):
         steps, most = self.config.kl_warmup_steps, self.config.inference_steps
         self._kl_weight = min(1.0, number / steps) if steps else 1.0
         self._infers = most is None or number <= most
-
-    def searchable(self) -> Searchable:
-        """The RNNG's, without the search of the public code of supervised ones: its rule knows no binary trees."""
-        return replace(super().searchable(), compatible=None)
 
     # Losses.
 
