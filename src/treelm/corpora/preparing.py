@@ -17,7 +17,7 @@ from treelm.corpora.arrays import FileSink
 from treelm.corpora.building import DTYPES, CorpusBuilder, SentenceBlock
 from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
-from treelm.corpora.lines import Format, Stretch, cut, numbered_lines
+from treelm.corpora.lines import Format, Stretch, cut, numbered_lines, only_text
 from treelm.corpora.mapping import Map, mapping, usable_cores
 from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, replacing
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
@@ -190,7 +190,8 @@ def _read_source(
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=damage if on_error == "skip" else None)
-        lines = options.checked(lines, str(source), name=name)
+        if format == "text" and options.format == "auto":
+            lines = only_text(lines, name=name)
         stretches = cut(lines, format, blank_lines=options.empty_lines)
         tasks = (ReadTask(name, format, options, held) for held in _in_blocks(stretches))
         for block in computed(read_block, tasks):

@@ -52,16 +52,6 @@ class ReadOptions:
         """The format to read a file in."""
         return format_of(path) if self.format == "auto" else self.format
 
-    def checked(
-        self, lines: Iterator[tuple[int, bytes]], path: str, *, name: str, is_guess: bool = False
-    ) -> Iterator[tuple[int, bytes]]:
-        """Pass on the lines of a file; trees in one that nobody has said to be text raise ``InputError``.
-
-        Nobody has where its name alone tells the format, or with ``is_guess``.
-        """
-        is_guess = is_guess or self.format == "auto"
-        return only_text(lines, name=name) if is_guess and self.format_for(path) == "text" else lines
-
 
 def read_sentences(
     source: str | Path | IO[bytes],
@@ -99,14 +89,14 @@ def _sentences(
     source: str | Path | IO[bytes], options: ReadOptions, skipped: list[InputError] | None, *, is_guess: bool
 ) -> Iterator[Sentence]:
     name = name_of(source)
-    path = str(source) if isinstance(source, str | Path) else name
-    format = options.format_for(path)
+    format = options.format_for(str(source) if isinstance(source, str | Path) else name)
     parser = StretchParser(name, format, options)
     found_any = False
     with open_bytes(source) as stream:
         damage: list[InputError] = []
         lines = numbered_lines(stream, name=name, damage=None if skipped is None else damage)
-        lines = options.checked(lines, path, name=name, is_guess=is_guess)
+        if format == "text" and (is_guess or options.format == "auto"):
+            lines = only_text(lines, name=name)
         stretches = cut(lines, format, blank_lines=options.empty_lines)
         for sentence in without_errors(chain.from_iterable(map(parser.parse, stretches)), skipped):
             found_any = True
