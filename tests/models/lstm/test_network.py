@@ -36,6 +36,12 @@ def lstm(seed: int = 0, **config: Any) -> LSTM:
     return network
 
 
+def fresh(seed: int, **config: Any) -> LSTM:
+    """An LSTM as it is drawn."""
+    torch.manual_seed(seed)
+    return LSTM(LSTMConfig(**{**SIZES, **config}), vocabulary=Tokens(8))
+
+
 @contextmanager
 def recorded_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
     """What every dropout multiplies by, in the order of drawing."""
@@ -187,9 +193,34 @@ def test_sizes_are_those_of_the_paper() -> None:
     )  # one bias a gate
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_range_of_embeddings_scales_one_draw(tied: bool) -> None:
+    narrow, wide = (fresh(0, tied=tied, embedding_range=size) for size in (0.1, 0.6))
+    assert 0.55 < wide.embedding.abs().max() <= 0.6
+    for one, other in zip(narrow.parameters(), wide.parameters(), strict=True):
+        is_scaled = other is wide.embedding or other is wide.output_weight
+        torch.testing.assert_close(one * 6 if is_scaled else one, other)
+
+
+def test_twenty_starts_are_nearly_uniform() -> None:
+    """Also those with wide embeddings, by which the states of the first steps differ more."""
+    for size in (0.1, 0.6):
+        for seed in range(20):
+            scores = fresh(seed, embedding_range=size).score(SENTENCES)
+            nats = -sum(score.log_probs.sum() for score in scores) / sum(len(row) for row in ROWS)
+            assert abs(nats - np.log(9)) < 0.1
+
+
 @pytest.mark.parametrize(
     "field",
-    [{"hidden_size": 0}, {"weight_dropout": 1.0}, {"activation_penalty": -1.0}, {"difference_penalty": float("inf")}],
+    [
+        {"hidden_size": 0},
+        {"weight_dropout": 1.0},
+        {"activation_penalty": -1.0},
+        {"difference_penalty": float("inf")},
+        {"embedding_range": 0.0},
+        {"embedding_range": float("inf")},
+    ],
 )
 def test_impossible_configs_are_user_errors(field: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(field))):

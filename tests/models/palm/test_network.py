@@ -204,6 +204,7 @@ def test_sizes_of_the_recipe_for_the_penn_treebank() -> None:
         {"weight_dropout": 1.0},
         {"objective": "words"},
         {"span_weight": 0.1, "attention": "right"},
+        {"embedding_range": 0.6, "initialisation": "released"},
         {"span_weight": math.inf},
         {"span_weight": math.nan},
         {"without_gold": "shortest"},

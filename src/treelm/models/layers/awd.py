@@ -19,8 +19,6 @@ from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import StackDropout, activation_penalties, embed_with_dropout, locked_dropout
 from treelm.models.streams import StreamLM
 
-INITIAL_RANGE = 0.1  # of embeddings and softmax
-
 
 @dataclass(frozen=True, kw_only=True)
 class AWDConfig(CheckedConfig):
@@ -32,6 +30,9 @@ class AWDConfig(CheckedConfig):
     """Size of the other layers."""
     num_layers: int = 3
     """Layers on top of each other."""
+    embedding_range: float = 0.1
+    """Embeddings and weights of the softmax before training: uniform in plus or minus this. 0.1 is AWD-LSTM's, which
+    begins with SGD and a rate of 30; Adam learns faster from more."""
 
     embedding_dropout: float = 0.0
     """Whole tokens of the input embeddings, everywhere in a segment (e)."""
@@ -51,6 +52,7 @@ class AWDConfig(CheckedConfig):
     def __post_init__(self) -> None:
         """Check values."""
         self.require_at_least(1, "embedding_size", "hidden_size", "num_layers")
+        self.require("embedding_range", 0 < self.embedding_range < math.inf, "a number above 0")
         self.require_dropout("embedding_dropout", "input_dropout", "layer_dropout", "output_dropout", "weight_dropout")
         self.require_weight("activation_penalty", "difference_penalty")
 
@@ -81,13 +83,12 @@ class AWDStreamLM(StreamLM, Generic[Config]):
     """
 
     def __init__(self, config: Config, *, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> None:
-        """Draw the parameters from torch's global generator: embeddings from U(-0.1, 0.1), biases of the softmax 0."""
+        """Draw the parameters from torch's global generator; biases of the softmax are 0."""
         super().__init__(vocabulary=vocabulary, labels=labels)
         self._config = config
         vocabulary_size = len(vocabulary) + 1
-        self.embedding = nn.Parameter(
-            torch.empty(vocabulary_size, config.embedding_size).uniform_(-1, 1) * INITIAL_RANGE
-        )
+        drawn = torch.empty(vocabulary_size, config.embedding_size).uniform_(-1, 1)
+        self.embedding = nn.Parameter(drawn * config.embedding_range)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     @property

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.layers.awd import INITIAL_RANGE, AWDConfig, AWDStreamLM
+from treelm.models.layers.awd import AWDConfig, AWDStreamLM
 from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.readings import Carried, Reading
 
@@ -42,8 +42,8 @@ class LSTM(AWDStreamLM[LSTMConfig]):
         super().__init__(config, vocabulary=vocabulary, labels=labels)
         self.output_weight: nn.Parameter | None = None
         if not config.tied:
-            weight = torch.empty(len(vocabulary) + 1, config.sizes[-1])
-            self.output_weight = nn.Parameter(weight.uniform_(-INITIAL_RANGE, INITIAL_RANGE))
+            drawn = torch.empty(len(vocabulary) + 1, config.sizes[-1])
+            self.output_weight = nn.Parameter(drawn.uniform_(-config.embedding_range, config.embedding_range))
         self.stack = LSTMStack(config.sizes, config.stack_dropout(locked=config.locked_dropout))
 
     @property

@@ -61,6 +61,9 @@ class PaLMConfig(AWDConfig):
             ("initialisation", Initialisation),
         ):
             self.require_one_of(name, get_args(kind))
+        if self.initialisation == "released":
+            remedy = "0.1, or initialisation = 'uniform': the public code's range of embeddings follows from their size"
+            self.require("embedding_range", self.embedding_range == 0.1, remedy)
         self.require("attention_layer", 1 <= self.attention_layer <= self.num_layers, f"1 to {self.num_layers}")
         if self.attention != "learned":
             self.require("span_weight", self.span_weight == 0, f"0: attention = {self.attention!r} learns nothing")
