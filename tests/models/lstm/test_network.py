@@ -21,6 +21,9 @@ from treelm.errors import InputError
 from treelm.models.layers import dropout as dropout_module
 from treelm.models.layers import recurrent
 from treelm.models.lstm.network import LSTM, LSTMConfig
+from treelm.models.on_lstm.network import ONLSTM, ONLSTMConfig
+from treelm.models.palm.config import PaLMConfig
+from treelm.models.palm.network import PaLM
 
 SIZES = {"embedding_size": 5, "hidden_size": 7, "num_layers": 3}
 SENTENCES = [list("1234567"), list("20"), list("7"), list("55512034")]
@@ -202,13 +205,28 @@ def test_the_range_of_embeddings_scales_one_draw(tied: bool) -> None:
         torch.testing.assert_close(one * 6 if is_scaled else one, other)
 
 
-def test_twenty_starts_are_nearly_uniform() -> None:
-    """Also those with wide embeddings, by which the states of the first steps differ more."""
-    for size in (0.1, 0.6):
-        for seed in range(20):
+@pytest.mark.parametrize(
+    ("network", "config"),
+    [
+        (ONLSTM, ONLSTMConfig(embedding_size=20, hidden_size=20, embedding_range=0.6)),
+        (PaLM, PaLMConfig(embedding_range=0.6)),
+    ],
+)
+def test_its_kin_begin_as_widely(network: type[ONLSTM] | type[PaLM], config: Any) -> None:
+    torch.manual_seed(0)
+    assert 0.55 < network(config, vocabulary=Tokens(8)).embedding.abs().max() <= 0.6
+
+
+def test_twenty_starts_are_nearly_uniform_and_wide_embeddings_tell_contexts_apart() -> None:
+    for seed in range(20):
+        spreads = []
+        for size in (0.1, 0.6):
             scores = fresh(seed, embedding_range=size).score(SENTENCES)
             nats = -sum(score.log_probs.sum() for score in scores) / sum(len(row) for row in ROWS)
             assert abs(nats - np.log(9)) < 0.1
+            ends = [score.log_probs[-1] for score in scores]  # of the same token after four texts
+            spreads.append(np.std(ends))
+        assert spreads[1] > 2 * spreads[0]
 
 
 @pytest.mark.parametrize(

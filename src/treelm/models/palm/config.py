@@ -35,7 +35,8 @@ class PaLMConfig(AWDConfig):
     max_span: int = 20
     """Tokens of the longest span that is attended to (m)."""
     initialisation: Initialisation = "uniform"
-    """Weights before training: uniform, as AWD-LSTM's; or as in the public code (released)."""
+    """Weights before training: uniform, as AWD-LSTM's, with ``embedding_range``; or as in the public code (released),
+    which has a range of its own."""
     stop_at_end: bool = False
     """End spans at sentence ends; else they may go across, as in the paper."""
 
@@ -62,8 +63,11 @@ class PaLMConfig(AWDConfig):
         ):
             self.require_one_of(name, get_args(kind))
         if self.initialisation == "released":
-            remedy = "0.1, or initialisation = 'uniform': the public code's range of embeddings follows from their size"
-            self.require("embedding_range", self.embedding_range == 0.1, remedy)
+            usual = AWDConfig.embedding_range
+            remedy = (
+                f"{usual}, or initialisation = 'uniform': the public code's range follows from the embeddings' size"
+            )
+            self.require("embedding_range", self.embedding_range == usual, remedy)
         self.require("attention_layer", 1 <= self.attention_layer <= self.num_layers, f"1 to {self.num_layers}")
         if self.attention != "learned":
             self.require("span_weight", self.span_weight == 0, f"0: attention = {self.attention!r} learns nothing")
