@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
+from tests.shipped import need
+from treelm.corpora.tables import binary_table
 
 
 @pytest.fixture
@@ -193,6 +195,44 @@ def test_a_sweep_gives_the_effects_of_each_beam_and_what_it_lost(treelm: Treelm,
     assert "lost: the sum over words of what each word's search dropped" in " ".join(shown.split())
 
 
+def test_an_experiment_is_read_from_a_workbook_and_its_items_are_left_out_together(
+    treelm: Treelm, times: Path, tmp_path: Path
+) -> None:
+    need("lstm-open-english")
+    rows = [row.split(",") for row in times.read_text().replace("barks", "🙂").splitlines()]
+    with binary_table(str(tmp_path / "t.xlsx"), rows[0]) as write:
+        write(rows[1:])
+    as_text = tmp_path / "t.csv"
+    as_text.write_text("\n".join(map(";".join, rows)).replace("30", "3,0") + "\n")
+    sentences = ("--sentence-column", "text", "sentence", "--document-column", "text", "--lag-within", "sentence")
+    done = treelm("reading", "lstm-open-english", "--corpus", tmp_path / "t.xlsx", *sentences, "--json")
+    assert done.code == 0, done.err
+    assert "read byte by byte, as by spelling: 🙂" in done.err
+    found = json.loads(done.out)
+    assert (found["fold_kind"], found["controls"]) == ("documents", ["position_in_sentence"])
+    assert found["left_out"] == {"without a word before": 20, "without 2 words before": 20}
+    keyed = ("--sentence-column", "text", "sentence", "--lag", 1, "--lag-columns", "rt", "--output", tmp_path / "o.tsv")
+    assert treelm("surprisal", "ngram-gum-open", tmp_path / "t.xlsx", *keyed).code == 0
+    written = list(csv.DictReader((tmp_path / "o.tsv").read_text().splitlines(), delimiter="\t"))
+    assert [row["rt"] for row in written] == [row[-1] for row in rows[1:]]
+    assert [row["rt_lag1"] for row in written[:2]] == ["NA", rows[1][-1]]
+    done = treelm("surprisal", "ngram-gum-open", "lstm-gum-open", as_text, *keyed, "--context", "document")
+    assert f"{as_text}: decimal commas (rt) are passed on as they stand" in done.err
+    assert "ngram_gum_open: ngram reads whole sentences" in done.err
+
+
+def test_a_report_may_stand_in_the_folder_of_its_comparison(treelm: Treelm, tmp_path: Path) -> None:
+    out = tmp_path / "new"
+    call = ("compare", "ngram-gum-open", "--max-sentences", 2, "--output", out, "--report", out / "report.html")
+    done = treelm(*call, "--gardenpath")
+    assert done.code == 0, done.err
+    page = (out / "report.html").read_text()
+    assert "on a logarithmic scale" in page
+    assert "of relative clauses verb, determiner, noun" in page
+    done = treelm("compare", "ngram-gum-open", "--output", out, "--report", tmp_path / "other" / "report.html")
+    assert (done.code, "no folder" in done.err) == (2, True)
+
+
 def test_a_comparison_has_the_effects_and_keeps_them(treelm: Treelm, tmp_path: Path) -> None:
     out = tmp_path / "comparison"
     call = ("compare", "ngram-gum-open", "--max-sentences", 2, "--gardenpath", "--format", "csv", "--out", out)
@@ -218,6 +258,7 @@ def test_a_comparison_says_that_a_corpus_is_missing_before_it_measures(treelm: T
         (("gardenpath", "--references", "gpt9"), "no published model 'gpt9'"),
         (("gardenpath", "--references", "all", "gpt2"), "all or none beside names"),
         (("gardenpath", "nowhere"), "no such run folder"),
+        (("gardenpath", "nowhere.tsv:bits"), "nowhere.tsv:bits: no such table; check the path"),
         (("gardenpath", "--beam-sweep", "1"), "a sweep without runs"),
         (("gardenpath", "lstm-gum-open", "--beam-sweep", "0"), "a beam of 0"),
         (("gardenpath", "lstm-gum-open", "--beam-sweep", "1"), "scores without a search"),

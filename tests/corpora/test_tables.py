@@ -1,6 +1,7 @@
 import io
 import math
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import openpyxl
@@ -8,7 +9,7 @@ import pandas
 import polars
 import pytest
 
-from treelm.corpora.inputs import read_rows
+from treelm.corpora.table_rows import read_rows, read_table
 from treelm.corpora.tables import Table, binary_table, cell_text, check_table_name, text_writer, typed
 from treelm.errors import InputError
 
@@ -110,3 +111,51 @@ def test_a_failed_table_leaves_what_was_there(tmp_path: Path) -> None:
 )
 def test_the_header_says_what_stands_between_cells(header: str, names: tuple[str, ...]) -> None:
     assert read_rows(f"{header}\n", "in.csv")[0] == names
+
+
+def test_a_first_line_may_say_what_stands_between_cells() -> None:
+    table = read_rows("sep=;\na,b;c\n1,5;2\n", "in.csv")
+    assert table.names == ("a,b", "c")
+    assert list(table.rows) == [("in.csv:3", {"a,b": "1,5", "c": "2"})]
+    assert read_rows("sep=;,b\n", "in.csv").names == ("sep=;", "b")
+
+
+def test_what_is_written_for_excel_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.xlsx"
+    rows = [("1", 'a "b"', "2.5"), ("NA", "=SUM", "300"), ("007", ",", "NA"), ("1", "é;", "TRUE")]
+    with binary_table(str(path), ("id", "word", "rt")) as write:
+        write(rows)
+    table = read_table(path)
+    assert table.names == ("id", "word", "rt")
+    assert list(table.rows) == [
+        (f"{path}:{line}", dict(zip(table.names, row, strict=True))) for line, row in enumerate(rows, start=2)
+    ]
+    assert not table.has_decimal_commas
+
+
+def test_cells_of_a_sheet_are_as_they_would_stand_in_a_text(tmp_path: Path) -> None:
+    def rows_of(*rows: list[object]) -> list[tuple[str, ...]]:
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save(tmp_path / "x.xlsx")
+        return [(where.rpartition(":")[2], *cells.values()) for where, cells in read_table(tmp_path / "x.xlsx").rows]
+
+    found = rows_of(["word", "rt", None], ["a", 310.0], ["b", 0.5, None], [None], [True, datetime(2026, 1, 2)])
+    assert found == [("2", "a", "310"), ("3", "b", "0.5"), ("5", "TRUE", "2026-01-02T00:00:00")]
+    with pytest.raises(InputError, match=r"x.xlsx:2: 3 cells under 2 columns"):
+        rows_of(["word", "rt"], ["a", 1, "more"])
+
+
+@pytest.mark.parametrize("content", [b"", b"word,rt\n", b"PK\x03\x04 broken"])
+def test_what_is_no_workbook_is_a_user_error(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.xlsx").write_bytes(content)
+    with pytest.raises(InputError, match=r"x.xlsx: no workbook of Excel .*save it in Excel as .xlsx, or as CSV UTF-8"):
+        read_table(tmp_path / "x.xlsx")
+
+
+def test_a_workbook_under_another_name_is_told_of(tmp_path: Path) -> None:
+    openpyxl.Workbook().save(tmp_path / "x.xlsx")
+    (tmp_path / "x.csv").write_bytes((tmp_path / "x.xlsx").read_bytes())
+    with pytest.raises(InputError, match=r"x.csv: a zip archive, or a document that is one; unpack it, or save"):
+        read_table(tmp_path / "x.csv")

@@ -185,7 +185,7 @@ def read_stimulus_table(path: Path) -> None:
 
 
 def read_reading_times(path: Path) -> None:
-    corpus = reading_tables.load(path, TableColumns(document="text", sentence="item", word_class="pos"))
+    corpus = reading_tables.load(path, TableColumns(document="text", sentence=("item",), word_class="pos"))
     rows = [row for row in re.split(r"\r\n|\r|\n", _text_of(path)) if row]
     assert len(corpus) == len(corpus.responses["rt"]) == len(corpus.folds) == len(rows) - 1
     assert len(set(corpus.keys)) == len(corpus)

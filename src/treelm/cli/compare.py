@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> int:
     if options.report:
         from treelm.figures.report.page import check_path
 
-        check_path(Path(options.report))
+        check_path(Path(options.report), to_come=out)
     require_rereadable((options.data, *options.pairs, *options.syntaxgym))
     sentences = list(read_sentences(options.sentences)) if options.sentences else []
     check_not_input(_outputs(options), (options.data, options.sentences, *options.pairs, *options.syntaxgym))

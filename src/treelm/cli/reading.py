@@ -30,7 +30,7 @@ class Arguments(SourceOptions):
     """
 
     corpus: str
-    """natural-stories, ucl, or a CSV or TSV file with one row a word."""
+    """natural-stories, ucl, or a table with one row a word: CSV, TSV or the first sheet of an .xlsx."""
     data: str = ""
     """Folder of the corpus."""
     context: Literal["sentence", "document"] = "sentence"
@@ -57,10 +57,14 @@ class Arguments(SourceOptions):
     """Page to write, such as residuals.html: what each model's fit leaves, by surprisal and by fitted time."""
     word_column: str = "word"
     """Of a table: the column of the words."""
-    sentence_column: str = "sentence_id"
-    """Of a table: the column that says which rows are one sentence."""
+    sentence_column: tuple[str, ...] = ("sentence_id",)
+    """Of a table: the column, or columns, that say which rows are one sentence, such as item condition."""
     document_column: str = ""
-    """Of a table: the column that says which sentences are one document."""
+    """Of a table: the column that says which sentences are one document, or which items belong together: what is left
+    out together."""
+    lag_within: Literal["", "sentence", "document"] = ""
+    """Of a table: whether the words before that of a sentence's first words are none (sentence) or the last ones of the
+    sentence before it. Without it, document if there is --document-column, else sentence."""
     response_columns: tuple[str, ...] = ("rt",)
     """Of a table: columns of times."""
     predictor_columns: tuple[str, ...] = ()
@@ -176,6 +180,7 @@ _COLUMN_OPTIONS = {
     "word": "word_column",
     "sentence": "sentence_column",
     "document": "document_column",
+    "lag_within": "lag_within",
     "responses": "response_columns",
     "predictors": "predictor_columns",
     "controls": "control_columns",

@@ -26,6 +26,7 @@ from treelm.cli.options import (
     said_impossible,
     workers,
 )
+from treelm.corpora.table_rows import TABLES
 from treelm.corpora.tables import SEPARATORS, check_table_name
 from treelm.errors import InputError
 
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from treelm.inference.predictors import Unigrams
     from treelm.inference.stimuli import Stimulus
     from treelm.inference.surprisal_table import Findings, NamedModel, SourceNames, TableSettings
-
-TABLES = (".csv", ".tsv")
-"""Endings of the names of files that are tables unless ``--layout`` says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +62,9 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
     model."""
     layout: Literal["auto", "sentences", "words", "table"] = "auto"
     """sentences: as --format says. words: one a line, an empty line after each sentence, two after each document.
-    table: CSV (commas or semicolons) or TSV with a header and one word a row; other columns are passed through,
-    own_NAME if NAME is a measure of ours. auto: a table if the file's name ends in .csv or .tsv, else sentences."""
+    table: CSV (commas or semicolons), TSV or the first sheet of an .xlsx, with a header and one word a row; other
+    columns are passed through, own_NAME if NAME is a measure of ours. auto: a table if the file's name ends in .csv,
+    .tsv or .xlsx, else sentences."""
     word_column: str = "word"
     """Of a table: the column of the words."""
     sentence_column: tuple[str, ...] = ("sentence_id",)
@@ -144,7 +143,9 @@ def main(arguments: list[str]) -> int:
     for own, new in table.renamed.items():
         note(f"the column {own} of {file} is {new} here, beside ours of that name")
     for model, beam, found, said in zip(models, beams, table.findings, advice, strict=True):
-        for line in (*said.lines(model.name, "--{}"), *_doubts(options, model, beam, found)):
+        whose = f"{model.name}: " if len(models) > 1 else ""
+        doubts = (f"{whose}{line}" for line in _doubts(options, model, beam, found))
+        for line in (*said.lines(model.name, "--{}"), *doubts):
             note(line)
     if hashes:
         about = metadata(options, runs, hashes, file, models, beams, table.findings, len(skipped))
@@ -237,6 +238,9 @@ def _read(
         table = read_table(file, columns, options.punctuation)
         names = SourceNames(columns.sentence, columns.word, document or "document_id", table.names, shows_document)
         found = table.stimuli
+        if table.decimal_commas:
+            listed = ", ".join(table.decimal_commas)
+            note(f"{file}: decimal commas ({listed}) are passed on as they stand; our numbers have decimal points")
         if follows_documents:
             check_documents(table.stimuli)
     elif options.layout == "words":

@@ -14,10 +14,14 @@ import tyro
 from treelm.cli.arguments import note
 from treelm.cli.files import progress_bar
 from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive, reference_names, require_words
+from treelm.corpora.table_rows import TABLES
+from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.material import Material, Surprisals
     from treelm.models.base import SyntacticLM
+
+_MOST_SHOWN = 8  # characters in a line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +108,16 @@ def _run_name(run: str) -> str:
 
 
 def _kind(source: str, published: Mapping[str, Surprisals]) -> Literal["run", "table", "published"]:
-    """What a source is: a folder before a file, before a published model, before a model of the package."""
+    """What a source is: a folder before a file, before a published model, before a model of the package.
+
+    Raises ``InputError`` for the name of a table that is not there.
+    """
     if Path(source).is_dir():
         return "run"
     if _table(source)[0].is_file():
         return "table"
+    if Path(source.partition(":")[0]).suffix.lower() in TABLES:
+        raise InputError("no such table", where=source, remedy="check the path")
     return "published" if source in published else "run"
 
 
@@ -164,8 +173,13 @@ def score_run(
         "impossible": int((~found.is_there).sum()),
         "not converged": int((found.columns[CONVERGED] == 0).sum()) if CONVERGED in kept else 0,
     }
+    written = set(material.words if options.as_written else map(normalise, material.words))
+    spelled = sorted({character for word in written for character in lm.vocabulary.spelled(word)})
     if context == "document" and not lm.keeps_context:
         note(f"{run}: {lm.why_no_context}")
+    if spelled:
+        shown = " ".join(spelled[:_MOST_SHOWN]) + (" ..." if len(spelled) > _MOST_SHOWN else "")
+        note(f"{run}: words with characters of which it has no piece are read byte by byte, as by spelling: {shown}")
     told = "".join(f", {count} {what}" for what, count in counts.items() if count)
     note(f"{run}: {search}; {len(material)} words{told}")
     return found

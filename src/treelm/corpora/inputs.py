@@ -5,7 +5,6 @@ Files of runs and settings are regular files; inputs may be pipes, standard inpu
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
 import io
@@ -16,8 +15,7 @@ import stat
 import sys
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -31,6 +29,7 @@ _UTF16_MARKS = (BOM_UTF16_LE, BOM_UTF16_BE)
 _NEW_LINE, _NUL = b"\n", b"\0"
 _CR_ALONE = re.compile(rb"\r(?![\r\n]|\Z)")
 _GZIP_MAGIC = b"\x1f\x8b"
+_ZIP_MAGIC = b"PK\x03\x04"  # also of workbooks and of documents of text programs
 _MOST_UNPACKED = 1 << 29  # bytes of a file that is read whole; a few kilobytes of gzip can hold any number of them
 _DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened: <(command), or a pipe
 
@@ -149,6 +148,9 @@ def decoded(content: bytes, *, name: str, line: int = 1) -> str:
             problem = "a line end that is CR alone", alone.start(), "convert line ends to LF"
     if problem is None:
         return text
+    if content.startswith(_ZIP_MAGIC):
+        remedy = "unpack it, or save what is in it as text in UTF-8"
+        raise InputError("a zip archive, or a document that is one", where=name, remedy=remedy)
     if content.startswith(_UTF16_MARKS) or _has_many_nuls(content):
         problem = "looks like UTF-16", 0, convert
     found, place, remedy = problem
@@ -213,53 +215,3 @@ def require_rereadable(paths: Iterable[str | Path]) -> None:
         if path == STDIN or (os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode)):
             remedy = "write its content into a file first"
             raise InputError("a pipe, where each model reads anew", where=name_of(path), remedy=remedy)
-
-
-def read_rows(text: str, source: str) -> tuple[tuple[str, ...], Iterator[tuple[str, dict[str, str]]]]:
-    """The names of the columns, and for each row its place (``file:line``) and its cells by name.
-
-    Cells are set apart by tabs if there is one in the header, else by what it has more of, commas or semicolons (as of
-    spreadsheets where a comma is a decimal point), and quoted as R and pandas do. Raises ``InputError`` for a column
-    name that stands twice, a row with other cells than the header has, and a cell that goes on over several lines: a
-    lone quotation mark would swallow rows.
-    """
-    rows = _rows(text, source, max(",;\t", key=_parts_of(text.partition("\n")[0])))
-    where, names = next(rows, (f"{source}:1", []))
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise InputError(f"two columns of the name {twice[0]!r}", where=where, remedy="rename or remove one")
-    return tuple(names), _by_name(rows, names)
-
-
-def _parts_of(header: str) -> Callable[[str], tuple[bool, int]]:
-    """How much a character is one between cells: a tab always, others by their number outside quotation marks."""
-    outside = re.sub(r'"[^"]*"', "", header)
-    return lambda separator: (separator == "\t" and separator in outside, outside.count(separator))
-
-
-def _by_name(rows: Iterator[tuple[str, list[str]]], names: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    for where, row in rows:
-        if len(row) != len(names):
-            found = f"{len(row)} cells under {len(names)} columns"
-            raise InputError(found, where=where, remedy="give every row as many cells as the header has")
-        yield where, dict(zip(names, row, strict=True))
-
-
-def _rows(text: str, source: str, separator: str) -> Iterator[tuple[str, list[str]]]:
-    """Rows that are not empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            remedy = "quote cells that hold quotation marks, and double the marks inside"
-            raise InputError(f"not a table ({error})", where=f"{source}:{line}", remedy=remedy) from None
-        if row is None:
-            return
-        if reader.line_num > line:
-            found = f"a quoted cell that goes on to line {reader.line_num}"
-            remedy = 'double quotation marks inside quoted cells; a cell that is one mark is written """"'
-            raise InputError(found, where=f"{source}:{line}", remedy=remedy)
-        if row:
-            yield f"{source}:{line}", row

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.table_rows import read_rows, table_text
 from treelm.corpora.tables import Table, apart
 from treelm.corpora.tokens import Tokenisation, words_of
 from treelm.errors import InputError, nearest
@@ -168,7 +168,7 @@ def read_pairs(path: Path, *, good: str = "", bad: str = "", group_by: Sequence[
     For a table that is not Marvin & Linzen's, ``good`` and ``bad`` name the columns of the sentences and ``group_by``
     those to group by. Raises ``InputError`` with file and line.
     """
-    text = read_text(path)
+    text = table_text(path)
     if not text.strip():
         raise InputError("no pairs", where=str(path), remedy="give BLiMP's JSON lines, or a TSV or CSV with a header")
     if text.lstrip().startswith("{"):
@@ -193,7 +193,7 @@ def _read_json_lines(text: str, source: str, good: str, bad: str, group_by: Sequ
 
 
 def _read_table(text: str, source: str, good: str, bad: str, group_by: Sequence[str]) -> Iterator[MinimalPair]:
-    names, rows = read_rows(text, source)
+    names, rows, _ = read_rows(text, source)
     good, bad = good or MARVIN_LINZEN[0], bad or MARVIN_LINZEN[1]
     if not group_by and _TEST_CASE in names:
         group_by = ("construction",)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from unicodedata import category, normalize
 
-from treelm.corpora.inputs import read_rows, read_text
+from treelm.corpora.table_rows import read_table
 from treelm.errors import InputError
 
 Value = TypeVar("Value")
@@ -154,7 +154,7 @@ def read_counts(path: str) -> dict[str, int]:
 
     Raises ``InputError`` with file and line.
     """
-    names, rows = read_rows(read_text(path), path)
+    names, rows, _ = read_table(path)
     columns = {name.casefold(): name for name in names}
     for name in ("word", "count"):
         if name not in columns:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
-from treelm.corpora.inputs import read_rows, read_text
+from treelm.corpora.inputs import read_text
 from treelm.corpora.running_text import sentence_ends
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.table_rows import DECIMAL_COMMA, read_rows, table_text
 from treelm.corpora.tables import Cell
 from treelm.corpora.tokens import BLANKS, words_of
 from treelm.errors import InputError, choose_from
@@ -110,6 +111,8 @@ class StimulusTable:
 
     names: tuple[str, ...]
     stimuli: tuple[Stimulus, ...]
+    decimal_commas: tuple[str, ...] = ()
+    """Those of ``names`` with numbers such as 301,5, which are passed through as they stand."""
 
 
 class PlacedRow(NamedTuple):
@@ -120,15 +123,26 @@ class PlacedRow(NamedTuple):
 
 
 def read_table(path: str, columns: Columns, punctuation: Punctuation) -> StimulusTable:
-    """Read a CSV or TSV file with a header, quoted as R and pandas do; the header says which.
+    """Read a CSV or TSV file with a header, quoted as R and pandas do, the header says which; or a sheet of Excel.
 
     Raises ``InputError`` as ``table_stimuli`` and ``read_rows`` do.
     """
-    text = read_text(path)
+    text = table_text(path)
     if not text.partition("\n")[0].strip():
         raise InputError("no header", where=f"{path}:1", remedy="name the columns in the first line")
-    names, rows = read_rows(text, path)
-    return table_stimuli(names, (PlacedRow(*row) for row in rows), columns, punctuation, source=path)
+    names, rows, has_commas = read_rows(text, path)
+    found = table_stimuli(names, (PlacedRow(*row) for row in rows), columns, punctuation, source=path)
+    return replace(found, decimal_commas=_with_commas(found) if has_commas else ())
+
+
+def _with_commas(table: StimulusTable) -> tuple[str, ...]:
+    """The names of columns that are passed through and have numbers with decimal commas."""
+    rows = [row for one in table.stimuli for row in one.kept]
+    return tuple(
+        name
+        for place, name in enumerate(table.names)
+        if any(isinstance(row[place], str) and DECIMAL_COMMA.fullmatch(str(row[place])) for row in rows)
+    )
 
 
 def table_stimuli(

@@ -32,7 +32,7 @@ a,2,"It's",290,9.0,PRP,2
 b,1,late.,NA,6.5,RB,5
 """
 COLUMNS = TableColumns(
-    sentence="item",
+    sentence=("item",),
     document="text",
     predictors=("freq",),
     surprisals=("gpt2",),
@@ -52,24 +52,67 @@ def test_columns_of_a_table_become_a_corpus(tmp_path: Path) -> None:
     assert corpus.classes == ("DT", "NN", "VB", "PRP", "RB")
     np.testing.assert_array_equal(corpus.responses["rt"], [300, 310, 350, 290, np.nan])
     np.testing.assert_array_equal(corpus.shifted(corpus.predictors["freq"], 1), [np.nan, 9.5, 5.5, 2.0, np.nan])
-    assert corpus.controls["position"].tolist() == [1, 2, 3, 4, 1]
+    assert corpus.controls["position_in_document"].tolist() == [1, 2, 3, 4, 1]
     assert corpus.published["gpt2"].is_there.tolist() == [False, True, True, True, True]
     assert corpus.fold_kind == "folds of sentences"
 
 
 def test_without_columns_the_words_themselves_predict(tmp_path: Path) -> None:
-    columns = TableColumns(sentence="item", document="text")
+    columns = TableColumns(sentence=("item",), document="text")
     corpus = reading_tables.load(write(tmp_path / "times.csv", TIMES), columns)
     assert corpus.predictors["length"].tolist() == [3, 3, 5, 4, 4]
     assert corpus.predictors["mark"].tolist() == [0, 0, 1, 0, 1]
     assert corpus.predictors["end"].tolist() == [0, 0, 1, 0, 1]
 
 
+def test_lags_and_places_stay_within_sentences_that_stand_alone(tmp_path: Path) -> None:
+    table = write(tmp_path / "times.csv", TIMES)
+    for columns, within in (
+        (TableColumns(sentence=("text", "item")), "sentence"),
+        (TableColumns(sentence=("item",), document="text", lag_within="sentence"), "sentence"),
+        (TableColumns(sentence=("item",), document="text"), "document"),
+        (TableColumns(sentence=("text", "item"), lag_within="document"), "document"),
+    ):
+        corpus = reading_tables.load(table, columns)
+        is_within = within == "sentence"
+        before = corpus.shifted(corpus.predictors["length"], 1)
+        np.testing.assert_array_equal(before[:4], [np.nan, 3, 3, np.nan if is_within else 5])
+        places = corpus.controls[f"position_in_{within}"].tolist()
+        assert places[:4] == [1, 2, 3, 1 if is_within else 4]
+
+
+def test_items_are_left_out_together_and_their_sentences_stand_alone(tmp_path: Path) -> None:
+    rows = "".join(f"{item},{condition},w,{item}\n" for item in range(6) for condition in "ab" for _ in range(3))
+    table = write(tmp_path / "t.csv", f"item,condition,word,rt\n{rows}")
+    columns = TableColumns(sentence=("item", "condition"), document="item", lag_within="sentence")
+    corpus = reading_tables.load(table, columns)
+    assert (corpus.fold_kind, len(set(corpus.folds)), len(set(corpus.sentences))) == ("documents", 6, 12)
+    assert np.isnan(corpus.shifted(corpus.responses["rt"], 1)).sum() == 12
+
+
+def test_documents_that_are_readers_are_told_of(tmp_path: Path) -> None:
+    rows = "".join(f"{reader},{item},{word},300\n" for reader in range(5) for item in "12" for word in (item, "x", "y"))
+    table = write(tmp_path / "t.csv", f"reader,item,word,rt\n{rows}z,3,once,300\n")
+    (found,) = reading_tables.load(table, TableColumns(sentence=("item",), document="reader")).notes
+    assert found.startswith(
+        "2 of 3 sentences stand in several documents, up to 5: if these are readers, give mean times"
+    )
+
+
+def test_decimal_commas_are_read_where_semicolons_stand_between_cells(tmp_path: Path) -> None:
+    text = "sentence_id;word;rt\n1;The;301,5\n1;3,5;-0,25\n1;dogs;300.5\n"
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns())
+    assert corpus.responses["rt"].tolist() == [301.5, -0.25, 300.5]
+    assert corpus.words == ("The", "3,5", "dogs")
+    with pytest.raises(InputError, match=r"t.csv:2: '301,5' is no number; write a decimal point"):
+        reading_tables.load(write(tmp_path / "t.csv", text.replace(";", "\t")), TableColumns())
+
+
 def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:
     rows = "".join(
         f"{item},{word},300\n" for item in "12" for word in ("Mr.", "Smith", "slept.", "Then", "he", "woke.")
     )
-    columns = TableColumns(sentence="item")
+    columns = TableColumns(sentence=("item",))
     corpus = reading_tables.load(write(tmp_path / "times.csv", f"item,word,rt\n{rows}3,Mr.,1\n3,Smith.,1\n"), columns)
     assert corpus.notes == ("2 of 3 sentences look like several, and are read as one",)
     assert reading_tables.load(write(tmp_path / "times.csv", TIMES), COLUMNS).notes == ()
@@ -84,9 +127,9 @@ def test_times_of_single_readers_are_refused_however_they_are_sorted(by: str, tm
         rows += [f"{item},{word},300" for word in shown]
     table = write(tmp_path / "readers.csv", "\n".join(rows) + "\n")
     with pytest.raises(InputError, match=r"readers.csv:2: the words of 3 of 3 sentences several times over"):
-        reading_tables.load(table, TableColumns(sentence="item"))
+        reading_tables.load(table, TableColumns(sentence=("item",)))
     plain = [f"{item},{word},300" for item, words in enumerate(sentences) for word in words]
-    reading_tables.load(write(table, "\n".join([rows[0], *plain]) + "\n"), TableColumns(sentence="item"))
+    reading_tables.load(write(table, "\n".join([rows[0], *plain]) + "\n"), TableColumns(sentence=("item",)))
 
 
 def test_words_without_a_frequency_are_told_of_and_what_is_missing_is_named(tmp_path: Path) -> None:
@@ -94,7 +137,7 @@ def test_words_without_a_frequency_are_told_of_and_what_is_missing_is_named(tmp_
     words = [*("the", "dog", "-", "barks", "dog")] * 12
     rows = "".join(f"{number // 5},{word},{300 + number % 7}\n" for number, word in enumerate(words))
     table = write(tmp_path / "t.csv", f"item,word,rt\n{rows}")
-    corpus = reading_tables.load(table, TableColumns(sentence="item", frequencies=str(counts)))
+    corpus = reading_tables.load(table, TableColumns(sentence=("item",), frequencies=str(counts)))
     assert corpus.notes == ("12 of 60 words have no frequency, such as '-': they and those after are left out",)
     found = Regression(corpus, Design(num_lags=1, baseline=("length", "zipf_frequency")), [])
     assert found.left_out == {"without a word before": 12, "no zipf_frequency, here or at a lag": 24}
@@ -103,7 +146,7 @@ def test_words_without_a_frequency_are_told_of_and_what_is_missing_is_named(tmp_
 def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
     rows = "".join(f"{text},1,word,3{text}\n" for text in range(reading_tables.FEWEST_DOCUMENTS))
     table = write(tmp_path / "times.csv", f"text,item,word,rt\n{rows}")
-    corpus = reading_tables.load(table, TableColumns(sentence="item", document="text"))
+    corpus = reading_tables.load(table, TableColumns(sentence=("item",), document="text"))
     assert corpus.folds == ("0", "1", "2", "3", "4")
     assert corpus.fold_kind == "documents"
 
@@ -169,7 +212,7 @@ def test_bad_tables_of_surprisals_are_refused(text: str, found: str, tmp_path: P
 def test_a_model_scores_a_material_word_by_word_in_its_order(tmp_path: Path) -> None:
     lm = ToyLM()
     text = "text,item,word,rt\nx,1,a,1\nx,1,b c,1\nx,2,c,1\n"
-    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence="item", document="text"))
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence=("item",), document="text"))
     found = score_material(lm, corpus, name="toy", punctuation="as-given")
     scores = [score.log_probs / -math.log(2) for score in lm.score([["a", "b", "c"], ["c"]])]
     expected = [scores[0][0], scores[0][1] + scores[0][2], scores[1][0]]
@@ -303,7 +346,7 @@ def test_times_of_nobody_are_told_of(tmp_path: Path) -> None:
 def test_sentences_numbered_anew_say_which_option_tells_documents_apart(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "text,item,word,rt\na,1,The,1\na,2,dog,1\nb,1,The,1\n")
     with pytest.raises(InputError, match=r"more of sentence '1' after another one.*name the column of documents"):
-        reading_tables.load(table, TableColumns(sentence="item"))
+        reading_tables.load(table, TableColumns(sentence=("item",)))
 
 
 @pytest.mark.parametrize(("cell", "remedy"), [("350,38", "write a decimal point"), ("1_000", "give a number, or NA")])
@@ -315,7 +358,7 @@ def test_numbers_are_written_with_a_point_and_without_marks_between(cell: str, r
 def test_with_documents_as_context_a_stream_model_remembers_the_sentence_before(tmp_path: Path) -> None:
     lm = load("lstm-gum-open")
     text = "text,item,word,rt\nx,1,The,1\nx,1,dog,1\nx,2,The,1\nx,2,dog,1\ny,1,The,1\ny,1,dog,1\n"
-    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence="item", document="text"))
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence=("item",), document="text"))
     alone, together = (
         score_material(lm, corpus, name="lm", context=context).bits for context in ("sentence", "document")
     )

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelm.corpora.inputs import file_hash, read_rows, read_text
+from treelm.corpora.inputs import file_hash
 from treelm.corpora.outputs import cache_directory
+from treelm.corpora.table_rows import read_table
 from treelm.errors import InputError
 from treelm.evaluation.human.material import Bools, Floats, Material, Surprisals
 from treelm.inference.predictors import lagged
@@ -87,7 +88,7 @@ def _check_hash(path: Path, member: CorpusFile) -> None:
 
 def rows_of(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a table with a header, each with its place."""
-    return read_rows(read_text(path), str(path))[1]
+    return read_table(path).rows
 
 
 def published_table(bits: Mapping[str, Sequence[float]]) -> dict[str, Surprisals]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -13,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.sentence import Sentence
+from treelm.corpora.table_rows import DECIMAL_COMMA, read_table
 from treelm.errors import InputError
 from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
@@ -26,7 +25,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 MISSING = ("", "NA", "nan", "NaN")
 """Cells without a value, as R and pandas write them."""
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 BITS = "surprisal_bits"
 _UNKNOWN = "is_unk"
 _TRUE = ("1", "1.0", "True", "TRUE", "true")
@@ -108,7 +106,7 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     and cells that are empty or NA, have none. Beside ``surprisal_bits_NAME`` stands ``is_unk_NAME``. Raises
     ``InputError`` with file and line, also where its keys and its words name different words.
     """
-    names, found = read_rows(read_text(path), str(path))
+    names, found, has_commas = read_table(path)
     if column not in names:
         remedy = f"write {path}:COLUMN; there are {', '.join(names)}"
         raise InputError(f"no column {column!r}", where=f"{path}:1", remedy=remedy)
@@ -118,7 +116,7 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     bits, is_unknown = np.full(len(material), math.nan), np.zeros(len(material), dtype=bool)
     for (where, row), place in zip(rows, places, strict=True):
         if place is not None:
-            bits[place] = number(row[column], where)
+            bits[place] = number(row[column], where, has_commas=has_commas)
             is_unknown[place] = row.get(unknown) in _TRUE
     if not np.isfinite(bits).any():
         found_none = f"no surprisal of a word of {material.name}"
@@ -173,14 +171,19 @@ def _letters(word: str) -> str:
     return "".join(filter(str.isalnum, word.casefold())) or word
 
 
-def number(cell: str, where: str) -> float:
-    """The number in a cell, not a number where the cell is a missing value; raises ``InputError`` for other text."""
+def number(cell: str, where: str, *, has_commas: bool = False) -> float:
+    """The number in a cell, not a number where the cell is a missing value; raises ``InputError`` for other text.
+
+    A decimal comma is read where the table has them (``has_commas``).
+    """
     if cell in MISSING:
         return math.nan
+    if has_commas and DECIMAL_COMMA.fullmatch(cell):
+        cell = cell.replace(",", ".")
     try:
         if "_" not in cell:  # which Python reads, and nobody writes
             return float(cell)
     except ValueError:
         pass
-    remedy = "write a decimal point" if _DECIMAL_COMMA.fullmatch(cell) else "give a number, or NA"
+    remedy = "write a decimal point" if DECIMAL_COMMA.fullmatch(cell) else "give a number, or NA"
     raise InputError(f"{cell!r} is no number", where=where, remedy=remedy)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from treelm.corpora.inputs import read_rows, read_text
 from treelm.corpora.running_text import normalise
+from treelm.corpora.table_rows import read_table
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, published_table
@@ -34,8 +35,9 @@ class TableColumns:
     """The columns of a table of reading times, by name."""
 
     word: str = "word"
-    sentence: str = "sentence_id"
+    sentence: tuple[str, ...] = ("sentence_id",)  # whose cells together say which rows are one sentence
     document: str = ""  # without it, all is one document
+    lag_within: Literal["", "sentence", "document"] = ""  # "": documents if a column names them, else sentences
     responses: tuple[str, ...] = ("rt",)
     predictors: tuple[str, ...] = ()  # numbers that join with their lags; without them, those of the words themselves
     controls: tuple[str, ...] = ()
@@ -45,7 +47,7 @@ class TableColumns:
 
     def named(self) -> tuple[str, ...]:
         """All columns that the table must have."""
-        own = (self.word, self.sentence, self.document, self.word_class)
+        own = (self.word, *self.sentence, self.document, self.word_class)
         return tuple(
             name for name in (*own, *self.responses, *self.predictors, *self.controls, *self.surprisals) if name
         )
@@ -55,9 +57,10 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     """Read a table of reading times; the rows of a sentence stand together and in order, as do those of a document.
 
     Without columns of predictors: length, punctuation on the word and the end of a sentence, and, with a source,
-    frequency; the word's place in its document without lags. Raises ``InputError`` with file and line.
+    frequency; without lags, and unless columns of controls are named, the word's place in what lags stay within: its
+    sentence or its document. Raises ``InputError`` with file and line.
     """
-    names, found = read_rows(read_text(path), str(path))
+    names, found, has_commas = read_table(path)
     for name in columns.named():
         if name not in names:
             remedy = f"name the column by an option; there are {', '.join(names)}"
@@ -69,14 +72,16 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         if not words_of(normalise(row[columns.word])):
             raise InputError("an empty word", where=where, remedy="give a word in every row")
     documents = tuple(row[columns.document] if columns.document else "1" for _, row in rows)
-    sentences = tuple(f"{document}-{row[columns.sentence]}" for document, (_, row) in zip(documents, rows, strict=True))
-    places, own = [where for where, _ in rows], [row[columns.sentence] for _, row in rows]
+    places, own = [where for where, _ in rows], [" ".join(row[name] for name in columns.sentence) for _, row in rows]
+    sentences = tuple(f"{document}-{sentence}" for document, sentence in zip(documents, own, strict=True))
+    within = columns.lag_within or ("document" if columns.document else "sentence")
+    lag_groups = documents if within == "document" else sentences
     _check_together("document", documents, documents, places)
     _check_together("sentence", sentences, own, places, "" if columns.document else _SAY_DOCUMENTS)
     _check_readers([row[columns.word] for _, row in rows], sentences, places)
 
     def values(name: str) -> Floats:
-        return np.array([number(row[name], where) for where, row in rows])
+        return np.array([number(row[name], where, has_commas=has_commas) for where, row in rows])
 
     words = tuple(row[columns.word] for _, row in rows)
     predictors = {name: values(name) for name in columns.predictors} or _of_words(words, sentences, columns.frequencies)
@@ -91,8 +96,8 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         responses={name: values(name) for name in columns.responses},
         predictors=predictors,
         baseline=tuple(predictors),
-        controls={name: values(name) for name in columns.controls} or {"position": _positions(documents)},
-        lag_groups=documents if columns.document else sentences,
+        controls={name: values(name) for name in columns.controls} or {f"position_in_{within}": _positions(lag_groups)},
+        lag_groups=lag_groups,
         num_lags=2,
         folds=folds,
         fold_kind=fold_kind,
@@ -101,6 +106,7 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         references=columns.surprisals,
         notes=(
             *_notes(words, sentences),
+            *_notes_of_readers(words, sentences, documents),
             *_notes_of_times({name: values(name) for name in columns.responses}),
             *_notes_of_frequencies(words, predictors),
         ),
@@ -113,6 +119,21 @@ def _notes(words: Sequence[str], sentences: Sequence[str]) -> Iterator[str]:
     found = {own for word, own, after in pairs if own == after and _SENTENCE_END.search(word)}
     if found:
         yield f"{len(found)} of {len(set(sentences))} sentences look like several, and are read as one"
+
+
+def _notes_of_readers(words: Sequence[str], sentences: Sequence[str], documents: Sequence[str]) -> Iterator[str]:
+    """Yield what must be said of documents that have the same sentences, as those that are readers have."""
+    texts: dict[str, set[str]] = {}
+    for _, group in groupby(zip(sentences, words, documents, strict=True), key=itemgetter(0)):
+        own = list(group)
+        texts.setdefault(" ".join(word for _, word, _ in own), set()).add(own[0][2])
+    again = [text for text, found in texts.items() if len(found) > 1]
+    if len(again) > len(texts) / 2:
+        most = max(len(texts[text]) for text in again)
+        yield (
+            f"{len(again)} of {len(texts)} sentences stand in several documents, up to {most}: if these are readers, "
+            "give mean times, one row a word; the interval here is over documents"
+        )
 
 
 def _notes_of_times(responses: Mapping[str, Floats]) -> Iterator[str]:

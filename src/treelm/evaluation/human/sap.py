@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelm.corpora.inputs import read_rows, read_text
+from treelm.corpora.table_rows import read_table
 from treelm.evaluation.human.material import Material, Surprisals
 
 FOLDER = Path(str(files("treelm"))) / "data" / "sap"
@@ -65,7 +65,7 @@ class HumanEffect(NamedTuple):
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
     path = FOLDER / f"{name}.csv.gz"
-    return (row for _, row in read_rows(read_text(path), str(path))[1])
+    return (row for _, row in read_table(path).rows)
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from treelm.corpora.inputs import read_rows, read_text
+from treelm.corpora.table_rows import read_table
 from treelm.corpora.tables import MISSING
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.regions import ScoredToken
@@ -90,7 +90,7 @@ def read_surprisals(path: Path, *, with_end: bool = False) -> dict[str, TokensOf
     end counts with the last word if it is asked for. TSV or CSV with a header, quoted as R and pandas do. Raises
     ``InputError`` with file and line.
     """
-    names, rows = read_rows(read_text(path), str(path))
+    names, rows, _ = read_table(path)
     measures = [name for name in names if _MEASURE.fullmatch(name)]
     if "sentence" not in names and set(names) >= _OURS:
         return _of_surprisal_table(rows, measures, with_end=with_end)

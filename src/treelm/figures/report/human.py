@@ -36,8 +36,8 @@ def _reading(comparison: Comparison, corpus: str) -> Markup:
     chart = for_both_widths(lambda width: scatter_chart(dots, axes, width, is_percent=False), wide=_WIDTH)
     sizes = sorted({reading.num_words for reading in found.values()})
     caption = (
-        f"{corpus}: what surprisals add to the prediction of reading times by length, frequency, punctuation and "
-        "place, in held-out log likelihood, against the perplexity on the same words, without ends of sentences "
+        f"{corpus}: what surprisals add to its other predictors of reading times, in held-out log likelihood, against "
+        "the perplexity on the same words, without ends of sentences "
         f"({' or '.join(f'{size:,}' for size in sizes)} words, those of which a run and all published models have a "
         "surprisal). Grey: published models. Higher is nearer to people."
     )
@@ -81,13 +81,13 @@ def garden_path_section(comparison: Comparison) -> Section | None:
     caption = (
         "Main verb/reduced relative, NP/S and NP/Z garden paths (SAP benchmark, Huang et al. 2024), ambiguous less "
         "unambiguous sentence, at the critical word and the two after it: surprisal against what people took longer "
-        f"by, means over 24 items. Grey: the authors' models ({', '.join(others)}). Were the effect on people that of "
-        "surprisal, points would lie on a line."
+        f"by (on a logarithmic scale), means over 24 items. Grey: the authors' models ({', '.join(others)})."
     )
     names = {looks[row.name]: row.name for row in rows}
     heads = ("effect, word", "people, ms", *others, *(row.name for row in rows))
     columns = [*others.values(), *map(_effects, rows)]
-    table = scrolled(data_table("Bits (standard error)", heads, _table(columns)), "effects in bits")
+    words = "word 0: the critical one; 1, 2: those after it; of relative clauses verb, determiner, noun"
+    table = scrolled(data_table(f"Bits (standard error); {words}", heads, _table(columns)), "effects in bits")
     return Section(
         identifier="garden-paths",
         title="Garden paths",

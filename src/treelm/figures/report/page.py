@@ -34,11 +34,14 @@ def write_report(comparison: Comparison, path: Path, *, title: str = "") -> None
     write_atomically(path, report_page(comparison, title=title).encode())
 
 
-def check_path(path: Path) -> None:
-    """Raise ``InputError`` for a file that no page can be written into: before anything is measured for it."""
+def check_path(path: Path, *, to_come: Path | None = None) -> None:
+    """Raise ``InputError`` for a file that no page can be written into: before anything is measured for it.
+
+    The folder ``to_come`` is one that will be made before the page is.
+    """
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report into {path}", remedy="end its name in .html")
-    if not path.parent.is_dir():
+    if path.parent != to_come and not path.parent.is_dir():
         raise InputError(f"no folder {path.parent}", remedy="make it first")
 
 
