@@ -30,6 +30,7 @@ EXPECTED = {
     "README.md": ("surprisal_bits", "perplexity", "end of sentence"),
     "docs/surprisal.md": ("item\tform\tsurprisal_bits", "sentence_number", "next_entropy_bits", "document_id"),
     "docs/reading.md": ("agreement-bits", "delta log likelihood"),
+    "docs/evaluation.md": ("npz",),
     "docs/other-models.md": ("museum", "tensor("),
     "docs/pretrained.md": ("gum-open", "museum"),
     "docs/ten-minutes.md": ("phenomenon",),
