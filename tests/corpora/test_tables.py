@@ -1,6 +1,7 @@
 import io
 import math
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -118,6 +119,9 @@ def test_a_first_line_may_say_what_stands_between_cells() -> None:
     assert table.names == ("a,b", "c")
     assert list(table.rows) == [("in.csv:3", {"a,b": "1,5", "c": "2"})]
     assert read_rows("sep=;,b\n", "in.csv").names == ("sep=;", "b")
+    assert list(read_rows('"SEP=;"\r\nword;rt\r\nthe;1\r\n', "in.csv").rows) == [
+        ("in.csv:3", {"word": "the", "rt": "1"})
+    ]
 
 
 def test_what_is_written_for_excel_is_read_again(tmp_path: Path) -> None:
@@ -143,6 +147,7 @@ def test_cells_of_a_sheet_are_as_they_would_stand_in_a_text(tmp_path: Path) -> N
 
     found = rows_of(["word", "rt", None], ["a", 310.0], ["b", 0.5, None], [None], [True, datetime(2026, 1, 2)])
     assert found == [("2", "a", "310"), ("3", "b", "0.5"), ("5", "TRUE", "2026-01-02T00:00:00")]
+    assert rows_of([None], ["word", "rt"], [None], ["a, b", 1]) == [("4", "a, b", "1")]
     with pytest.raises(InputError, match=r"x.xlsx:2: 3 cells under 2 columns"):
         rows_of(["word", "rt"], ["a", 1, "more"])
 
@@ -152,6 +157,16 @@ def test_what_is_no_workbook_is_a_user_error(content: bytes, tmp_path: Path) -> 
     (tmp_path / "x.xlsx").write_bytes(content)
     with pytest.raises(InputError, match=r"x.xlsx: no workbook of Excel .*save it in Excel as .xlsx, or as CSV UTF-8"):
         read_table(tmp_path / "x.xlsx")
+
+
+def test_damage_to_a_workbook_is_a_user_error_wherever_it_is(tmp_path: Path) -> None:
+    with binary_table(str(tmp_path / "x.xlsx"), NAMES) as write:
+        write(ROWS)
+    whole = (tmp_path / "x.xlsx").read_bytes()
+    for start in range(0, len(whole), 97):
+        (tmp_path / "x.xlsx").write_bytes(whole[:start] + bytes(40) + whole[start + 40 :])
+        with suppress(InputError):  # anything else would be a fault of ours
+            assert len(read_table(tmp_path / "x.xlsx").names) in (0, len(NAMES))
 
 
 def test_a_workbook_under_another_name_is_told_of(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ class Arguments(SourceOptions):
     predictor_columns: tuple[str, ...] = ()
     """Of a table: columns that predict them, here and at lags; without it, length and punctuation of the words."""
     control_columns: tuple[str, ...] = ()
-    """Of a table: columns that predict them without lags; without it, the place in the document."""
+    """Of a table: columns that predict them without lags; without it, the place in the document, or in the sentence
+    where lags stay within it."""
     surprisal_columns: tuple[str, ...] = ()
     """Of a table: columns of other models' surprisals, in bits."""
     class_column: str = ""

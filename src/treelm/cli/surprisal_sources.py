@@ -116,7 +116,7 @@ def _kind(source: str, published: Mapping[str, Surprisals]) -> Literal["run", "t
         return "run"
     if _table(source)[0].is_file():
         return "table"
-    if Path(source.partition(":")[0]).suffix.lower() in TABLES:
+    if Path(source.partition(":")[0].removesuffix(".gz")).suffix.lower() in TABLES:
         raise InputError("no such table", where=source, remedy="check the path")
     return "published" if source in published else "run"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import re
+import warnings
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +21,16 @@ from treelm.errors import InputError
 TABLES = (".csv", ".tsv", ".xlsx")
 """Endings of the names of tables, before a .gz of those that are text."""
 _EXCEL = ".xlsx"
-DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 """A number with a decimal comma."""
-_SEPARATOR_LINE = re.compile(r"sep=(.)\n")  # what Excel reads, and some programs write, before the header
+_SEPARATOR_LINE = re.compile(
+    r'"?sep=(.)"?\r?\n', re.IGNORECASE
+)  # what Excel reads, and some programs write, before the header
+
+
+_NO_WORKBOOK = (BadZipFile, zlib.error, KeyError, IndexError, ValueError, TypeError, AttributeError, OSError)
+_NO_WORKBOOK += (RuntimeError, SyntaxError)
+"""What openpyxl raises for a file that is damaged, locked or something else; of XML, a SyntaxError."""
 
 
 class TableRows(NamedTuple):
@@ -61,7 +70,7 @@ def read_rows(text: str, source: str) -> TableRows:
     (('word', 'rt'), [('times.csv:2', {'word': 'the', 'rt': '301,5'})], True)
     """
     said = _SEPARATOR_LINE.match(text)
-    separator = said[1] if said else max(",;\t", key=_parts_of(text.partition("\n")[0]))
+    separator = said[1] if said else max(",;\t", key=_parts_of(text.lstrip("\n").partition("\n")[0]))
     rows = _rows(text[said.end() - 1 :] if said else text, source, separator)  # its line stays, empty
     where, names = next(rows, (f"{source}:1", []))
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -109,19 +118,30 @@ def _sheet_text(path: Path) -> str:
     content = read_bytes(path, remedy="check the path")
     openpyxl = import_extra("openpyxl")
     try:
-        book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
-        rows = [list(map(_cell_text, row)) for row in book.worksheets[0].iter_rows(values_only=True)]
-    except (BadZipFile, KeyError, IndexError, ValueError, SyntaxError) as error:  # of XML, a SyntaxError
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of styles and validations, which say nothing about cells
+            sheet = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True).worksheets[0]
+            sheet.reset_dimensions()  # which some programs write wrongly
+            rows = [list(map(_cell_text, row)) for row in sheet.iter_rows(values_only=True)]
+    except _NO_WORKBOOK as error:
         remedy = "save it in Excel as .xlsx, or as CSV UTF-8"
         raise InputError(f"no workbook of Excel ({type(error).__name__})", where=str(path), remedy=remedy) from None
-    num_columns = max((place for row in rows[:1] for place, cell in enumerate(row, start=1) if cell), default=0)
+    sizes = [max((place for place, cell in enumerate(row, start=1) if cell), default=0) for row in rows]
+    num_columns = next(filter(None, sizes), 0)  # of the header
     text = io.StringIO(newline="")
     write = csv.writer(text, delimiter="\t", lineterminator="\n").writerow
-    for row in rows:
-        used = max((place for place, cell in enumerate(row, start=1) if cell), default=0)
-        cells = [*row[: max(num_columns, used)], *[""] * (num_columns - len(row))]
-        write(cells if used else [])
+    for row, size in zip(rows, sizes, strict=True):
+        write([*row[: max(num_columns, size)], *[""] * (num_columns - len(row))] if size else [])
     return text.getvalue()
+
+
+def with_points(
+    rows: Iterator[tuple[str, dict[str, str]]], names: Collection[str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The same rows with decimal points for decimal commas in the columns of these names."""
+    for where, row in rows:
+        changed = {name: row[name].replace(",", ".") for name in names if DECIMAL_COMMA.fullmatch(row[name])}
+        yield where, {**row, **changed}
 
 
 def _cell_text(value: Any) -> str:

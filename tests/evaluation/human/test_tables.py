@@ -100,12 +100,28 @@ def test_documents_that_are_readers_are_told_of(tmp_path: Path) -> None:
 
 
 def test_decimal_commas_are_read_where_semicolons_stand_between_cells(tmp_path: Path) -> None:
-    text = "sentence_id;word;rt\n1;The;301,5\n1;3,5;-0,25\n1;dogs;300.5\n"
+    text = "sentence_id;word;rt\n1;The;301,5\n1;3,5;-,25e-1\n1;dogs;300\n"
     corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns())
-    assert corpus.responses["rt"].tolist() == [301.5, -0.25, 300.5]
+    assert corpus.responses["rt"].tolist() == [301.5, -0.025, 300]
     assert corpus.words == ("The", "3,5", "dogs")
     with pytest.raises(InputError, match=r"t.csv:2: '301,5' is no number; write a decimal point"):
         reading_tables.load(write(tmp_path / "t.csv", text.replace(";", "\t")), TableColumns())
+
+
+def test_commas_beside_points_could_stand_between_thousands(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", "sentence_id;word;rt\n1;The;1,234\n1;dog;987.5\n")
+    with pytest.raises(InputError, match=r"t.csv:3: '987.5' in a column with decimal commas \(rt\)"):
+        reading_tables.load(table, TableColumns())
+
+
+def test_sentences_of_several_columns_are_told_apart_and_found_again(tmp_path: Path) -> None:
+    text = "item,condition,word,rt\na b,c,x,1\na b,c,y,1\na,b c,x,1\na,b c,y,1\n"
+    corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns(sentence=("item", "condition")))
+    assert len(set(corpus.sentences)) == 2
+    assert corpus.key_names == ("document", "item", "condition", "place")
+    bits = "item;condition;document;place;surprisal_bits\na;b c;1;2;2,5\na b;c;1;2;3\n"
+    found = read_surprisals(write(tmp_path / "bits.csv", bits), corpus).bits
+    np.testing.assert_array_equal(found, [np.nan, 3, np.nan, 2.5])
 
 
 def test_sentences_that_look_like_several_are_counted(tmp_path: Path) -> None:

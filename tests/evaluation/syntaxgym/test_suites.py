@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,11 @@ def test_surprisals_of_another_program(tmp_path: Path) -> None:
     table = tmp_path / "other.tsv"
     table.write_text("\n".join(rows) + "\n")
     assert evaluate_suite(suite, read_surprisals(table)[""]).accuracy() == 1.0
+    spreadsheet = tmp_path / "other.csv"  # where a comma is the decimal point
+    spreadsheet.write_text(
+        "\n".join(re.sub(r"\t(\d+)\.(\d+)", r"\t\1,\2", row).replace("\t", ";") for row in rows) + "\n"
+    )
+    assert read_surprisals(spreadsheet) == read_surprisals(table)
 
 
 @pytest.mark.parametrize("shape", ["plain", "wide", "long"])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.table_rows import DECIMAL_COMMA, read_table
+from treelm.corpora.table_rows import DECIMAL_COMMA, read_table, with_points
 from treelm.errors import InputError
 from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
@@ -114,9 +114,10 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     places = _places(material, names, rows, path)
     unknown = f"{_UNKNOWN}{column.removeprefix(BITS)}" if column.startswith(BITS) else _UNKNOWN
     bits, is_unknown = np.full(len(material), math.nan), np.zeros(len(material), dtype=bool)
-    for (where, row), place in zip(rows, places, strict=True):
+    values = numbers(rows, column, has_commas=has_commas)
+    for (_, row), value, place in zip(rows, values, places, strict=True):
         if place is not None:
-            bits[place] = number(row[column], where, has_commas=has_commas)
+            bits[place] = value
             is_unknown[place] = row.get(unknown) in _TRUE
     if not np.isfinite(bits).any():
         found_none = f"no surprisal of a word of {material.name}"
@@ -171,15 +172,25 @@ def _letters(word: str) -> str:
     return "".join(filter(str.isalnum, word.casefold())) or word
 
 
-def number(cell: str, where: str, *, has_commas: bool = False) -> float:
-    """The number in a cell, not a number where the cell is a missing value; raises ``InputError`` for other text.
+def numbers(rows: Sequence[_Row], name: str, *, has_commas: bool) -> list[float]:
+    """The numbers in a column; decimal commas are read where the table may have them (``has_commas``).
 
-    A decimal comma is read where the table has them (``has_commas``).
+    Raises ``InputError`` as ``number`` does, and for a column with decimal commas and decimal points: commas could be
+    between thousands.
     """
+    if has_commas and any(DECIMAL_COMMA.fullmatch(row[name]) for _, row in rows):
+        for where, row in rows:
+            if "." in row[name] and row[name] not in MISSING:
+                found = f"{row[name]!r} in a column with decimal commas ({name})"
+                raise InputError(found, where=where, remedy="write its numbers alike, without marks between thousands")
+        rows = list(with_points(iter(rows), [name]))
+    return [number(row[name], where) for where, row in rows]
+
+
+def number(cell: str, where: str) -> float:
+    """The number in a cell, not a number where the cell is a missing value; raises ``InputError`` for other text."""
     if cell in MISSING:
         return math.nan
-    if has_commas and DECIMAL_COMMA.fullmatch(cell):
-        cell = cell.replace(",", ".")
     try:
         if "_" not in cell:  # which Python reads, and nobody writes
             return float(cell)

@@ -18,7 +18,7 @@ from treelm.corpora.table_rows import read_table
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.human.corpora import END, MARK, ReadingCorpus, published_table
-from treelm.evaluation.human.material import Floats, number
+from treelm.evaluation.human.material import Floats, numbers
 from treelm.inference.predictors import ZIPF_FREQUENCY, Frequencies, bare, word_length
 
 FEWEST_DOCUMENTS = 5
@@ -72,23 +72,25 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         if not words_of(normalise(row[columns.word])):
             raise InputError("an empty word", where=where, remedy="give a word in every row")
     documents = tuple(row[columns.document] if columns.document else "1" for _, row in rows)
-    places, own = [where for where, _ in rows], [" ".join(row[name] for name in columns.sentence) for _, row in rows]
-    sentences = tuple(f"{document}-{sentence}" for document, sentence in zip(documents, own, strict=True))
+    places, own = [where for where, _ in rows], [tuple(row[name] for name in columns.sentence) for _, row in rows]
+    sentences = _names_of([(document, *cells) for document, cells in zip(documents, own, strict=True)])
     within = columns.lag_within or ("document" if columns.document else "sentence")
     lag_groups = documents if within == "document" else sentences
     _check_together("document", documents, documents, places)
-    _check_together("sentence", sentences, own, places, "" if columns.document else _SAY_DOCUMENTS)
+    _check_together(
+        "sentence", sentences, [" ".join(cells) for cells in own], places, "" if columns.document else _SAY_DOCUMENTS
+    )
     _check_readers([row[columns.word] for _, row in rows], sentences, places)
 
     def values(name: str) -> Floats:
-        return np.array([number(row[name], where, has_commas=has_commas) for where, row in rows])
+        return np.array(numbers(rows, name, has_commas=has_commas))
 
     words = tuple(row[columns.word] for _, row in rows)
     predictors = {name: values(name) for name in columns.predictors} or _of_words(words, sentences, columns.frequencies)
     folds, fold_kind = _folds(documents, sentences)
     return ReadingCorpus(
         name=path.name,
-        key_names=("document", "sentence", "place"),
+        key_names=("document", *(columns.sentence if len(columns.sentence) > 1 else ("sentence",)), "place"),
         keys=_keys(documents, sentences, own),
         words=words,
         sentences=sentences,
@@ -106,7 +108,7 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
         references=columns.surprisals,
         notes=(
             *_notes(words, sentences),
-            *_notes_of_readers(words, sentences, documents),
+            *_notes_of_readers(words, sentences, documents, fold_kind),
             *_notes_of_times({name: values(name) for name in columns.responses}),
             *_notes_of_frequencies(words, predictors),
         ),
@@ -121,7 +123,9 @@ def _notes(words: Sequence[str], sentences: Sequence[str]) -> Iterator[str]:
         yield f"{len(found)} of {len(set(sentences))} sentences look like several, and are read as one"
 
 
-def _notes_of_readers(words: Sequence[str], sentences: Sequence[str], documents: Sequence[str]) -> Iterator[str]:
+def _notes_of_readers(
+    words: Sequence[str], sentences: Sequence[str], documents: Sequence[str], fold_kind: str
+) -> Iterator[str]:
     """Yield what must be said of documents that have the same sentences, as those that are readers have."""
     texts: dict[str, set[str]] = {}
     for _, group in groupby(zip(sentences, words, documents, strict=True), key=itemgetter(0)):
@@ -132,7 +136,7 @@ def _notes_of_readers(words: Sequence[str], sentences: Sequence[str], documents:
         most = max(len(texts[text]) for text in again)
         yield (
             f"{len(again)} of {len(texts)} sentences stand in several documents, up to {most}: if these are readers, "
-            "give mean times, one row a word; the interval here is over documents"
+            f"give mean times, one row a word; the interval here is over {fold_kind}"
         )
 
 
@@ -186,10 +190,25 @@ def _positions(groups: Sequence[str]) -> Floats:
     return np.array([float(place) for _, group in groupby(groups) for place, _ in enumerate(group, start=1)])
 
 
-def _keys(documents: Sequence[str], sentences: Sequence[str], own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Document, the cell of the sentence, and the word's place in it from 1."""
+def _names_of(sentences: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """A name for each sentence, no two alike: the cells that say what a sentence is."""
+    names: dict[tuple[str, ...], str] = {}
+    taken = set[str]()
+    for cells in dict.fromkeys(sentences):
+        name = "-".join(cells)
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        names[cells] = name
+    return tuple(names[cells] for cells in sentences)
+
+
+def _keys(
+    documents: Sequence[str], sentences: Sequence[str], own: Sequence[tuple[str, ...]]
+) -> tuple[tuple[str, ...], ...]:
+    """Document, the cells of the sentence, and the word's place in it from 1."""
     places = (str(int(place)) for place in _positions(sentences))
-    return tuple(zip(documents, own, places, strict=True))
+    return tuple((document, *cells, place) for document, cells, place in zip(documents, own, places, strict=True))
 
 
 def _of_words(words: Sequence[str], sentences: Sequence[str], frequencies: str) -> dict[str, Floats]:

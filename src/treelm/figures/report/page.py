@@ -41,7 +41,8 @@ def check_path(path: Path, *, to_come: Path | None = None) -> None:
     """
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report into {path}", remedy="end its name in .html")
-    if path.parent != to_come and not path.parent.is_dir():
+    is_to_come = to_come is not None and path.parent.resolve() == to_come.resolve()
+    if not is_to_come and not path.parent.is_dir():
         raise InputError(f"no folder {path.parent}", remedy="make it first")
 
 
