@@ -28,8 +28,10 @@ _SEPARATOR_LINE = re.compile(
 )  # what Excel reads, and some programs write, before the header
 
 
-_NO_WORKBOOK = (BadZipFile, zlib.error, KeyError, IndexError, ValueError, TypeError, AttributeError, OSError)
-_NO_WORKBOOK += (RuntimeError, SyntaxError)
+_NO_WORKBOOK: tuple[type[Exception], ...] = (
+    *(BadZipFile, zlib.error, KeyError, IndexError, ValueError, TypeError, AttributeError),
+    *(OSError, RuntimeError, SyntaxError),
+)
 """What openpyxl raises for a file that is damaged, locked or something else; of XML, a SyntaxError."""
 
 
