@@ -62,9 +62,9 @@ class Arguments(SourceOptions):
     document_column: str = ""
     """Of a table: the column that says which sentences are one document, or which items belong together: what is left
     out together."""
-    lag_within: Literal["", "sentence", "document"] = ""
-    """Of a table: whether the words before that of a sentence's first words are none (sentence) or the last ones of the
-    sentence before it. Without it, document if there is --document-column, else sentence."""
+    lag_within: Literal["auto", "sentence", "document"] = "auto"
+    """Of a table. sentence: the first word of a sentence has none before it. document: that of a document. auto:
+    document if there is --document-column, else sentence."""
     response_columns: tuple[str, ...] = ("rt",)
     """Of a table: columns of times."""
     predictor_columns: tuple[str, ...] = ()

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from treelm.evaluation.human.material import Material, Surprisals
     from treelm.models.base import SyntacticLM
 
-_MOST_SHOWN = 8  # characters in a line
-
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions(ModelOptions, WorkerOptions):
@@ -145,6 +143,7 @@ def score_run(
     from treelm.corpora.running_text import normalise
     from treelm.evaluation.human.material import score_material
     from treelm.inference.processes import computing, score
+    from treelm.inference.stimulus_advice import listed
     from treelm.inference.surprisal import CONVERGED
 
     lm, beam = load_adaptive(run, options, options.threshold)
@@ -174,12 +173,12 @@ def score_run(
         "not converged": int((found.columns[CONVERGED] == 0).sum()) if CONVERGED in kept else 0,
     }
     written = set(material.words if options.as_written else map(normalise, material.words))
-    spelled = sorted({character for word in written for character in lm.vocabulary.spelled(word)})
+    spelled = {character for word in written for character in lm.vocabulary.spelled(word)}
     if context == "document" and not lm.keeps_context:
         note(f"{run}: {lm.why_no_context}")
     if spelled:
-        shown = " ".join(spelled[:_MOST_SHOWN]) + (" ..." if len(spelled) > _MOST_SHOWN else "")
-        note(f"{run}: words with characters of which it has no piece are read byte by byte, as by spelling: {shown}")
+        what = "words with characters of which it has no piece are read byte by byte, as by spelling"
+        note(f"{run}: {what}: {listed(spelled)}")
     told = "".join(f", {count} {what}" for what, count in counts.items() if count)
     note(f"{run}: {search}; {len(material)} words{told}")
     return found

@@ -8,7 +8,7 @@ import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +23,8 @@ TABLES = (".csv", ".tsv", ".xlsx")
 _EXCEL = ".xlsx"
 DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 """A number with a decimal comma."""
-_SEPARATOR_LINE = re.compile(
-    r'"?sep=(.)"?\r?\n', re.IGNORECASE
-)  # what Excel reads, and some programs write, before the header
-
-
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
+"""What Excel reads, and some programs write, before the header."""
 _NO_WORKBOOK: tuple[type[Exception], ...] = (
     *(BadZipFile, zlib.error, KeyError, IndexError, ValueError, TypeError, AttributeError),
     *(OSError, RuntimeError, SyntaxError),
@@ -115,6 +112,11 @@ def _rows(text: str, source: str, separator: str) -> Iterator[tuple[str, list[st
             yield f"{source}:{line}", row
 
 
+def with_point(cell: str) -> str:
+    """A cell with a decimal point for a decimal comma."""
+    return cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell
+
+
 def _sheet_text(path: Path) -> str:
     """The first sheet of a workbook with tabs between its cells, a line a row; of formulas the saved values."""
     content = read_bytes(path, remedy="check the path")
@@ -135,15 +137,6 @@ def _sheet_text(path: Path) -> str:
     for row, size in zip(rows, sizes, strict=True):
         write([*row[: max(num_columns, size)], *[""] * (num_columns - len(row))] if size else [])
     return text.getvalue()
-
-
-def with_points(
-    rows: Iterator[tuple[str, dict[str, str]]], names: Collection[str]
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """The same rows with decimal points for decimal commas in the columns of these names."""
-    for where, row in rows:
-        changed = {name: row[name].replace(",", ".") for name in names if DECIMAL_COMMA.fullmatch(row[name])}
-        yield where, {**row, **changed}
 
 
 def _cell_text(value: Any) -> str:

@@ -15,7 +15,7 @@ from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import BeamSize, EffectInBits, GardenPaths
 from treelm.evaluation.human.reading import ModelResult, ReadingResult
 from treelm.evaluation.human.regression import Delta
-from treelm.evaluation.human.sap import EFFECTS, REGIONS, ceilings, human_effects
+from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, ceilings, human_effects
 
 MISSING = "-"
 _WIDEST = 1000
@@ -190,7 +190,7 @@ def effect_tables(results: Sequence[GardenPaths]) -> RenderableType:
         Text(
             "people: posterior mean of the difference in self-paced reading and its 95 % interval (Huang et al. 2024)"
         ),
-        Text("word 0: the critical one; 1, 2: those after it; of relative clauses verb, determiner, noun"),
+        Text(REGIONS_IN_WORDS),
     ]
     return Group(*parts)
 

@@ -93,11 +93,10 @@ class Advice:
                 "with a capital is; give the text in lower case if the model was trained on such"
             )
         if self.num_spelled:
-            shown = sorted(self.spelled)
-            listed = " ".join(map(_in_line, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "")
             yield (
                 f"{self.num_spelled:,} of {self.num_words:,} words hold characters of which {name} has no piece "
-                f"({listed}) and which it reads byte by byte: their bits are those of spelling; {self._remedy()}"
+                f"({listed(self.spelled)}) and which it reads byte by byte: their bits are those of spelling; "
+                f"{self._remedy()}"
             )
         if self.num_known_without:
             yield (
@@ -109,6 +108,12 @@ class Advice:
                 f"{self.num_attached:,} words, such as {self.attached!r}, are written together with marks or clitics, "
                 f"which {name} has read as words of their own; give {summed}"
             )
+
+
+def listed(characters: Iterable[str]) -> str:
+    """Characters in a line, some of them if they are many."""
+    shown = sorted(characters)
+    return " ".join(map(_in_line, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "")
 
 
 def _in_line(character: str) -> str:

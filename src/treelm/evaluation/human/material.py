@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.sentence import Sentence
-from treelm.corpora.table_rows import DECIMAL_COMMA, read_table, with_points
+from treelm.corpora.table_rows import DECIMAL_COMMA, read_table, with_point
 from treelm.errors import InputError
 from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
@@ -178,13 +178,14 @@ def numbers(rows: Sequence[_Row], name: str, *, has_commas: bool) -> list[float]
     Raises ``InputError`` as ``number`` does, and for a column with decimal commas and decimal points: commas could be
     between thousands.
     """
-    if has_commas and any(DECIMAL_COMMA.fullmatch(row[name]) for _, row in rows):
-        for where, row in rows:
-            if "." in row[name] and row[name] not in MISSING:
-                found = f"{row[name]!r} in a column with decimal commas ({name})"
+    cells = [(row[name], where) for where, row in rows]
+    if has_commas and any(DECIMAL_COMMA.fullmatch(cell) for cell, _ in cells):
+        for cell, where in cells:
+            if "." in cell and cell not in MISSING:
+                found = f"{cell!r} in a column with decimal commas ({name})"
                 raise InputError(found, where=where, remedy="write its numbers alike, without marks between thousands")
-        rows = list(with_points(iter(rows), [name]))
-    return [number(row[name], where) for where, row in rows]
+        cells = [(with_point(cell), where) for cell, where in cells]
+    return [number(cell, where) for cell, where in cells]
 
 
 def number(cell: str, where: str) -> float:

@@ -37,7 +37,7 @@ class TableColumns:
     word: str = "word"
     sentence: tuple[str, ...] = ("sentence_id",)  # whose cells together say which rows are one sentence
     document: str = ""  # without it, all is one document
-    lag_within: Literal["", "sentence", "document"] = ""  # "": documents if a column names them, else sentences
+    lag_within: Literal["auto", "sentence", "document"] = "auto"  # documents if a column names them, else sentences
     responses: tuple[str, ...] = ("rt",)
     predictors: tuple[str, ...] = ()  # numbers that join with their lags; without them, those of the words themselves
     controls: tuple[str, ...] = ()
@@ -74,7 +74,8 @@ def load(path: Path, columns: TableColumns) -> ReadingCorpus:
     documents = tuple(row[columns.document] if columns.document else "1" for _, row in rows)
     places, own = [where for where, _ in rows], [tuple(row[name] for name in columns.sentence) for _, row in rows]
     sentences = _names_of([(document, *cells) for document, cells in zip(documents, own, strict=True)])
-    within = columns.lag_within or ("document" if columns.document else "sentence")
+    usual = "document" if columns.document else "sentence"
+    within = usual if columns.lag_within == "auto" else columns.lag_within
     lag_groups = documents if within == "document" else sentences
     _check_together("document", documents, documents, places)
     _check_together(

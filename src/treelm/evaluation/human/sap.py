@@ -19,6 +19,7 @@ from treelm.evaluation.human.material import Material, Surprisals
 
 FOLDER = Path(str(files("treelm"))) / "data" / "sap"
 REGIONS = (0, 1, 2)
+REGIONS_IN_WORDS = "word 0: the critical one; 1, 2: those after it; of relative clauses verb, determiner, noun"
 """The critical word and the two after it; in relative clauses, verb, determiner and noun."""
 _UNKNOWN = "?"
 

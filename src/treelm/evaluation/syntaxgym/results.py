@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from treelm.corpora.table_rows import read_table, with_points
+from treelm.corpora.table_rows import read_table, with_point
 from treelm.corpora.tables import MISSING
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.regions import ScoredToken
@@ -92,7 +92,8 @@ def read_surprisals(path: Path, *, with_end: bool = False) -> dict[str, TokensOf
     """
     names, rows, has_commas = read_table(path)
     measures = [name for name in names if _MEASURE.fullmatch(name)]
-    rows = with_points(rows, measures) if has_commas else rows
+    if has_commas:
+        rows = ((where, {**row, **{name: with_point(row[name]) for name in measures}}) for where, row in rows)
     if "sentence" not in names and set(names) >= _OURS:
         return _of_surprisal_table(rows, measures, with_end=with_end)
     missing = [name for name in NEEDED if name not in names]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from treelm.evaluation.comparison.human import ReadingGain
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
-from treelm.evaluation.human.sap import EFFECTS, REGIONS, human_effects, published
+from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, human_effects, published
 from treelm.figures.markup import Markup, join
 from treelm.figures.report.charts import Axes, Dot, for_both_widths, scatter_chart
 from treelm.figures.report.parts import Section, data_table, details, figure, key, looks_of, scrolled
@@ -86,8 +86,9 @@ def garden_path_section(comparison: Comparison) -> Section | None:
     names = {looks[row.name]: row.name for row in rows}
     heads = ("effect, word", "people, ms", *others, *(row.name for row in rows))
     columns = [*others.values(), *map(_effects, rows)]
-    words = "word 0: the critical one; 1, 2: those after it; of relative clauses verb, determiner, noun"
-    table = scrolled(data_table(f"Bits (standard error); {words}", heads, _table(columns)), "effects in bits")
+    table = scrolled(
+        data_table(f"Bits (standard error); {REGIONS_IN_WORDS}", heads, _table(columns)), "effects in bits"
+    )
     return Section(
         identifier="garden-paths",
         title="Garden paths",
