@@ -177,7 +177,9 @@ def test_a_sweep_gives_the_effects_of_each_beam_and_what_it_lost(treelm: Treelm,
     run, subset = project / "run", ("--subsets", "agreement")
     done = treelm("gardenpath", run, *subset, "--beam-sweep", 1, 20, "--json")
     assert done.code == 0, done.err
-    narrow, wide = next(iter(json.loads(done.out).values()))
+    (swept,) = json.loads(done.out)["models"]
+    narrow, wide = swept["beams"]
+    assert swept["name"] == str(run)
     assert (narrow["widths"], wide["widths"]) == ([1, 1, 1], [20, 2, 1])
     stimuli, bits = tmp_path / "stimuli.csv", tmp_path / "bits.tsv"
     stimuli.write_text(treelm("gardenpath", "--stimuli", *subset).out)

@@ -150,6 +150,8 @@ def test_cells_of_a_sheet_are_as_they_would_stand_in_a_text(tmp_path: Path) -> N
     assert rows_of([None], ["word", "rt"], [None], ["a, b", 1]) == [("4", "a, b", "1")]
     with pytest.raises(InputError, match=r"x.xlsx:2: 3 cells under 2 columns"):
         rows_of(["word", "rt"], ["a", 1, "more"])
+    with pytest.raises(InputError, match=r"x.xlsx:3: a cell with a line break: 'b\\nc'; write it on one line"):
+        rows_of(["word", "rt"], ["a", 1], ["b\nc", 1])
 
 
 @pytest.mark.parametrize("content", [b"", b"word,rt\n", b"PK\x03\x04 broken"])

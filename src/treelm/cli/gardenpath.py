@@ -99,7 +99,8 @@ def _sweep(options: Arguments) -> int:
     if options.json:
         from treelm.models.configs import to_plain
 
-        print_json({run: [to_plain(one) for one in sizes] for run, sizes in found.items()})
+        beams = {run: [to_plain(one) for one in sizes] for run, sizes in found.items()}
+        print_json({"models": [{"name": run, "beams": sizes} for run, sizes in beams.items()]})
     else:
         from treelm.figures.human_tables import print_tables, sweep_tables
 

@@ -25,6 +25,7 @@ DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 """A number with a decimal comma."""
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 """What Excel reads, and some programs write, before the header."""
+_LINE_BREAK = re.compile(r"[\r\n]")
 _NO_WORKBOOK: tuple[type[Exception], ...] = (
     *(BadZipFile, zlib.error, KeyError, IndexError, ValueError, TypeError, AttributeError),
     *(OSError, RuntimeError, SyntaxError),
@@ -130,6 +131,10 @@ def _sheet_text(path: Path) -> str:
     except _NO_WORKBOOK as error:
         remedy = "save it in Excel as .xlsx, or as CSV UTF-8"
         raise InputError(f"no workbook of Excel ({type(error).__name__})", where=str(path), remedy=remedy) from None
+    for line, row in enumerate(rows, start=1):
+        if broken := next((cell for cell in row if _LINE_BREAK.search(cell)), None):
+            remedy = "write it on one line"
+            raise InputError(f"a cell with a line break: {broken!r}", where=f"{path}:{line}", remedy=remedy)
     sizes = [max((place for place, cell in enumerate(row, start=1) if cell), default=0) for row in rows]
     num_columns = next(filter(None, sizes), 0)  # of the header
     text = io.StringIO(newline="")
