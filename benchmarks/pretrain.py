@@ -138,10 +138,16 @@ def _train(name: str, run: Path, changes: Sequence[str]) -> None:
 
 
 def _commit() -> str:
-    """The version of the source; marked if files differ from it."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """The version of the source; marked if files differ from it that are neither models nor what is written of them."""
+    beside = (f":(exclude,glob)**/{FOLDER.name}/**", ":(exclude)docs")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *beside)
+    return (_git("rev-parse", "--short=12", "HEAD") or "unknown") + ("-dirty" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    """What git prints; nothing where there is no repository."""
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _report(folder: Path, most_megabytes: int) -> int:

@@ -99,8 +99,8 @@ def _sweep(options: Arguments) -> int:
     if options.json:
         from treelm.models.configs import to_plain
 
-        beams = {run: [to_plain(one) for one in sizes] for run, sizes in found.items()}
-        print_json({"models": [{"name": run, "beams": sizes} for run, sizes in beams.items()]})
+        models = [{"name": run, "beams": [to_plain(one) for one in sizes]} for run, sizes in found.items()]
+        print_json({"models": models})
     else:
         from treelm.figures.human_tables import print_tables, sweep_tables
 

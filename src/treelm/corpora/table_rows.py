@@ -26,6 +26,7 @@ DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:[eE][-+]?\d+)?")
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 """What Excel reads, and some programs write, before the header."""
 _LINE_BREAK = re.compile(r"[\r\n]")
+"""What cells of a workbook may hold, and a row of text does not."""
 _NO_WORKBOOK: tuple[type[Exception], ...] = (
     *(BadZipFile, zlib.error, KeyError, IndexError, ValueError, TypeError, AttributeError),
     *(OSError, RuntimeError, SyntaxError),
@@ -134,7 +135,7 @@ def _sheet_text(path: Path) -> str:
     for line, row in enumerate(rows, start=1):
         if broken := next((cell for cell in row if _LINE_BREAK.search(cell)), None):
             remedy = "write it on one line"
-            raise InputError(f"a cell with a line break: {broken!r}", where=f"{path}:{line}", remedy=remedy)
+            raise InputError(f"a cell with a line break: {broken[:40]!r}", where=f"{path}:{line}", remedy=remedy)
     sizes = [max((place for place, cell in enumerate(row, start=1) if cell), default=0) for row in rows]
     num_columns = next(filter(None, sizes), 0)  # of the header
     text = io.StringIO(newline="")
