@@ -36,7 +36,7 @@ def text(tmp_path: Path) -> Path:
 def commands(run: str) -> list[tuple[str, ...]]:
     """What a run can be asked for."""
     lm = package.load(run)
-    beam = ("--action-beam", "4", "--word-beam", "2") if lm.system == "rnng" else ()
+    beam = ("--action-beam", "4", "--word-beam", "2") if lm.searches() else ()
     found = list[tuple[str, ...]]()
     if lm.predicts_words and not lm.needs_trees:
         found.append(("surprisal", "--end", *beam, *(["--columns", *lm.word_columns] if lm.word_columns else [])))

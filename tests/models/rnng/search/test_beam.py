@@ -127,7 +127,7 @@ def test_what_counts_as_found_by_a_narrower_search_is_no_more_than_one_finds(
     threshold: float, variant: dict[str, Any]
 ) -> None:
     model = build_model(Tokens(3), 2, seed=2, **{**TINY, **variant})
-    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)][::2]
+    sentences = [list(tokens) for tokens in itertools.product(range(3), repeat=3)][::4]
     settings = Search(threshold=threshold, **EXHAUSTIVE)
     wide = run(model, sentences, threshold=threshold, **EXHAUSTIVE)
     narrow = run(model, sentences, threshold=settings.narrow, **EXHAUSTIVE)
