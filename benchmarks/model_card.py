@@ -52,9 +52,9 @@ purpose.
 OPEN_ENGLISH = Corpus(
     text="""\
 The training split of `open-english`, which comes with treelm-english: {num_words:,} words of English prose of open
-licences, three quarters fiction of 1900 to 1963, the rest modern. Sentences that share eight words in a row with
-Natural Stories, SAP or the UCL corpus are not in it. The dev split chose the weights; the test split was only evaluated
-on.""",
+licences, three quarters novels and stories of 1883 to 1963, the rest modern. Sentences that share eight words in a
+row with Natural Stories, SAP or the UCL corpus are not in it. The dev split chose the weights; the test split was only
+evaluated on.""",
     trees="""\
 Its trees are the output of a chart parser, none made by people: `packages/treelm-english/README.md` says how good they
 are.""",

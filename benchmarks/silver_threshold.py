@@ -2,20 +2,25 @@
 
 python benchmarks/silver_threshold.py choose PARSER DEV.ptb ...
 python benchmarks/silver_threshold.py keep SILVER --parser PARSER --dev DEV.ptb ... --out FOLDER
+python benchmarks/silver_threshold.py describe SILVER --parser PARSER --dev DEV.ptb ... --out FOLDER
 
 SILVER holds what `treelm data annotate TEXT.txt.gz --parser PARSER --documents --out SPLIT.ptb.gz` wrote: trees, and
 their confidence in SPLIT.ptb.gz.tsv. The threshold is the lowest, in hundredths, at which the trees of dev sentences
 that the parser is at least so sure of have a labelled F1 of `--least-f1` or more. FOLDER gets the sentences above it,
-documents apart, and silver.json: how the trees were made, the threshold and what it costs.
+documents apart, and silver.json: how the trees were made, the threshold and what it costs. `describe` leaves no tree
+out: FOLDER gets silver.json and, of the splits whose trees lie there, the confidence of every tree
+(SPLIT.confidence.tsv.gz).
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -33,22 +38,23 @@ from treelm.models.scores import ParsedSentence
 
 SPLITS = ("train", "dev", "test")
 METADATA = "silver.json"
+CONFIDENCE = ("place", "num_words", "confidence", "expected_f1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
     """What to do."""
 
-    action: Annotated[tyro.conf.Positional[Literal["choose", "keep"]], tyro.conf.arg()]
-    """choose: print the table of thresholds. keep: write the corpus."""
+    action: Annotated[tyro.conf.Positional[Literal["choose", "keep", "describe"]], tyro.conf.arg()]
+    """choose: print the table of thresholds. keep: write the corpus. describe: write what is known of all trees."""
     places: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PLACE")]
-    """choose: the parser and treebanks. keep: the folder of silver trees."""
+    """choose: the parser and treebanks. keep, describe: the folder of silver trees."""
     parser: str = ""
-    """The parser (keep)."""
+    """The parser (keep, describe)."""
     dev: tuple[str, ...] = ()
-    """Treebanks to choose on (keep)."""
+    """Treebanks to choose on (keep, describe)."""
     out: Path | None = None
-    """Folder to write (keep)."""
+    """Folder to write (keep, describe)."""
     least_f1: float = 85.0
     """F1 that dev sentences above the threshold have at least."""
 
@@ -77,7 +83,8 @@ def main(options: Arguments) -> int:
     if not chooses:
         if options.out is None:
             raise InputError("no folder for the corpus", remedy="add --out FOLDER")
-        keep(Path(options.places[0]), options.out, parser, dev, levels[0], chosen)
+        write = keep if options.action == "keep" else describe
+        write(Path(options.places[0]), options.out, parser, dev, levels[0], chosen)
     return 0
 
 
@@ -116,7 +123,22 @@ def lowest(levels: Sequence[Level], least_f1: float) -> Level:
 def keep(silver: Path, out: Path, parser: str, dev: Sequence[str], whole: Level, chosen: Level) -> None:
     """Write the sentences above the threshold, and how they came about."""
     out.mkdir(parents=True, exist_ok=True)
-    counts = {split: _keep_split(silver / f"{split}.ptb.gz", out, chosen.threshold) for split in SPLITS}
+    for split in SPLITS:
+        _keep_split(silver / f"{split}.ptb.gz", out, chosen.threshold)
+    _write_metadata(silver, out, parser, dev, whole, chosen, are_left_out=True)
+
+
+def describe(silver: Path, out: Path, parser: str, dev: Sequence[str], whole: Level, chosen: Level) -> None:
+    """Write how sure the parser is of the trees that lie in a folder, and what the threshold would leave of them."""
+    for split in SPLITS:
+        if (out / f"{split}.ptb.gz").exists():
+            _write_confidences(silver, out, split)
+    _write_metadata(silver, out, parser, dev, whole, chosen, are_left_out=False)
+
+
+def _write_metadata(
+    silver: Path, out: Path, parser: str, dev: Sequence[str], whole: Level, chosen: Level, *, are_left_out: bool
+) -> None:
     metadata = {
         "parser": Path(parser).name,
         "parser_version": parser_version(parser),
@@ -125,37 +147,59 @@ def keep(silver: Path, out: Path, parser: str, dev: Sequence[str], whole: Level,
         "dev_all": whole._asdict(),
         "dev_above": chosen._asdict(),
         "threshold": chosen.threshold,
-        "splits": counts,
+        "trees_below_are_left_out": are_left_out,
+        "splits": {split: _counts(silver, split, chosen.threshold) for split in SPLITS},
     }
     (out / METADATA).write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
 
 
-def _keep_split(trees: Path, out: Path, threshold: float) -> dict[str, float]:
+def _confidences(silver: Path, split: str) -> Iterator[dict[str, str]]:
+    """The rows that tell of the trees of a split, in their order."""
+    with Path(silver / f"{split}.ptb.gz.tsv").open(encoding="utf-8", newline="") as table:
+        yield from csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _counts(silver: Path, split: str, threshold: float) -> dict[str, int]:
     """Sentences and words of a split, all and above the threshold."""
     found = {"sentences": 0, "words": 0, "kept_sentences": 0, "kept_words": 0}
-    divides = False
-    target = out / trees.name
-    with (
-        gzip.open(trees, "rt", encoding="utf-8") as lines,
-        Path(f"{trees}.tsv").open(encoding="utf-8", newline="") as table,
-        target.open("wb") as stream,
-        gzip.GzipFile("", "wb", compresslevel=9, fileobj=stream, mtime=0) as packed,
-    ):
-        rows = csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)
+    for row in _confidences(silver, split):
+        for kind in ("", "kept_") if float(row["confidence"]) >= threshold else ("",):
+            found[f"{kind}sentences"] += 1
+            found[f"{kind}words"] += int(row["num_words"])
+    return found
+
+
+def _keep_split(trees: Path, out: Path, threshold: float) -> None:
+    """Write the sentences of a split that are above the threshold, documents apart."""
+    rows = _confidences(trees.parent, trees.name.partition(".")[0])
+    divides = has_begun = False
+    with gzip.open(trees, "rt", encoding="utf-8") as lines, _packed(out / trees.name) as packed:
         for line in lines:
             if not line.strip():
-                divides = found["kept_sentences"] > 0
-                continue
-            row = next(rows)
-            words, is_kept = int(row["num_words"]), float(row["confidence"]) >= threshold
-            found["sentences"] += 1
-            found["words"] += words
-            if is_kept:
-                packed.write(("\n" if divides else "").encode() + line.encode())
-                divides = False
-                found["kept_sentences"] += 1
-                found["kept_words"] += words
-    return found
+                divides = has_begun
+            elif float(next(rows)["confidence"]) >= threshold:
+                packed.write("\n" + line if divides else line)
+                divides, has_begun = False, True
+
+
+def _write_confidences(silver: Path, out: Path, split: str) -> None:
+    """Write the place of every sentence in its text, its words, and how sure the parser is of its tree."""
+    with _packed(out / f"{split}.confidence.tsv.gz") as packed:
+        packed.write("\t".join(CONFIDENCE) + "\n")
+        for row in _confidences(silver, split):
+            file, _, line = row["place"].rpartition(":")
+            packed.write("\t".join([f"{Path(file).name}:{line}", *(row[name] for name in CONFIDENCE[1:])]) + "\n")
+
+
+@contextmanager
+def _packed(path: Path) -> Iterator[io.TextIOWrapper]:
+    """A file to write, whose bytes say nothing of when it was written."""
+    with (
+        path.open("wb") as stream,
+        gzip.GzipFile("", "wb", compresslevel=9, fileobj=stream, mtime=0) as packed,
+        io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
+    ):
+        yield text
 
 
 if __name__ == "__main__":

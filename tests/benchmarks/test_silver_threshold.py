@@ -15,7 +15,7 @@ from treelm.errors import InputError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import silver_threshold
-from silver_threshold import Level, keep, levels_of, lowest
+from silver_threshold import Level, describe, keep, levels_of, lowest
 
 LEVELS = [Level(0.0, 4, 40, 80.0), Level(0.5, 3, 25, 86.0), Level(0.6, 2, 12, 84.0), Level(0.7, 1, 5, 90.0)]
 CONFIDENCE = {"a": 0.4, "b": 0.9, "c": 0.8, "d": 0.1, "e": 0.7, "f": 0.2, "g": 0.6}
@@ -28,21 +28,44 @@ def test_the_lowest_threshold_is_chosen() -> None:
         lowest(LEVELS, 95.0)
 
 
-def test_sentences_above_the_threshold_stay_in_their_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def silver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Trees of words that are named as their confidence is, in three splits."""
     monkeypatch.setattr(silver_threshold, "parser_version", lambda name: "v")
     text = "\n".join("".join(f"(S (X {word}) (Y {word}))\n" for word in document) for document in DOCUMENTS)
-    rows = [f"t:{line}\t2\t{value}\t{value}\t1\n" for line, value in enumerate(CONFIDENCE.values(), 1)]
+    rows = [f"some/where/t.txt:{line}\t2\t{value}\t{value}\t1\n" for line, value in enumerate(CONFIDENCE.values(), 1)]
     table = "".join(["place\tnum_words\tconfidence\texpected_f1\tkept\n", *rows])
     for split in ("train", "dev", "test"):
         (tmp_path / f"{split}.ptb.gz").write_bytes(gzip.compress(text.encode()))
         (tmp_path / f"{split}.ptb.gz.tsv").write_text(table)
-    keep(tmp_path, tmp_path / "out", "runs/parser", ["any/where/gold/dev.ptb"], LEVELS[0], LEVELS[1])
-    kept = [(one.words[0], one.document) for one in read_sentences(tmp_path / "out/train.ptb.gz")]
+    return tmp_path
+
+
+def test_sentences_above_the_threshold_stay_in_their_documents(silver: Path) -> None:
+    keep(silver, silver / "out", "runs/parser", ["any/where/gold/dev.ptb"], LEVELS[0], LEVELS[1])
+    kept = [(one.words[0], one.document) for one in read_sentences(silver / "out/train.ptb.gz")]
     assert kept == [("b", 0), ("c", 1), ("e", 2), ("g", 3)]
-    metadata = json.loads((tmp_path / "out/silver.json").read_text())
+    metadata = json.loads((silver / "out/silver.json").read_text())
+    assert metadata["trees_below_are_left_out"] is True
     assert metadata["threshold"] == 0.5
     assert (metadata["parser"], metadata["chosen_on"]) == ("parser", ["gold/dev.ptb"])
     assert metadata["splits"]["dev"] == {"sentences": 7, "words": 14, "kept_sentences": 4, "kept_words": 8}
+
+
+def test_what_is_known_of_all_trees_is_written_beside_those_that_are_there(silver: Path) -> None:
+    out = silver / "out"
+    out.mkdir()
+    whole = (silver / "dev.ptb.gz").read_bytes()
+    (out / "dev.ptb.gz").write_bytes(whole)
+    describe(silver, out, "runs/parser", ["any/where/gold/dev.ptb"], LEVELS[0], LEVELS[1])
+    assert sorted(path.name for path in out.iterdir()) == ["dev.confidence.tsv.gz", "dev.ptb.gz", "silver.json"]
+    assert (out / "dev.ptb.gz").read_bytes() == whole
+    lines = gzip.decompress((out / "dev.confidence.tsv.gz").read_bytes()).decode().splitlines()
+    assert lines[:2] == ["place\tnum_words\tconfidence\texpected_f1", "t.txt:1\t2\t0.4\t0.4"]
+    assert len(lines) == 1 + len(CONFIDENCE)
+    metadata = json.loads((out / "silver.json").read_text())
+    assert metadata["trees_below_are_left_out"] is False
+    assert metadata["splits"]["train"] == {"sentences": 7, "words": 14, "kept_sentences": 4, "kept_words": 8}
 
 
 def test_a_parser_without_confidence_is_refused(tmp_path: Path) -> None:

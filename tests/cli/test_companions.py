@@ -19,6 +19,7 @@ from treelm import SyntacticLM, load
 from treelm.corpora import companions
 from treelm.corpora.catalog import corpus_entry, corpus_names, is_corpus_name, show
 from treelm.corpora.data_config import DataConfig, prepared_split
+from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.models.persistence.shipped import find_run, shipped_folder, shipped_names
 from treelm.training.recipe import load_recipe
@@ -183,6 +184,28 @@ def test_trees_that_models_are_measured_on_are_of_the_same_sentences_and_documen
         assert [one.words for one in text.sentences()] == [one.words for one in trees.sentences()]
         assert text.document_starts.tolist() == trees.document_starts.tolist()
         assert (text.has_trees, trees.has_trees) == (False, True)
+
+
+def test_how_sure_the_parser_is_of_each_tree_makes_the_counts_and_means_of_the_metadata() -> None:
+    folder = MODULE / "open-english-silver"
+    silver = json.loads((folder / "silver.json").read_text(encoding="utf-8"))
+    assert silver["dev_above"]["f1"] >= 85 > silver["dev_all"]["f1"]
+    for split in ("dev", "test"):
+        with gzip.open(folder / f"{split}.confidence.tsv.gz", "rt", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream, delimiter="\t"))
+        made = json.loads((folder / f"{split}.ptb.gz.json").read_text(encoding="utf-8"))
+        assert (silver["parser"], silver["parser_version"]) == (made["parser"], made["parser_version"])
+        sentences = list(read_sentences(folder / f"{split}.ptb.gz"))
+        assert [int(row["num_words"]) for row in rows] == [len(one.words) for one in sentences]
+        sure = [float(row["confidence"]) for row in rows]
+        assert sum(sure) / len(sure) == pytest.approx(made["confidence"]["mean"], abs=1e-4)
+        assert silver["splits"][split]["kept_sentences"] == sum(one >= silver["threshold"] for one in sure)
+
+
+@pytest.mark.parametrize("file", ["train.txt.gz", "dev.txt.gz", "test.txt.gz", "documents.tsv.gz"])
+def test_files_are_those_whose_hash_is_told(file: str) -> None:
+    found = hashlib.sha256((MODULE / "open-english" / file).read_bytes()).hexdigest()
+    assert f"| `{file}` | `{found}` |" in (ENGLISH / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(not (MODULE / "open-english" / "documents.tsv.gz").exists(), reason="the text is not there yet")

@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.conftest import Treelm
@@ -153,6 +154,29 @@ def test_garden_paths_of_a_run_beside_people_and_published_models(treelm: Treelm
     assert "unknown" in done.err
 
 
+def test_items_are_written_with_bits_beside_milliseconds(treelm: Treelm, tmp_path: Path) -> None:
+    out = tmp_path / "items.csv"
+    call = ("gardenpath", "ngram-gum-open", "gpt2", "--references", "none", "--subsets", "agreement", "--items", out)
+    found = json.loads(treelm(*call, "--json").out)["models"]
+    rows = list(csv.DictReader(io.StringIO(out.read_text())))
+    assert [row["model"] for row in rows] == ["gpt2"] * 54 + ["ngram-gum-open"] * 54  # 18 items, 3 regions
+    for model in found:
+        for effect in model["effects"]:
+            here = (model["name"], effect["effect"], str(effect["region"]))
+            own = [row for row in rows if (row["model"], row["effect"], row["region"]) == here]
+            assert {row["item"]: float(row["bits"]) for row in own} == pytest.approx(effect["by_item"], abs=1e-6)
+            if effect["correlation"] is not None:
+                pairs = [(float(row["bits"]), float(row["people_ms"])) for row in own]
+                assert np.corrcoef(np.transpose(pairs))[0, 1] == pytest.approx(effect["correlation"], abs=1e-4)
+            assert all(float(row["people_ms_low"]) < float(row["people_ms_high"]) for row in own)
+
+
+def test_cells_of_several_words_are_counted(treelm: Treelm, times: Path) -> None:
+    times.write_text(times.read_text().replace("museum", "old museum"))
+    done = treelm("reading", "ngram-gum-open", "--corpus", times, *OF_TABLE)
+    assert "ngram-gum-open: ngram; 180 words, 20 of several words in one cell, 20 unknown" in done.err
+
+
 def test_stimuli_are_scored_elsewhere_and_come_back_as_a_table(treelm: Treelm, tmp_path: Path) -> None:
     subset = ("--subsets", "agreement")
     stimuli = tmp_path / "stimuli.csv"
@@ -261,7 +285,10 @@ def test_a_comparison_says_that_a_corpus_is_missing_before_it_measures(treelm: T
         (("gardenpath", "--references", "all", "gpt2"), "all or none beside names"),
         (("gardenpath", "nowhere"), "no such run folder"),
         (("gardenpath", "nowhere.tsv:bits"), "nowhere.tsv:bits: no such table; check the path"),
+        (("gardenpath", "src/../ngram-gum-open", "ngram-gum-open"), "two models named ngram-gum-open"),
+        (("gardenpath", "gpt2", "--items", "nowhere/items.csv"), "no folder nowhere"),
         (("gardenpath", "--beam-sweep", "1"), "a sweep without runs"),
+        (("gardenpath", "rnng-gum-open", "--beam-sweep", "1", "--items", "a.csv"), "--items with --beam-sweep"),
         (("gardenpath", "lstm-gum-open", "--beam-sweep", "0"), "a beam of 0"),
         (("gardenpath", "lstm-gum-open", "--beam-sweep", "1"), "scores without a search"),
         (("reading", "lstm-gum-open", "--corpus", "nothing.csv"), "no corpus 'nothing.csv'"),

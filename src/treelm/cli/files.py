@@ -69,7 +69,7 @@ def open_table(path: str, names: Sequence[str], separator: str) -> Iterator[Call
         yield text_writer(stream, names, separator)
 
 
-def check_items(path: str, inputs: Iterable[str]) -> None:
+def check_items(path: str, inputs: Iterable[str | Path]) -> None:
     """Raise ``InputError`` for a file of items that cannot be written, before any work is done; "" is none."""
     if path:
         check_not_input([path], inputs)

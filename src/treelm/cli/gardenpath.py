@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
-from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, print_json, score_run
+from treelm.cli.files import check_items, write_items
+from treelm.cli.options import ItemsFile
+from treelm.cli.surprisal_sources import (
+    SourceOptions,
+    gather_surprisals,
+    print_json,
+    score_run,
+    source_names,
+    table_files,
+)
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ class Arguments(SourceOptions):
     Hard minus easy sentence at the critical word and the two after it: MVRR, NP/S and NP/Z garden paths, relative
     clauses, agreement, attachment; mean over items with its standard error, and r with people's times by item.
 
-    Example: treelm gardenpath runs/demo lstm-gum-open
+    Example: treelm gardenpath runs/demo lstm-gum-open --items items.csv
     Example: treelm gardenpath rnng-gum-open --subsets garden-path --beam-sweep 1 10 100 400
     Example: treelm gardenpath --stimuli > words.csv
     Example: treelm gardenpath words-bits.tsv --references none
@@ -36,6 +45,9 @@ class Arguments(SourceOptions):
     beam_sweep: tuple[int, ...] = ()
     """Sizes of a fixed beam: the effects by each (widths SIZE, SIZE/10, SIZE/100), and what pruning lost. Only of runs
     that search."""
+    items: ItemsFile = ""
+    """File to write: a row for each item, region, effect and model, with its bits beside people's milliseconds; .tsv,
+    .csv, .parquet or .xlsx."""
     stimuli: bool = False
     """Print the words as a table for another program to score, with the columns that its surprisals must keep."""
 
@@ -45,6 +57,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Arguments, "gardenpath", arguments)
     from treelm.evaluation.human import sap
     from treelm.evaluation.human.garden_paths import measure_effects
+    from treelm.evaluation.human.reading import check_names
 
     material = sap.material(options.subsets)
     if options.stimuli:
@@ -52,11 +65,14 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.beam_sweep:
         return _sweep(options)
+    check_items(options.items, table_files(options))
     published = sap.published(options.subsets)
+    check_names(source_names(options, published, tuple(published)))
     models = gather_surprisals(options, material, published, tuple(published))
     if not models:
         raise InputError("nothing to measure", remedy="give RUN, a table, or a published model")
     results = [measure_effects(model, options.subsets) for model in models]
+    write_items(options.items, {result.name: result.table() for result in results})
     if options.json:
         from treelm.models.configs import to_plain
 
@@ -87,6 +103,8 @@ def _sweep(options: Arguments) -> int:
         raise InputError(f"a beam of {min(options.beam_sweep)}", remedy="give sizes from 1 on")
     if not options.runs:
         raise InputError("a sweep without runs", remedy="give RUN")
+    if options.items:
+        raise InputError("--items with --beam-sweep", remedy="leave one out: of a sweep, --json has the items")
     if options.references and options.references != ("none",):
         raise InputError("--references with --beam-sweep", remedy="leave one out: published models have one beam")
     found: dict[str, list[BeamSize]] = {}

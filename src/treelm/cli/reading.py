@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
-from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, print_json, source_names
+from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, print_json, source_names, table_files
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> int:
         from treelm.evaluation.human.export import check_folder
 
         check_folder(Path(options.export))
-    check_not_input([options.residuals], [options.corpus, *options.runs])
+    check_not_input([options.residuals], [options.corpus, *table_files(options)])
     corpus = _load(options)
     for line in corpus.notes:
         note(f"{corpus.name}: {line}")

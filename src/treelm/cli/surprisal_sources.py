@@ -101,6 +101,11 @@ def source_names(options: SourceOptions, published: Mapping[str, Surprisals], us
     return names
 
 
+def table_files(options: SourceOptions) -> list[Path]:
+    """The files among what stands where a run can."""
+    return [path for path, _ in map(_table, options.runs) if path.is_file()]
+
+
 def _run_name(run: str) -> str:
     return Path(run).name or run
 
@@ -168,6 +173,7 @@ def score_run(
             on_sentence=advance,
         )
     counts = {
+        "of several words in one cell": sum(len(word.split()) > 1 for word in material.words),
         "unknown": int(found.is_unknown.sum()),
         "impossible": int((~found.is_there).sum()),
         "not converged": int((found.columns[CONVERGED] == 0).sum()) if CONVERGED in kept else 0,

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treelm.corpora.tables import Table
 from treelm.evaluation.human.material import Bools, Floats, Surprisals
 from treelm.evaluation.human.sap import EFFECTS, REGIONS, SUBSETS, Effect, human_effects, items
 
+ITEM_COLUMNS = ("effect", "region", "item", "bits", "people_ms", "people_ms_low", "people_ms_high")
 LOST = "beam_loss_bits"
 """Column of systems that search: an estimate of what the search for a word dropped."""
 
@@ -40,6 +42,17 @@ class GardenPaths:
     def find(self, effect: str, region: int) -> EffectInBits | None:
         """One effect at one region, if its subset was scored."""
         return next((one for one in self.effects if (one.effect, one.region) == (effect, region)), None)
+
+    def table(self) -> Table:
+        """A row an item, effect and region: its bits, and what people took longer by, with a 95 % interval, in ms."""
+        people = human_effects()
+        rows = [
+            (one.effect, one.region, item, bits, its.ms, its.low, its.high)
+            for one in self.effects
+            for item, bits in one.by_item.items()
+            for its in (people[one.effect, one.region, item],)
+        ]
+        return Table(names=ITEM_COLUMNS, rows=rows)
 
 
 def measure_effects(surprisals: Surprisals, subsets: tuple[str, ...] = SUBSETS) -> GardenPaths:
