@@ -76,7 +76,10 @@ MOST_POINTS = 12
 
 
 def read_figures(folder: Path) -> dict[str, Any]:
-    """What is recorded: ``origin``, ``training``, ``curve``, ``num_words``, ``dev_loss``, ``results``, ``measured``."""
+    """What is recorded: ``origin``, ``training``, ``curve``, ``num_words``, ``dev_loss``, ``results``, ``measured``.
+
+    ``curve_is_of_second_run`` says that the curve is of another run, which came to the same weights.
+    """
     found: dict[str, Any] = read_json(folder / FIGURES, remedy="ship the model again")
     return found
 
@@ -101,7 +104,7 @@ def model_card(name: str, folder: Path) -> str:
         corpus.licence,
         "## How it was made",
         _making(name, lm, recipe, figures),
-        *([_curve(figures["curve"], is_taught=_is_taught(lm, recipe))] if figures.get("curve") else []),
+        *([_curve(figures, is_taught=_is_taught(lm, recipe))] if figures.get("curve") else []),
         "## Figures",
         f"{_table(figures['results'])}\n\n{_notes(figures['results'])}",
         *(["## What its surprisals are worth", worth(figures["measured"])] if figures.get("measured") else []),
@@ -179,8 +182,9 @@ def duration(training: Mapping[str, Any]) -> str:
     return ", ".join(parts) + (f" ({of_processor:.1f} of processor time)" if of_processor else "")
 
 
-def _curve(curve: Sequence[Mapping[str, Any]], *, is_taught: bool) -> str:
+def _curve(figures: Mapping[str, Any], *, is_taught: bool) -> str:
     """The course of training as a table, of a long one some evaluations; the last of the best has the weights."""
+    curve: Sequence[Mapping[str, Any]] = figures["curve"]
     best = max((place for place, point in enumerate(curve) if point["is_best"]), default=None)
     rows = []
     for place in chosen_places(len(curve), best):
@@ -198,7 +202,8 @@ def _curve(curve: Sequence[Mapping[str, Any]], *, is_taught: bool) -> str:
     counted = "words and trees together" if is_taught else "words"
     some = f"; {len(rows)} of {len(curve)} evaluations" if len(rows) < len(curve) else ""
     head = "| step | epochs | minutes of processor time | dev loss, nats a word | its perplexity |\n"
-    said = f"The loss that training minimises, of {counted}{some}:"
+    again = ", in a second run, which gave the same weights" if figures.get("curve_is_of_second_run") else ""
+    said = f"The loss that training minimises, of {counted}{some}{again}:"
     return f"{said}\n\n{head}| ---: | ---: | ---: | ---: | ---: |\n" + "\n".join(rows)
 
 

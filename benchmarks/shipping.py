@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning_fabric import Fabric
-from model_card import CARD, CORPORA, EXPECTED, write_figures
+from model_card import CARD, CORPORA, EXPECTED, read_figures, write_figures
 
 from treelm import __version__
 from treelm.corpora.data_config import DataConfig, example_sentences, prepared_split
@@ -32,7 +33,7 @@ from treelm.training.recipe import FILE_NAME as RECIPE
 from treelm.training.recipe import Recipe
 from treelm.training.run import dev_batches, load_run_recipe
 
-__all__ = ["CARD", "EXPECTED", "Origin", "differences", "ship"]
+__all__ = ["CARD", "EXPECTED", "Origin", "add_curve", "differences", "ship"]
 
 TOLERANCE_NATS = 1e-3
 """How far a log probability may be from the expected one: other processors round otherwise."""
@@ -90,6 +91,21 @@ def ship(run: Path, destination: Path, origin: Origin, *, recipe_file: bytes | N
     write_figures(partial, figures, name=destination.name)
     shutil.rmtree(destination, ignore_errors=True)
     partial.rename(destination)
+
+
+def add_curve(run: Path, destination: Path) -> None:
+    """Give a shipped model the course of training of another run that came to the same weights, and say so in its card.
+
+    Raises ``InputError`` for a run with other weights: its course is not that of the model.
+    """
+    made, there = load_model(run).state_dict(), load_model(destination).state_dict()
+    narrow = {name: one.half().to(one.dtype) if one.is_floating_point() else one for name, one in made.items()}
+    others = [name for name in there if name not in made or not torch.equal(narrow[name], there[name])]
+    if others or made.keys() != there.keys():
+        remedy = "only a run with the same weights has its curve"
+        raise InputError(f"other weights than those of {destination.name}", where=str(run), remedy=remedy)
+    curve = curve_of(read_metrics(run / METRICS))
+    write_figures(destination, {**read_figures(destination), "curve": curve, "curve_is_of_second_run": True})
 
 
 def _keep_reading(before: Path, now: Path) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from model_card import MOST_POINTS, chosen_places, model_card, read_figures
-from shipping import Origin, differences, ship
+from shipping import Origin, add_curve, differences, ship
 
 from tests.cli.conftest import RECIPE, TREES
+from treelm.errors import InputError
 from treelm.models.persistence.storage import load_model, save_model
 from treelm.training.recipe import load_recipe
 from treelm.training.run import train
@@ -123,6 +124,19 @@ def test_a_model_whose_log_is_gone_has_no_curve_and_its_card_says_nothing_of_it(
     ship(tmp_path / "run", tmp_path / "toy", ORIGIN)
     assert "curve" not in read_figures(tmp_path / "toy")
     assert "its perplexity" not in model_card("toy", tmp_path / "toy")
+    add_curve(project / "run", tmp_path / "toy")
+    assert len(read_figures(tmp_path / "toy")["curve"]) > 12
+    said = "evaluations, in a second run, which gave the same weights:"
+    assert said in (tmp_path / "toy" / "README.md").read_text()
+
+
+def test_a_run_with_other_weights_lends_no_curve(project: Path, shipped: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(project / "recipe.toml", ["training.seed=2"])
+    train(recipe, tmp_path / "run", on_terminal=False)
+    before = (shipped / "figures.json").read_bytes()
+    with pytest.raises(InputError, match="other weights than those of toy-gum-open"):
+        add_curve(tmp_path / "run", shipped)
+    assert (shipped / "figures.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("kept", [None, 0, 1, 17, 38, 39])
