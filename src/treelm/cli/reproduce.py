@@ -141,4 +141,6 @@ def _show(plan: Plan, out: Path, paper: str, failed: dict[str, int], not_yet: st
         console.print(as_text(result), markup=False, highlight=False)
         write_files(result, out / paper, out)
     console.print(LEGEND, markup=False, highlight=False)
-    note(f"wrote TSV, LaTeX and SVG of {len(plan.tables)} tables and figures into {out / paper}")
+    note(
+        f"wrote TSV and LaTeX of {len(plan.tables)} tables and figures, and SVG of those with values, into {out / paper}"
+    )

@@ -142,7 +142,7 @@ def _reasons(values: Sequence[Value]) -> Iterator[str]:
         if one.why:
             rows.setdefault(one.why, []).append(one.row)
     for why, names in rows.items():
-        yield f"{', '.join(dict.fromkeys(names))}: {why}"
+        yield f"{'; '.join(dict.fromkeys(names))}: {why}"
 
 
 def _times(seconds: Mapping[str, tuple[float, float]]) -> Iterator[str]:
