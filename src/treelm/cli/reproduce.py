@@ -141,6 +141,5 @@ def _show(plan: Plan, out: Path, paper: str, failed: dict[str, int], not_yet: st
         console.print(as_text(result), markup=False, highlight=False)
         write_files(result, out / paper, out)
     console.print(LEGEND, markup=False, highlight=False)
-    note(
-        f"wrote TSV and LaTeX of {len(plan.tables)} tables and figures, and SVG of those with values, into {out / paper}"
-    )
+    what = f"TSV and LaTeX of {len(plan.tables)} tables and figures, SVG of those with values"
+    note(f"wrote {what}, into {out / paper}")
