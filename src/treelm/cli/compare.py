@@ -34,12 +34,12 @@ class Arguments(ModelOptions, PairOptions, WideTables):
 
     What takes long is kept (in --output, or in each run folder), so that a comparison that was interrupted goes on.
 
-    Example: treelm compare runs/demo runs/som-demo runs/lstm-demo --syntaxgym all --output comparison
+    Example: treelm compare runs/demo runs/som-small runs/awd-lstm-small --syntaxgym all --output comparison
     Example: treelm compare runs/* --pairs blimp.jsonl.gz --max-pairs-per-group 20 --format markdown
     Example: treelm compare runs/* --pairs mine.tsv --good yes --bad no --group-by construction
     Example: treelm compare runs/* --gardenpath --reading natural-stories --reading-data naturalstories
     Example: treelm compare comparison/comparison.json runs/new --format latex
-    Example: treelm compare runs/demo runs/som-demo --report report.html --sentences sentences.txt
+    Example: treelm compare runs/demo runs/som-small --report report.html --sentences sentences.txt
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")]

@@ -37,7 +37,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
     sentence n.
 
     Example: echo 'The dog barks .' | treelm parse runs/demo - --show drawing
-    Example: echo 'The dog barks .' | treelm parse runs/som-demo - --figure memory.svg
+    Example: echo 'The dog barks .' | treelm parse runs/som-small - --figure memory.svg
     """
 
     run: RunFolder

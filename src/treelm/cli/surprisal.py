@@ -295,7 +295,7 @@ def _wider(beam: Mapping[str, Any]) -> str:
         return "give larger widths"
     if beam["threshold"] is None:
         return "leave out the widths for an adaptive beam"
-    return f"--threshold {beam['threshold'] + 1:g} takes longer and settles more of them"
+    return f"--threshold {beam['threshold'] + 1:g} takes longer and may settle more of them"
 
 
 def _separator(options: Arguments) -> str:
