@@ -154,6 +154,30 @@ def test_garden_paths_of_a_run_beside_people_and_published_models(treelm: Treelm
     assert "unknown" in done.err
 
 
+def test_tables_of_many_models_fit_the_terminal_and_are_one_if_wide(
+    treelm: Treelm, times: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [f"bits_of_a_model_with_a_name_{number}" for number in range(6)]
+    head, *rows = times.read_text().splitlines()
+    scored = [",".join([row, *(str(place * (place + n) % 11) for n in range(6))]) for place, row in enumerate(rows)]
+    times.write_text("\n".join([",".join([head, *names]), *scored]) + "\n")
+    calls: dict[tuple[str | Path, ...], str] = {
+        ("gardenpath", "ngram-gum-open", "--subsets", "agreement"): "hard - easy, bits (standard error)",
+        ("reading", *names, "--over", names[0], "--corpus", times, *OF_TABLE, "--surprisal-columns", *names): (
+            "one model over another, 10^-3 nats a word"
+        ),
+    }
+    for call, title in calls.items():
+        narrow, wide = treelm(*call), treelm(*call, "--wide")
+        assert (narrow.code, wide.code) == (0, 0), narrow.err
+        assert max(map(len, narrow.out.splitlines())) <= 80
+        assert max(map(len, wide.out.splitlines())) > 80
+        assert [f"{title}, continued" in one.out for one in (narrow, wide)] == [True, False]
+        numbers = [{word for word in one.out.split() if word[0] in "+-"} for one in (narrow, wide)]
+        assert numbers[0] == numbers[1]
+
+
 def test_items_are_written_with_bits_beside_milliseconds(treelm: Treelm, tmp_path: Path) -> None:
     out = tmp_path / "items.csv"
     call = ("gardenpath", "ngram-gum-open", "gpt2", "--references", "none", "--subsets", "agreement", "--items", out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 
 from tests.evaluation.comparison.test_metrics import FULL
 from treelm.evaluation.comparison.metrics import Comparison
@@ -110,3 +111,17 @@ def test_titles_and_captions_are_whole_where_the_table_is_narrow(capsys: pytest.
     read = printed.split()
     assert (read[: len(words)], read[-len(words) :]) == (words, words[::-1])
     assert max(map(len, printed.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["x" * 100, "文字" * 40, "a-model-of-a-long-name-" * 5, "two words " * 9 + "more"])
+def test_a_label_as_wide_as_the_terminal_cuts_no_figure_off(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [[f"{name} over {name}", "+1.25", "+1.00 to +2.00"], ["  a over b", "3", "4"]]
+    print_table(grid_of("model", ["delta", "95 % interval"], rows))
+    printed = capsys.readouterr().out
+    assert all(cell_len(line) <= 80 for line in printed.splitlines())
+    assert {"+1.25", "+2.00", "3", "4"} <= set(printed.split())
+    assert "\n  a over b  " in printed
+    labels = printed.replace("+1.25", "").replace("+1.00 to +2.00", "")
+    assert "".join(f"{name} over {name}".split()) in "".join(labels.split())
+    print_table(grid_of("model", ["delta", "95 % interval"], rows), wide=True)
+    assert f"{name} over {name}  +1.25  +1.00 to +2.00" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import check_items, write_items
-from treelm.cli.options import ItemsFile
+from treelm.cli.options import ItemsFile, WideTables
 from treelm.cli.surprisal_sources import (
     SourceOptions,
     gather_surprisals,
@@ -28,7 +28,7 @@ Subset = Literal["garden-path", "relative-clause", "agreement", "attachment"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(SourceOptions):
+class Arguments(SourceOptions, WideTables):
     """Effects of syntactic difficulty in bits beside people's milliseconds (SAP benchmark, Huang et al. 2024).
 
     Hard minus easy sentence at the critical word and the two after it: MVRR, NP/S and NP/Z garden paths, relative
@@ -78,9 +78,10 @@ def main(arguments: list[str]) -> int:
 
         print_json({"models": [to_plain(result) for result in results]})
     else:
-        from treelm.figures.human_tables import effect_tables, print_tables
+        from treelm.figures.human_tables import effect_tables
+        from treelm.figures.tables import print_table
 
-        print_tables(effect_tables(results))
+        print_table(*effect_tables(results), wide=options.wide)
     return 0
 
 
@@ -120,9 +121,10 @@ def _sweep(options: Arguments) -> int:
         models = [{"name": run, "beams": [to_plain(one) for one in sizes]} for run, sizes in found.items()]
         print_json({"models": models})
     else:
-        from treelm.figures.human_tables import print_tables, sweep_tables
+        from treelm.figures.human_tables import sweep_tables
+        from treelm.figures.tables import print_table
 
-        print_tables(sweep_tables(found))
+        print_table(*sweep_tables(found), wide=options.wide)
     return 0
 
 

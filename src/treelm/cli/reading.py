@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
+from treelm.cli.options import WideTables
 from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, print_json, source_names, table_files
 from treelm.errors import InputError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(SourceOptions):
+class Arguments(SourceOptions, WideTables):
     """Prediction of reading times: what surprisals add to length, frequency, punctuation and place, in nats a word.
 
     Held out by story or document, with its interval; by word class; over other models; slopes in ms a bit; whether the
@@ -138,9 +139,10 @@ def main(arguments: list[str]) -> int:
 
         print_json({**to_plain(result), "babylm": [to_plain(score) for score in scores]})
     else:
-        from treelm.figures.human_tables import print_tables, reading_tables
+        from treelm.figures.human_tables import reading_tables
+        from treelm.figures.tables import print_table
 
-        print_tables(reading_tables(result, scores))
+        print_table(*reading_tables(result, scores), wide=options.wide)
     return 0
 
 

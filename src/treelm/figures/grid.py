@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.table import Table
 from rich.text import Text
 
 _GAPS = (2, 1)  # cells between columns: the second where all of them fit only so
-_BREAK = re.compile(r"(?<=[\s/_-])")
+_BREAK = re.compile(r"(?<=[\s/_-])(?!\s)")
+
+
+def _folded(text: str, most: int) -> list[str]:
+    """Return lines of at most ``most`` cells, cut after blanks, slashes, hyphens, underscores, or in wider words."""
+    parts = [part for part in _BREAK.split(text) if part.strip()]
+    lines: list[str] = []
+    for part in parts:
+        if lines and cell_len(f"{lines[-1]}{part}".strip()) <= most:
+            lines[-1] += part
+        else:
+            whole = part.rstrip()
+            lines += [whole] if cell_len(whole.strip()) <= most else chop_cells(whole.strip(), most)
+            lines[-1] += part[len(whole) :]
+    return [line.strip() for line in lines]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,20 +41,22 @@ class GridColumn:
     @property
     def lines(self) -> list[str]:
         """The heading in lines about as wide as the cells, cut at blanks, slashes, hyphens and underscores."""
-        parts = [part for part in _BREAK.split(self.heading) if part.strip()]
-        most = max([*map(cell_len, self.cells), *(cell_len(part.strip()) for part in parts)], default=1)
-        lines: list[str] = []
-        for part in parts:
-            if lines and cell_len(f"{lines[-1]}{part}".strip()) <= most:
-                lines[-1] += part
-            else:
-                lines.append(part)
-        return [line.strip() for line in lines]
+        words = (part.strip() for part in _BREAK.split(self.heading))
+        return _folded(self.heading, max(map(cell_len, [*self._cell_lines, *words]), default=1))
+
+    @property
+    def _cell_lines(self) -> list[str]:
+        return [line for cell in self.cells for line in cell.split("\n")]
 
     @property
     def width(self) -> int:
         """Cells that the widest line of it takes."""
-        return max(map(cell_len, [*self.cells, *self.lines]), default=0)
+        return max(map(cell_len, [*self._cell_lines, *self.lines]), default=0)
+
+    def folded(self, most: int) -> GridColumn:
+        """Return the same with several lines in cells that are wider than ``most``."""
+        cells = [cell if cell_len(cell) <= most else "\n".join(_folded(cell, most)) for cell in self.cells]
+        return replace(self, cells=cells)
 
 
 def _width(columns: Sequence[GridColumn], gap: int) -> int:
@@ -58,30 +74,40 @@ class Grid:
     ends: frozenset[int] = frozenset()  # rows with a rule after them
 
     def parts(self, width: int | None = None) -> Iterator[tuple[str, Table]]:
-        """Titles and tables, at most ``width`` cells wide where labels and one column are; without it, one table.
+        """Titles and tables, at most ``width`` cells wide; without it, one table.
 
+        A label that leaves no room for a column goes over several lines.
         Titles and ``caption`` are no part of the tables, which would cut them off where they are wider.
         """
         gap = _GAPS[0]
         if width is not None:
             gap = next((gap for gap in _GAPS if _width([*self.labels, *self.columns], gap) <= width), _GAPS[0])
+        labels = self.labels if width is None else self._labels_beside_a_column(width, gap)
         groups: list[list[GridColumn]] = [[]]
         for column in self.columns:
-            if width is not None and groups[-1] and _width([*self.labels, *groups[-1], column], gap) > width:
+            if width is not None and groups[-1] and _width([*labels, *groups[-1], column], gap) > width:
                 groups.append([])
             groups[-1].append(column)
         for number, group in enumerate(groups):
             title = self.title if number == 0 else f"{self.title}, continued" if self.title else ""
-            yield title, self._table(group, gap)
+            yield title, self._table([*labels, *group], gap)
 
-    def _table(self, columns: Sequence[GridColumn], gap: int) -> Table:
+    def _labels_beside_a_column(self, width: int, gap: int) -> list[GridColumn]:
+        """The labels, the widest of them folded where the widest column would be cut off beside them."""
+        labels = list(self.labels)
+        surplus = max((_width([*labels, column], gap) for column in self.columns), default=0) - width
+        if labels and surplus > 0:
+            widest = max(range(len(labels)), key=lambda number: labels[number].width)
+            labels[widest] = labels[widest].folded(max(2, labels[widest].width - surplus))
+        return labels
+
+    def _table(self, shown: Sequence[GridColumn], gap: int) -> Table:
         table = Table(
             box=SIMPLE_HEAD,
             show_edge=False,
             pad_edge=False,
             padding=(0, 0, 0, gap - 1),
         )
-        shown = [*self.labels, *columns]
         for column in shown:
             heading = Text("\n".join(column.lines))
             table.add_column(heading, justify=column.justify, no_wrap=True, min_width=column.width)

@@ -3,59 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Mapping, Sequence
 
 from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import BeamSize, EffectInBits, GardenPaths
 from treelm.evaluation.human.reading import ModelResult, ReadingResult
 from treelm.evaluation.human.regression import Delta
 from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, ceilings, human_effects
+from treelm.figures.grid import Grid, grid_of
+from treelm.figures.tables import MISSING, Printed
 
-MISSING = "-"
-_WIDEST = 1000
-
-
-def print_tables(tables: RenderableType) -> None:
-    """Print tables in their own width where the terminal is narrower: numbers that are cut short say nothing."""
-    console = Console()
-    options = console.options.update(max_width=_WIDEST)
-    parts = tables.renderables if isinstance(tables, Group) else [tables]
-    needed = max(
-        (Measurement.get(console, options, part).maximum for part in parts if isinstance(part, Table)), default=0
-    )
-    Console(width=max(console.width, needed), soft_wrap=False).print(tables)
+_LABEL, _IN_BITS = "effect, word", "hard - easy, bits (standard error)"
 
 
-def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Names left, numbers right."""
-    table = Table(
-        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1)
-    )
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def reading_tables(result: ReadingResult, scores: Sequence[BabyLMScore] = ()) -> RenderableType:
+def reading_tables(result: ReadingResult, scores: Sequence[BabyLMScore] = ()) -> list[Printed]:
     """All tables of a result, what was compared above them and what the columns mean below."""
-    parts: list[RenderableType] = [Text(line) for line in _head(result)]
-    parts += [Text(), _deltas(result), Text(), _slopes(result)]
+    tables = [_deltas(result), _slopes(result)]
     if result.over:
-        parts += [Text(), _over(result)]
+        tables.append(_over(result))
     if result.class_sizes:
-        parts += [Text(), _classes(result)]
+        tables.append(_classes(result))
     if scores:
-        parts += [Text(), _babylm(scores)]
-    parts += [Text(), *(Text(line) for line in _legend(result))]
-    return Group(*parts)
+        tables.append(_babylm(scores))
+    return [*_head(result), "", *tables, *_legend(result)]
 
 
 def _head(result: ReadingResult) -> list[str]:
@@ -81,9 +51,8 @@ def _probability(p: float) -> str:
     return f"{p:.2g}"
 
 
-def _deltas(result: ReadingResult) -> Table:
+def _deltas(result: ReadingResult) -> Grid:
     heads = (
-        "model",
         "delta",
         "95 % interval",
         "folds > 0",
@@ -93,7 +62,7 @@ def _deltas(result: ReadingResult) -> Table:
         "missing",
         "unknown",
     )
-    rows = (
+    rows = [
         (
             model.name,
             _milli(model.delta.nats_per_word),
@@ -106,14 +75,14 @@ def _deltas(result: ReadingResult) -> Table:
             str(model.num_unknown) if model.kind != "published" else MISSING,
         )
         for model in result.models
-    )
-    return _table("delta log likelihood, 10^-3 nats a word", heads, rows)
+    ]
+    return grid_of("model", heads, rows, title="delta log likelihood, 10^-3 nats a word")
 
 
-def _slopes(result: ReadingResult) -> Table:
-    heads = ("model", *(f"lag {lag}" for lag in range(result.num_lags + 1)))
-    rows = ((model.name, *_slope_cells(model)) for model in result.models)
-    return _table("slopes, ms a bit (t), in the fit to all words", heads, rows)
+def _slopes(result: ReadingResult) -> Grid:
+    heads = [f"lag {lag}" for lag in range(result.num_lags + 1)]
+    rows = [(model.name, *_slope_cells(model)) for model in result.models]
+    return grid_of("model", heads, rows, title="slopes, ms a bit (t), in the fit to all words")
 
 
 def _slope_cells(model: ModelResult) -> list[str]:
@@ -123,8 +92,8 @@ def _slope_cells(model: ModelResult) -> list[str]:
     ]
 
 
-def _over(result: ReadingResult) -> Table:
-    rows = (
+def _over(result: ReadingResult) -> Grid:
+    rows = [
         (
             f"{one.model} over {one.other}",
             _milli(one.delta.nats_per_word),
@@ -134,22 +103,22 @@ def _over(result: ReadingResult) -> Table:
             _probability(one.test.p),
         )
         for one in result.over
-    )
-    heads = ("model", "delta", "95 % interval", "folds > 0", "F", "p")
-    return _table("one model over another, 10^-3 nats a word", heads, rows)
+    ]
+    heads = ("delta", "95 % interval", "folds > 0", "F", "p")
+    return grid_of("model", heads, rows, title="one model over another, 10^-3 nats a word")
 
 
-def _classes(result: ReadingResult) -> Table:
-    heads = ("class", "words", *(model.name for model in result.models))
-    rows = (
+def _classes(result: ReadingResult) -> Grid:
+    heads = ["words", *(model.name for model in result.models)]
+    rows = [
         (name, str(size), *(_milli(model.by_class[name].nats_per_word) for model in result.models))
         for name, size in result.class_sizes.items()
-    )
-    return _table("delta by word class, 10^-3 nats a word", heads, rows)
+    ]
+    return grid_of("class", heads, rows, title="delta by word class, 10^-3 nats a word")
 
 
-def _babylm(scores: Sequence[BabyLMScore]) -> Table:
-    rows = (
+def _babylm(scores: Sequence[BabyLMScore]) -> Grid:
+    rows = [
         (
             score.name,
             f"{score.eye_tracking:.2f}",
@@ -158,9 +127,9 @@ def _babylm(scores: Sequence[BabyLMScore]) -> Table:
             str(score.num_words[1]),
         )
         for score in scores
-    )
-    heads = ("model", "eye tracking", "words", "self-paced reading", "words")
-    return _table("BabyLM's reading scores, % of what the baseline leaves", heads, rows)
+    ]
+    heads = ("eye tracking", "words", "self-paced reading", "words")
+    return grid_of("model", heads, rows, title="BabyLM's reading scores, % of what the baseline leaves")
 
 
 def _legend(result: ReadingResult) -> list[str]:
@@ -171,28 +140,19 @@ def _legend(result: ReadingResult) -> list[str]:
     ]
 
 
-def effect_tables(results: Sequence[GardenPaths]) -> RenderableType:
+def effect_tables(results: Sequence[GardenPaths]) -> list[Printed]:
     """Effects in bits beside people's milliseconds, and correlations by item, a row an effect and region."""
-    effects = [one for one in results[0].effects]
+    effects = results[0].effects
+    names = [result.name for result in results]
     bits = [(*_people(one), *(_bits(found) for found in _found(results, one))) for one in effects]
     people = [(_title(one), _ceiling(one), *(_correlation(found) for found in _found(results, one))) for one in effects]
-    names = [result.name for result in results]
-    heads = ("effect, word", "people, ms", *names)
-    parts: list[RenderableType] = [
-        _table("hard - easy, bits (standard error)", heads, bits),
-        Text(),
-        _table("r with people's ms, by item", ("effect, word", "ceiling", *names), people),
-        Text(),
+    return [
+        grid_of(_LABEL, ["people, ms", *names], bits, title=_IN_BITS),
+        grid_of(_LABEL, ["ceiling", *names], people, title="r with people's ms, by item"),
+        *(line for result in results for line in _counts(result)),
+        "people: posterior mean of the difference in self-paced reading and its 95 % interval (Huang et al. 2024)",
+        REGIONS_IN_WORDS,
     ]
-    for result in results:
-        parts += [Text(line) for line in _counts(result)]
-    parts += [
-        Text(
-            "people: posterior mean of the difference in self-paced reading and its 95 % interval (Huang et al. 2024)"
-        ),
-        Text(REGIONS_IN_WORDS),
-    ]
-    return Group(*parts)
 
 
 def _title(one: EffectInBits) -> str:
@@ -236,19 +196,21 @@ def _counts(result: GardenPaths) -> list[str]:
     return lines
 
 
-def sweep_tables(found: Mapping[str, Sequence[BeamSize]]) -> RenderableType:
+def sweep_tables(found: Mapping[str, Sequence[BeamSize]]) -> list[Printed]:
     """Effects by size of the beam, and what the search lost up to the word in hard and easy sentences."""
-    parts: list[RenderableType] = []
+    parts: list[Printed] = []
     for run, sizes in found.items():
-        heads = ("effect, word", *(f"beam {one.size}" for one in sizes))
+        heads = [f"beam {one.size}" for one in sizes]
         effects = sizes[0].effects.effects
-        rows = [(_title(one), *(_bits(size.effects.find(one.effect, one.region)) for size in sizes)) for one in effects]
+        bits = [(_title(one), *(_bits(size.effects.find(one.effect, one.region)) for size in sizes)) for one in effects]
         lost = [(_title(one), *(_lost(size.effects.find(one.effect, one.region)) for size in sizes)) for one in effects]
-        parts += [_table(f"{run}: hard - easy, bits (standard error)", heads, rows), Text()]
-        parts += [_table(f"{run}: bits lost by pruning up to the word, hard / easy", heads, lost), Text()]
-    parts.append(Text("beam SIZE: SIZE analyses between actions, SIZE/10 between words, SIZE/100 on the fast track"))
-    parts.append(Text("lost: the sum over words of what each word's search dropped, an estimate (beam_loss_bits)"))
-    return Group(*parts)
+        parts.append(grid_of(_LABEL, heads, bits, title=f"{run}: {_IN_BITS}"))
+        parts.append(grid_of(_LABEL, heads, lost, title=f"{run}: bits lost by pruning up to the word, hard / easy"))
+    return [
+        *parts,
+        "beam SIZE: SIZE analyses between actions, SIZE/10 between words, SIZE/100 on the fast track",
+        "lost: the sum over words of what each word's search dropped, an estimate (beam_loss_bits)",
+    ]
 
 
 def _lost(one: EffectInBits | None) -> str:

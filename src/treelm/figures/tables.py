@@ -39,17 +39,17 @@ Printed = str | Grid
 def print_table(*parts: Printed, wide: bool = False) -> None:
     """Print tables and lines on standard output, no wider than the terminal unless they shall be ``wide``."""
     console = Console()
-    width = _WIDEST if wide else console.width
+    tables = Console(width=_WIDEST) if wide else console  # columns that a console has no room for are left out
     for part in parts:
         if isinstance(part, str):
             console.print(Text(part))
             continue
-        for number, (title, table) in enumerate(part.parts(None if wide else width)):
+        for number, (title, table) in enumerate(part.parts(None if wide else console.width)):
             if number:
                 console.print()
             if title:
                 console.print(Text(title, style="table.title"))
-            console.print(table, width=width, crop=not wide, no_wrap=True)
+            tables.print(table, no_wrap=True)
         if part.caption:
             console.print(Text(part.caption, style="table.caption"))
         console.print()
