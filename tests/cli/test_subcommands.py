@@ -256,6 +256,20 @@ def test_bits_with_the_end_add_up_to_the_sentence(treelm: Treelm, project: Path,
     assert sum(float(row[3]) for row in rows) == pytest.approx(total, abs=1e-4)
 
 
+def test_of_a_model_that_does_not_search_no_beam_is_told(treelm: Treelm, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the dog barks .\n")
+    runs = ("ngram-gum-open", "lstm-gum-open", project / "run")
+    outcome = treelm("surprisal", *runs, tmp_path / "in.txt", "--output", tmp_path / "out.tsv")
+    assert outcome.code == 0, outcome.err
+    models = json.loads((tmp_path / "out.tsv.json").read_text())["models"].values()
+    search = {"action_beam", "word_beam", "fast_track", "threshold"}
+    assert [(one["system"], search & one.keys()) for one in models] == [
+        ("ngram", set()),
+        ("lstm", set()),
+        ("rnng", search),
+    ]
+
+
 def test_parse_writes_one_tree_a_line_in_input_order(
     treelm: Treelm, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

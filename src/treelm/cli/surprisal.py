@@ -323,7 +323,7 @@ def metadata(
             "run": run,
             "model": model_hash,
             "system": model.lm.system,
-            **beam,
+            **(beam if model.lm.searches() else {}),  # of a system that does not search, widths would say nothing
             "context": ", ".join(sorted(found.contexts)),
             **found.totals.to_json(),
         }
