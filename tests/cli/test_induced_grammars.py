@@ -53,7 +53,8 @@ def test_a_system_without_rules_says_so(treelm: Treelm, tmp_path: Path) -> None:
     (tmp_path / "in.ptb").write_text("(S (NP (D the) (N dog)) (VP (V saw) (NP (D a) (N cat))))\n")
     outcome = treelm("structure", HERE / "palm", "--data", tmp_path / "in.ptb", "--rules", 2, "--draws", 1)
     assert outcome.code == 2
-    assert "has no rules to list" in outcome.err
+    assert f"{HERE / 'palm'}: palm has no rules to list" in outcome.err
+    assert outcome.out == "", "it is said before anything is parsed"
 
 
 def test_trees_are_built_as_is_asked(treelm: Treelm, run: Path) -> None:  # noqa: F811

@@ -212,7 +212,7 @@ def said_impossible(lm: SyntacticLM, found: str) -> str:
 
 
 @contextmanager
-def _naming(run: str) -> Iterator[None]:
+def naming_run(run: str) -> Iterator[None]:
     """Give each ``InputError`` that has no place the name of a run."""
     try:
         yield
@@ -222,7 +222,7 @@ def _naming(run: str) -> Iterator[None]:
 
 def require_words(run: str, lm: SyntacticLM) -> None:
     """Raise ``InputError`` that names the run if its model gives words no probabilities."""
-    with _naming(run):
+    with naming_run(run):
         lm.require_words()
 
 
@@ -235,7 +235,7 @@ def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[s
     check_particles(given, beam.get("search", "beam"))
     lm = load(run, device=device_here(options))
     note_lost_widths(run, lm, given)
-    with _naming(run):
+    with naming_run(run):
         lm.set_beam(**beam)
     return lm, beam
 
@@ -254,7 +254,7 @@ def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> t
         threshold = THRESHOLD
     usual = ADAPTIVE if threshold is not None else run_beam(run)
     beam = {**(usual if "search" in given else {name: usual[name] for name in WIDTHS}), **given}
-    with _naming(run):
+    with naming_run(run):
         lm.set_beam(**beam, threshold=threshold)
     return lm, {**beam, "threshold": threshold}
 

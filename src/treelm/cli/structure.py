@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.options import FileFormat, ModelOptions, SpanProtocol, WideTables, load_with_beam
+from treelm.cli.options import FileFormat, ModelOptions, SpanProtocol, WideTables, load_with_beam, naming_run
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError
 
@@ -62,6 +62,7 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.structure import analyse_structure
     from treelm.figures.tables import print_table, rules_table, structure_tables
     from treelm.models.persistence.shipped import find_run
+    from treelm.models.persistence.storage import read_system
 
     if not options.runs:
         raise InputError("no runs", remedy="name one or more")
@@ -73,6 +74,9 @@ def main(arguments: list[str]) -> int:
     for name in ("draws", "max_sentences"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise InputError(f"{name} = {value}", remedy="give 1 or more")
+    for run in options.runs if options.rules else ():
+        with naming_run(run):
+            read_system(find_run(run)).require_rules()
     sentences = _read(options)
     systems = _systems(options, sentences)
     results = [

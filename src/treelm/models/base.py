@@ -290,13 +290,23 @@ class SyntacticLM(Pretrained, ABC):
         """
         return None
 
+    @classmethod
+    def require_rules(cls) -> None:
+        """Raise ``InputError`` for a system without ``used_rules``: asked before any work is done."""
+        if cls.used_rules is SyntacticLM.used_rules:
+            raise cls._without_rules()
+
+    @classmethod
+    def _without_rules(cls) -> InputError:
+        return InputError(f"{cls.system} has no rules to list", remedy="take a run of an induced grammar")
+
     @takes_texts
     def used_rules(self, sentences: Sequence[Sequence[str]]) -> list[UsedRule]:
         """The rules of its grammar, and how often they stand in the most probable trees of sentences, by that.
 
         Raises ``InputError`` for a system that is no grammar with rules of its own.
         """
-        raise InputError(f"{self.system} has no rules to list", remedy="take a run of an induced grammar")
+        raise self._without_rules()
 
     def own_metrics(self, sentences: Sequence[Sentence]) -> dict[str, float]:
         """Metrics that only this system has, by name, on sentences with trees."""
