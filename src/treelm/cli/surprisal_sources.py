@@ -70,12 +70,13 @@ def gather_surprisals(
     """
     from treelm.evaluation.human.material import read_surprisals
     from treelm.inference.loading import model_hash
+    from treelm.models.persistence.shipped import find_run
 
     beside = reference_names(options.references, published, usual)
     kinds = {source: _kind(source, published) for source in options.runs}
     for source, kind in kinds.items():
         if kind == "run":
-            model_hash(source)  # says what is missing
+            model_hash(find_run(source, published=published))  # says what is missing
     found = {name: published[name] for name in (*beside, *(one for one, kind in kinds.items() if kind == "published"))}
     models = list(found.values())
     for source, kind in kinds.items():

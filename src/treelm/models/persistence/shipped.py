@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
@@ -60,13 +61,14 @@ def check_given(run: str | Path) -> None:
         raise InputError("no run given", remedy="give the folder of a run, or the name of a model (treelm models)")
 
 
-def find_run(run: str | Path) -> Path:
+def find_run(run: str | Path, *, published: Iterable[str] = ()) -> Path:
     """The folder that is meant by a path, by the name of a shipped model, or by ``hf:NAME_OR_FOLDER`` (``hub_folder``).
 
     Or a file that another program keeps a model in (``treelm.models.FILES``).
 
     A folder of that name comes first. Raises ``InputError`` that lists the shipped models when there is none,
-    that says what to install for one of a companion, and for the empty text.
+    that says what to install for one of a companion, and for the empty text. ``published`` are names of published
+    models that may be given as well: they are only listed.
     """
     check_given(run)
     path = Path(run)
@@ -76,8 +78,9 @@ def find_run(run: str | Path) -> Path:
         return shipped_folder(str(run))
     if str(run).startswith(PREFIX):
         return hub_folder(str(run).removeprefix(PREFIX))
-    names = shipped_names()
+    names, others = shipped_names(), list(published)
     offered = f", or one of the models in the package: {', '.join(names)}" if names else ""
-    near = nearest(str(run), names, missing_models())
+    offered += f", or a published model: {', '.join(others)}" if others else ""
+    near = nearest(str(run), [*names, *others], missing_models())
     remedy = f"{near}give the folder that training wrote{offered}, or {PREFIX}NAME of the Hugging Face hub"
     raise InputError("no such run folder", where=str(run), remedy=remedy)
