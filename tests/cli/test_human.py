@@ -319,6 +319,7 @@ def test_a_comparison_says_that_a_corpus_is_missing_before_it_measures(treelm: T
         (("gardenpath", "lstm-gum-open", "--beam-sweep", "0"), "a beam of 0"),
         (("gardenpath", "lstm-gum-open", "--beam-sweep", "1"), "scores without a search"),
         (("reading", "lstm-gum-open", "--corpus", "nothing.csv"), "no corpus 'nothing.csv'"),
+        (("reading", "--corpus", "natural-story"), "no corpus 'natural-story'; did you mean natural-stories? name"),
         (("reading", "--corpus", "ucl", "--class-column", "pos"), "an option of tables (--class-column) with ucl"),
         (("reading", "--corpus", "ucl", "--alignment", "published"), "--alignment with ucl"),
         (("reading", "--corpus", "natural-stories", "--data", "."), "may not be shipped"),

@@ -10,7 +10,7 @@ from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input
 from treelm.cli.options import WideTables
 from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, print_json, source_names, table_files
-from treelm.errors import InputError
+from treelm.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.corpora import ReadingCorpus
@@ -166,7 +166,8 @@ def _load(options: Arguments) -> ReadingCorpus:
         if options.data or options.alignment != "corrected":
             raise InputError("--data or --alignment with a table", remedy="leave them out")
         if not Path(options.corpus).is_file():
-            remedy = f"name {natural_stories.NAME} or {ucl.NAME}, or give a table"
+            near = nearest(options.corpus, (natural_stories.NAME, ucl.NAME))
+            remedy = f"{near}name {natural_stories.NAME} or {ucl.NAME}, or give a table"
             raise InputError(f"no corpus {options.corpus!r}", remedy=remedy)
         return reading_tables.load(Path(options.corpus), reading_tables.TableColumns(**of_tables))
     if of_tables:
