@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import TREES, Treelm
+from tests.legacy.make import HERE
 from treelm.cli import files
 from treelm.cli.compare import show_progress
 
@@ -41,3 +46,45 @@ def test_a_bar_comes_with_the_second_second_and_not_beside_what_is_written(
         advance()
         time.sleep(0.3)
     assert "scoring" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bars"),
+    [
+        (("structure", HERE / "prpn", "--data", "in.ptb"), {"prpn: parsing": 4, "comparing trees": 20}),
+        (("audit", HERE / "ngram", "in.ptb"), {"ngram": 6}),
+        (("audit", HERE / "prpn", "in.ptb", "--training-mode"), {"prpn": 2}),
+        (("generate", HERE / "ngram", "--num-sentences", "2", "--output", "out.txt"), {"drawing": 2}),
+        (("data", "prepare", "in.ptb", "--output", "prepared"), {"reading": 1}),
+        (("data", "statistics", "in.ptb"), {"reading": 1}),
+    ],
+    ids=lambda value: " ".join(map(str, value[:2])) if isinstance(value, tuple) else "",
+)
+def test_what_takes_long_tells_how_far_it_is(
+    treelm: Treelm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str | Path, ...],
+    bars: dict[str, int],
+) -> None:
+    """Each bar comes to its end: as often as there is something to count."""
+    counts: dict[str, int] = {}
+
+    @contextmanager
+    def count(what: str, total: int | None, **_: object) -> Iterator[Callable[[], None]]:
+        name = Path(what).name
+        counts[name] = 0
+
+        def advance() -> None:
+            counts[name] += 1
+
+        yield advance
+        assert total is None or counts[name] == total
+
+    monkeypatch.setattr(f"treelm.cli.{arguments[0]}.progress_bar", count)
+    monkeypatch.setenv("TREELM_CACHE", str(tmp_path / "cache"))  # what is prepared there already is not read again
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.ptb").write_text(TREES)
+    outcome = treelm(*arguments)
+    assert outcome.code in (0, 1), outcome.err  # 1: what an audit has found
+    assert counts == bars

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from treelm.cli.arguments import parse
+from treelm.cli.files import progress_bar
 from treelm.cli.options import InputFile, InputOptions, RunFolder, read_input
 from treelm.errors import InputError
 
@@ -41,15 +42,17 @@ class Arguments(InputOptions):
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "audit", arguments)
-    from treelm.evaluation.audit import audit
-    from treelm.evaluation.audit_training import audit_training
+    from treelm.evaluation import audit, audit_training
     from treelm.inference.loading import load
 
-    lm = load(options.run)
-    if options.training_mode:
-        report = audit_training(lm, _sentences(options), seed=options.seed)
-    else:
-        report = audit(lm, _sentences(options), seed=options.seed, enumerate_all=lm.probability_mass)
+    lm, sentences = load(options.run), _sentences(options)
+    number = audit_training.NUM_CHECKS if options.training_mode else audit.NUM_CHECKS
+    with progress_bar(f"auditing {options.run}", number, unit="checks") as advance:
+        if options.training_mode:
+            report = audit_training.audit_training(lm, sentences, seed=options.seed, on_check=advance)
+        else:
+            mass = lm.probability_mass
+            report = audit.audit(lm, sentences, seed=options.seed, enumerate_all=mass, on_check=advance)
     print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
     return 0 if report.passed else 1
 

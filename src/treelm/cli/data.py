@@ -12,7 +12,7 @@ import tyro
 
 from treelm.cli import NESTED
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input
+from treelm.cli.files import check_not_input, progress_bar
 from treelm.cli.options import OutputPath
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
@@ -102,12 +102,15 @@ def _statistics(options: Arguments) -> int:
 
     reading = DataConfig(**_reading(options), on_error=options.on_error)
     columns: dict[str, PreparedCorpus] = {}
-    for name in options.names:
-        if name in corpus_names() or Path(name).is_dir():
-            config = replace(reading, corpus=name)
-            columns |= {f"{name} {split}": prepared_split(config, split) for split in corpus_entry(name).splits}
-        else:
-            columns[name] = prepared_split(replace(reading, train=name), "train", workers=options.workers)
+    with progress_bar("reading", None, unit="MB") as advance:
+        for name in options.names:
+            if name in corpus_names() or Path(name).is_dir():
+                config = replace(reading, corpus=name)
+                for split in corpus_entry(name).splits:
+                    columns[f"{name} {split}"] = prepared_split(config, split, on_block=advance)
+            else:
+                config = replace(reading, train=name)
+                columns[name] = prepared_split(config, "train", workers=options.workers, on_block=advance)
     print_table(statistics_table(columns), wide=not sys.stdout.isatty())
     return 0
 
@@ -118,13 +121,15 @@ def _prepare(options: Arguments) -> int:
 
     if not options.out:
         raise InputError("no folder for the prepared corpus", remedy="add --output FOLDER")
-    corpus = prepare(
-        list(options.names),
-        Path(options.out),
-        options=ReadOptions(**_reading(options)),
-        on_error=options.on_error,
-        workers=options.workers,
-    )
+    with progress_bar("reading", None, unit="MB") as advance:
+        corpus = prepare(
+            list(options.names),
+            Path(options.out),
+            options=ReadOptions(**_reading(options)),
+            on_error=options.on_error,
+            workers=options.workers,
+            on_block=advance,
+        )
     note(f"{len(corpus):,} sentences, {corpus.num_tokens:,} tokens in {options.out}")
     return 0
 

@@ -137,11 +137,14 @@ def report_skipped(skipped: Iterable[InputError]) -> int:
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None, *, shares_terminal: bool = False) -> Iterator[Callable[[], None]]:
+def progress_bar(
+    what: str, total: int | None, *, unit: str = "sentences", shares_terminal: bool = False
+) -> Iterator[Callable[[], None]]:
     """A bar on standard error, or a line now and then if it is no terminal; gives what to call after each sentence.
 
-    The bar comes with the second second, so that short work says nothing. With ``shares_terminal`` there is none if
-    what is written goes to the terminal too, where one would stand in the other.
+    What is counted may be other than sentences: ``unit`` is its name, for the line. The bar comes with the second
+    second, so that short work says nothing. With ``shares_terminal`` there is none if what is written goes to the
+    terminal too, where one would stand in the other.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -151,7 +154,7 @@ def progress_bar(what: str, total: int | None, *, shares_terminal: bool = False)
         yield lambda: None
         return
     if not console.is_terminal:
-        yield _lines(what, total)
+        yield _lines(what, total, unit)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     progress = Progress(*columns, console=console, transient=True)
@@ -166,7 +169,7 @@ def progress_bar(what: str, total: int | None, *, shares_terminal: bool = False)
         progress.stop()
 
 
-def _lines(what: str, total: int | None) -> Callable[[], None]:
+def _lines(what: str, total: int | None, unit: str) -> Callable[[], None]:
     """A note every ``SECONDS_BETWEEN_NOTES``, so that short work says nothing."""
     done, last = 0, time.monotonic()
 
@@ -175,6 +178,6 @@ def _lines(what: str, total: int | None) -> Callable[[], None]:
         done += 1
         if time.monotonic() - last >= SECONDS_BETWEEN_NOTES:
             last = time.monotonic()
-            note(f"{what}: {done} sentences" if total is None else f"{what}: {done} of {total} sentences")
+            note(f"{what}: {done}{'' if total is None else f' of {total}'} {unit}")
 
     return advance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import open_output
+from treelm.cli.files import open_output, progress_bar
 from treelm.cli.options import ModelOptions, OutputFile, RunFolder, load_with_beam
 
 
@@ -46,7 +46,9 @@ def main(arguments: list[str]) -> int:
         drawing=Drawing(max_words=options.max_words, temperature=options.temperature, top_p=options.top_p),
         with_trees=options.trees,
     )
-    with open_output(options.output) as out:
+    bar = progress_bar("drawing", options.num_sentences, shares_terminal=options.output == "-")
+    with bar as advance, open_output(options.output) as out:
         for words, tree in drawn:
             print(format_tree(tree) if options.trees and tree else " ".join(words), file=out, flush=True)
+            advance()
     return 0

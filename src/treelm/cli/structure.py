@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
+from treelm.cli.files import progress_bar
 from treelm.cli.options import FileFormat, ModelOptions, SpanProtocol, WideTables, load_with_beam, naming_run
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError
@@ -60,6 +61,7 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation.comparison.compare import row_names
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.structure import analyse_structure
+    from treelm.evaluation.trivial_baselines import NUM_TRIVIAL
     from treelm.figures.tables import print_table, rules_table, structure_tables
     from treelm.models.persistence.shipped import find_run
     from treelm.models.persistence.storage import read_system
@@ -79,9 +81,12 @@ def main(arguments: list[str]) -> int:
             read_system(find_run(run)).require_rules()
     sentences = _read(options)
     systems = _systems(options, sentences)
-    results = [
-        analyse_structure(sentences, systems, find_protocol(name), num_draws=options.draws) for name in options.protocol
-    ]
+    num_rows = len(options.protocol) * (len(systems) + NUM_TRIVIAL)
+    with progress_bar("comparing trees", num_rows, unit="rows") as advance:
+        results = [
+            analyse_structure(sentences, systems, find_protocol(name), num_draws=options.draws, on_row=advance)
+            for name in options.protocol
+        ]
     if options.json:
         print(json.dumps([result.to_json() for result in results], indent=2))
     else:
@@ -127,7 +132,9 @@ def _systems(options: Arguments, sentences: list[Sentence]) -> list[LearnedTrees
         if lm.config not in known:
             known.append(lm.config)
         number = known.index(lm.config)
-        for trees in learned_trees(lm, words):
+        with progress_bar(f"{run}: parsing", len(words)) as advance:
+            learned = list(learned_trees(lm, words, on_sentence=advance))
+        for trees in learned:
             name = trees.name if number == 0 else f"{trees.name}, config {number + 1}"
             found.setdefault(name, []).append(trees)
         note(f"{run}: {lm.system}" + (f", config {number + 1}" if number else ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -97,9 +97,14 @@ def locate_split(
 
 
 def prepared_split(
-    config: DataConfig, split: Split, *, workers: int | None = None, progress: Progress | None = None
+    config: DataConfig,
+    split: Split,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    on_block: Callable[[], None] = lambda: None,
 ) -> PreparedCorpus:
-    """The prepared corpus of a split: from the cache, or prepared now."""
+    """The prepared corpus of a split: from the cache, or prepared now (``on_block``: see ``prepare``)."""
     path, format = locate_split(config, split, progress=progress)
     return prepared(
         [path],
@@ -107,6 +112,7 @@ def prepared_split(
         on_error=config.on_error,
         max_sentences=config.max_sentences,
         workers=workers,
+        on_block=on_block,
     )
 
 

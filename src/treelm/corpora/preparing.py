@@ -49,15 +49,19 @@ def prepare(
     on_error: OnError = "raise",
     max_sentences: int | None = None,
     workers: int | None = None,
+    on_block: Callable[[], None] = lambda: None,
 ) -> PreparedCorpus:
     """Read files into a new directory of flat arrays and open it.
 
     One pass with bounded memory; the result does not depend on the number of ``workers`` (by default as many as there
-    are cores, and none beside this process for small files). The directory appears when it is complete. Raises
-    InputError for the first bad sentence; with ``on_error="skip"`` bad sentences are left out and ``skipped`` lists
-    them. Raises InputError for a source without sentences.
+    are cores, and none beside this process for small files). The directory appears when it is complete. ``on_block`` is
+    called for each megabyte that has been read. Raises InputError for the first bad sentence; with
+    ``on_error="skip"`` bad sentences are left out and ``skipped`` lists them. Raises InputError for a source without
+    sentences.
     """
-    return _prepare(sources, directory, options, on_error, max_sentences, workers, check=lambda: None)
+    return _prepare(
+        sources, directory, options, on_error, max_sentences, workers, check=lambda: None, on_block=on_block
+    )
 
 
 def _prepare(
@@ -69,6 +73,7 @@ def _prepare(
     workers: int | None,
     *,
     check: Callable[[], None],
+    on_block: Callable[[], None],
 ) -> PreparedCorpus:
     """Do what ``prepare`` says; nothing is kept unless the ``check`` after reading passes."""
     directory = Path(directory)
@@ -83,7 +88,7 @@ def _prepare(
     try:
         with mapping(_num_workers(sources, workers), **_WORKER) as computed:
             for source in sources:
-                _read_source(builder, source, options, on_error, max_sentences, computed)
+                _read_source(builder, source, options, on_error, max_sentences, computed, on_block)
         built(builder, building)
         check()
         _publish(building, directory)
@@ -111,11 +116,12 @@ def prepared(
     max_sentences: int | None = None,
     workers: int | None = None,
     cache: Path | None = None,
+    on_block: Callable[[], None] = lambda: None,
 ) -> PreparedCorpus:
     """The prepared corpus of these files, from the cache unless the content of a file or an option has changed.
 
-    Content is what is compared: a file may be replaced without another size or time. Raises InputError for a file that
-    changes while it is read.
+    Content is what is compared: a file may be replaced without another size or time. ``on_block`` is as of ``prepare``.
+    Raises InputError for a file that changes while it is read.
     """
     if any(str(source) == STDIN for source in sources):
         raise InputError("a prepared corpus from standard input", remedy=_SAVE_FIRST)
@@ -127,7 +133,7 @@ def prepared(
         return PreparedCorpus.open(directory)
     try:
         check = partial(_check_same, sources, hashes)
-        return _prepare(sources, directory, options, on_error, max_sentences, workers, check=check)
+        return _prepare(sources, directory, options, on_error, max_sentences, workers, check=check, on_block=on_block)
     except InputError:
         if not directory.exists():
             raise
@@ -183,6 +189,7 @@ def _read_source(
     on_error: OnError,
     max_sentences: int | None,
     computed: Map,
+    on_block: Callable[[], None],
 ) -> None:
     name, format = name_of(source), options.format_for(str(source))
     num_before, num_errors = builder.num_sentences, len(builder.errors)
@@ -199,6 +206,7 @@ def _read_source(
             if on_error == "raise" and block.errors and most > block.num_good_before_error:
                 raise block.errors[0]
             builder.add(block.head(most) if most < len(block) else block)
+            on_block()
             if builder.num_sentences == max_sentences:
                 return
     builder.errors.extend(damage)

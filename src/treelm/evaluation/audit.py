@@ -24,6 +24,8 @@ Arguments = ParamSpec("Arguments")
 
 Sentences = Sequence[Sequence[str]]
 Outcome = Literal["passed", "failed", "skipped"]
+NUM_CHECKS = 6
+"""Checks of ``audit``; the last one, of a search, is in no report of a model that scores without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,25 +105,32 @@ def audit(
     num_cuts: int = 3,
     tolerances: Tolerances | None = None,
     enumerate_all: Callable[[], ProbabilityMass | None] | None = None,
+    on_check: Callable[[], None] = lambda: None,
 ) -> AuditReport:
     """Check causality, normalisation, batch invariance, and that word by word and all at once give the same numbers.
 
     Each sentence is scored about ``2 + 2 * num_cuts`` times, so a handful of sentences is enough. ``enumerate_all`` is
-    what a system offers for tiny models: the total probability of everything, which must be 1.
+    what a system offers for tiny models: the total probability of everything, which must be 1. ``on_check`` is called
+    after each of the ``NUM_CHECKS``.
 
     Raises ``InputError`` without sentences or with an empty one.
     """
     if not sentences or not all(sentences):
         raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
     allowed = tolerances or Tolerances.of(model)
+
+    def told(*checks: Check) -> tuple[Check, ...]:
+        on_check()
+        return checks
+
     with evaluating(model):
         checks = (
-            check_causality(model, sentences, seed=seed, num_cuts=num_cuts, tolerance=allowed.causality_nats),
-            check_next_tokens(model, sentences, tolerance=allowed.probability),
-            check_enumeration(enumerate_all, tolerance=allowed.probability),
-            check_batches(model, sentences, seed=seed, tolerance=allowed.batch_nats),
-            check_incremental(model, sentences, tolerance=allowed.incremental_nats),
-            *check_search(model, sentences),
+            *told(check_causality(model, sentences, seed=seed, num_cuts=num_cuts, tolerance=allowed.causality_nats)),
+            *told(check_next_tokens(model, sentences, tolerance=allowed.probability)),
+            *told(check_enumeration(enumerate_all, tolerance=allowed.probability)),
+            *told(check_batches(model, sentences, seed=seed, tolerance=allowed.batch_nats)),
+            *told(check_incremental(model, sentences, tolerance=allowed.incremental_nats)),
+            *told(*check_search(model, sentences)),
         )
     return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=checks)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -28,18 +28,26 @@ FloatArray = NDArray[np.float64]
 Pool = dict[tuple[int, ...], str]
 """Words by their tokens: no two that the model cannot tell apart."""
 
+NUM_CHECKS = 2
 EXPLANATION = (
     "a training loss that sees later words or other sentences is no negative log likelihood; scores, which are "
     "computed in evaluation mode, are not concerned (treelm audit without --training-mode)"
 )
 
 
-def audit_training(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, num_cuts: int = 3) -> AuditReport:
+def audit_training(
+    model: SyntacticLM,
+    sentences: Sentences,
+    *,
+    seed: int = 1,
+    num_cuts: int = 3,
+    on_check: Callable[[], None] = lambda: None,
+) -> AuditReport:
     """Check that log p in training mode, without dropout, depends on earlier words of the same sentence only.
 
     All sentences are read in one batch, in float64; words after a cut, or other sentences, are replaced by as many
-    others. The model itself is not changed. Raises ``InputError`` without words, for words that the model
-    cannot tell apart, and for systems other than stream models.
+    others. The model itself is not changed. ``on_check`` is called after each of the ``NUM_CHECKS``. Raises
+    ``InputError`` without words, for words that the model cannot tell apart, and for systems other than stream models.
     """
     if not isinstance(model, StreamLM):
         found = f"the training loss of {model.system} cannot be audited"
@@ -48,11 +56,11 @@ def audit_training(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, n
         raise InputError("no words to audit with", remedy="give at least one sentence, none of them empty")
     generator = random.Random(seed)
     pool = _distinct_words(model, sentences)
-    checks = (
-        _causality(model, sentences, pool, generator, num_cuts),
-        _other_sentences(model, sentences, pool, generator),
-    )
-    return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=checks)
+    causality = _causality(model, sentences, pool, generator, num_cuts)
+    on_check()
+    others = _other_sentences(model, sentences, pool, generator)
+    on_check()
+    return AuditReport(system=model.system, num_sentences=len(sentences), seed=seed, checks=(causality, others))
 
 
 @torch.no_grad()

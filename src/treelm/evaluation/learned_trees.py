@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from treelm.models.streams import StreamLM
 from treelm.trees.distances import tree_from_distances
 
 Distances = NDArray[np.float64]
-_BATCH = 256  # sentences that are parsed at a time
+_Result = TypeVar("_Result")
+_BATCH = 64  # sentences that are parsed at a time: so many are read before progress is told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,21 +31,36 @@ class LearnedTrees:
     """For each seed and sentence, the distances before all words; empty if the trees do not come from any."""
 
 
-def learned_trees(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> Iterator[LearnedTrees]:
+def learned_trees(
+    lm: SyntacticLM, sentences: Sequence[Sequence[str]], *, on_sentence: Callable[[], None] = lambda: None
+) -> Iterator[LearnedTrees]:
     """The trees of one model, named by its system; if they come from distances, by both builders.
+
+    ``on_sentence`` is called for each sentence that the model has read, some at a time.
 
     Raises ``InputError`` for a system without trees.
     """
     lm.require_trees()
     if not (isinstance(lm, StreamLM) and lm.tree_builder is not None):
-        parsed = [bracketing_of(tree) for group in batched(sentences, _BATCH) for tree in lm.parse(group)]
+        parsed = [bracketing_of(tree) for tree in _of_each(lm.parse, sentences, on_sentence)]
         yield LearnedTrees(name=lm.system, seeds=(parsed,))
         return
-    distances = [values for group in batched(sentences, _BATCH) for values in lm.word_distances(group)]
+    distances = list(_of_each(lm.word_distances, sentences, on_sentence))
     for builder in BUILDERS:
         trees = (tree_from_distances(*pair, builder=builder) for pair in zip(sentences, distances, strict=True))
         found = [bracketing_of(tree) for tree in trees]
         yield LearnedTrees(name=f"{lm.system}, {builder} builder", seeds=(found,), distances=(distances,))
+
+
+def _of_each(
+    compute: Callable[[Sequence[Sequence[str]]], Iterable[_Result]],
+    sentences: Sequence[Sequence[str]],
+    on_sentence: Callable[[], None],
+) -> Iterator[_Result]:
+    for group in batched(sentences, _BATCH):
+        for result in compute(group):
+            yield result
+            on_sentence()
 
 
 def together(name: str, parts: Sequence[LearnedTrees]) -> LearnedTrees:

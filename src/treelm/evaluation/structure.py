@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations
 from statistics import fmean, stdev
 from typing import Any
 
@@ -124,10 +124,16 @@ class StructureResult:
 
 
 def analyse_structure(
-    sentences: Sequence[Sentence], systems: Sequence[LearnedTrees], protocol: SpanProtocol, *, num_draws: int = 5
+    sentences: Sequence[Sentence],
+    systems: Sequence[LearnedTrees],
+    protocol: SpanProtocol,
+    *,
+    num_draws: int = 5,
+    on_row: Callable[[], None] = lambda: None,
 ) -> StructureResult:
     """Analyse the trees of each system beside trivial ones, ``num_draws`` of each kind that is random; none for 0.
 
+    ``on_row`` is called after each system, and after each kind of trivial trees (``NUM_TRIVIAL``).
     Raises ``InputError`` for sentences without gold trees, and for trees over other words than theirs.
     """
     gold = [bracketing_of(_gold(one), tags=one.tags, where=one.where) for one in sentences]
@@ -137,13 +143,16 @@ def analyse_structure(
     if not any(spans is not None for spans in analyser.labels):
         raise InputError(f"no sentence that protocol {protocol.name} keeps", remedy="give others, or another protocol")
     learned = (analyser.with_symbols(analyser.analyse(one), one) for one in systems)
-    rows = (*learned, *map(analyser.analyse, beside))
+    rows = []
+    for row in chain(learned, map(analyser.analyse, beside)):
+        rows.append(row)
+        on_row()
     labels = Counter(label for spans in analyser.labels if spans for _, label in spans)
     return StructureResult(
         protocol=protocol,
         num_sentences=sum(spans is not None for spans in analyser.labels),
         labels=dict(labels.most_common()),
-        rows=rows,
+        rows=tuple(rows),
     )
 
 

@@ -49,6 +49,8 @@ _RANDOM: dict[str, Callable[[Sequence[str], np.random.Generator], Tree]] = {
     "random": random_splits,
     "random, uniform over trees": random_uniform,
 }
+NUM_TRIVIAL = len(_RULES) + len(_RANDOM) + len(BUILDERS) + 1
+"""Rows of ``trivial_trees`` with those of random distances; the last one is the upper bound."""
 
 
 def trivial_baselines(
