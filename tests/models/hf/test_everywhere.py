@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
+from tests.cli.test_compare import SUITE
 from tests.models.hf.worlds import SENTENCES
 from treelm import load
 from treelm.errors import InputError
@@ -61,14 +62,19 @@ def test_comparison_beside_a_model_of_the_package_and_its_report(run: str, treel
     pairs.write_text("grammatical\tungrammatical\nthe dog saw cats\tdog the saw cats\n")
     before = sorted(Path(run.removeprefix("hf:")).rglob("*"))
     out = tmp_path / "out"
-    found = treelm("compare", run, "ngram-gum-open", "--data", data, "--pairs", pairs, "--out", out)
+    shown = ("--out", out, "--report", tmp_path / "page.html")
+    found = treelm("compare", run, "ngram-gum-open", "--data", data, "--pairs", pairs, *shown)
     assert found.code == 0, found.err
     rows = json.loads((out / "comparison.json").read_text())["runs"]
     assert [(row["name"], row["system"]) for row in rows] == [("llama", "hf"), ("ngram-gum-open", "ngram")]
     assert not rows[0].get("recipe"), "two of them are not two seeds of one"
     assert sorted(Path(run.removeprefix("hf:")).rglob("*")) == before, "nothing is written into another's folder"
-    page = treelm("pairs", run, pairs)
-    assert page.code == 0, page.err
+    assert "llama" in (tmp_path / "page.html").read_text()
+    suite = tmp_path / "suite.json"
+    suite.write_text(json.dumps(SUITE))
+    for command in (("pairs", run, pairs), ("syntaxgym", run, "--suites", suite)):
+        found = treelm(*command)
+        assert found.code == 0, found.err
 
 
 def test_without_data_of_its_own_it_asks_for_a_file(run: str, treelm: Treelm) -> None:
