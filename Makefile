@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(addprefix $(CURDIR)/,$(CONSTRAINTS))
 # Each process takes modules that stand together, so that what a module's tests share is made once, and helps at the end.
 SHARED := -n 2 --dist worksteal
 
-.PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release try-wheel install clean
+.PHONY: demo report test test-isa test-gpu quick test-fast doctor durations lint unit docs fuzz snapshots pretrained release try-wheel system-packages install clean
 .DEFAULT_GOAL := demo
 
 # make demo QUICK=1: about two minutes, for a first look
@@ -85,6 +85,13 @@ release: install
 # Both wheels under several Pythons: the pages for beginners run in empty folders; make try-wheel PYTHONS="python3.12 python3.13"
 try-wheel: install
 	$(BIN)/python scripts/try_wheel.py $(or $(PYTHONS),$(PYTHON))
+
+# On Debian and Ubuntu, what tests are skipped without: R with packages (docs/r.md), and Chromium where no such browser is
+SUDO := $(if $(filter-out 0,$(shell id -u)),sudo)
+system-packages:
+	$(SUDO) apt-get update
+	$(SUDO) apt-get install --yes --no-install-recommends r-base-core r-cran-lme4 r-cran-mgcv r-cran-reticulate
+	command -v chromium chromium-browser google-chrome chrome || $(SUDO) apt-get install --yes --no-install-recommends chromium
 
 install: $(INSTALLED)
 

@@ -27,17 +27,31 @@ PYTHONS = [
 ]
 
 
+def planned(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What make would do."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        ["make", "--dry-run", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_of_the_workflow_is_one_that_make_knows(command: str) -> None:
     program, *arguments = shlex.split(command)
     assert program == "make"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    plan = subprocess.run(
-        ["make", "--dry-run", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    plan = planned(*arguments)
     assert plan.returncode == 0, plan.stderr
     constraints = next((one.partition("=")[2] for one in arguments if one.startswith("CONSTRAINTS=")), None)
     assert not constraints or (ROOT / constraints).is_file()
+
+
+def test_where_everything_is_tested_r_has_all_packages_that_tests_ask_for() -> None:
+    commands = [step["run"] for step in WORKFLOW["jobs"]["pinned"]["steps"] if "run" in step]
+    assert commands == ["make system-packages", "make test"]
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    packages = {name for call in re.findall(r"r_has\(([^)]+)\)", tests) for name in re.findall('"([a-z0-9]+)"', call)}
+    assert "lme4" in packages
+    assert {f"r-cran-{name}" for name in packages} <= set(planned("system-packages").stdout.split())
 
 
 def test_the_workflow_tries_each_python_that_is_promised_and_three_systems() -> None:
