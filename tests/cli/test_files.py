@@ -58,7 +58,7 @@ def test_a_bar_comes_with_the_second_second_and_not_beside_what_is_written(
         (("data", "prepare", "in.ptb", "--output", "prepared"), {"reading": 1}),
         (("data", "statistics", "in.ptb"), {"reading": 1}),
     ],
-    ids=lambda value: " ".join(map(str, value[:2])) if isinstance(value, tuple) else "",
+    ids=["structure", "audit", "audit of training", "generate", "data prepare", "data statistics"],
 )
 def test_what_takes_long_tells_how_far_it_is(
     treelm: Treelm,
