@@ -66,7 +66,7 @@ def test_without_budget_and_data_every_row_says_why_there_is_nothing(
 ) -> None:
     monkeypatch.chdir(paper.parent)
     outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--budget", "0")
-    assert "whole, without attention, right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
+    assert "whole; without attention; right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
     outcome = treelm("reproduce", "paper", "--data", "corpora")
     assert outcome.code == 0
     text = " ".join(outcome.out.split())
@@ -82,7 +82,7 @@ def test_the_end_of_the_budget_stops_what_runs_and_begins_nothing_more(
     outcome = treelm("reproduce", "paper", "--small", "--data", "corpora", "--jobs", "1", "--budget", "0.001")
     assert outcome.code == 0, outcome.err
     assert "0 done in" in outcome.err
-    assert "whole, without attention, right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
+    assert "whole; without attention; right-branching: not run yet: --budget is over" in " ".join(outcome.out.split())
     assert "the same command goes on from here" in outcome.err
 
 
