@@ -100,8 +100,7 @@ def add_curve(run: Path, destination: Path) -> None:
     """
     made, there = load_model(run).state_dict(), load_model(destination).state_dict()
     narrow = {name: one.half().to(one.dtype) if one.is_floating_point() else one for name, one in made.items()}
-    others = [name for name in there if name not in made or not torch.equal(narrow[name], there[name])]
-    if others or made.keys() != there.keys():
+    if narrow.keys() != there.keys() or not all(torch.equal(one, there[name]) for name, one in narrow.items()):
         remedy = "only a run with the same weights has its curve"
         raise InputError(f"other weights than those of {destination.name}", where=str(run), remedy=remedy)
     curve = curve_of(read_metrics(run / METRICS))
