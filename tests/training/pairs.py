@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as distributed
 from safetensors.torch import save_file
 
 from tests.systems import SMALL, small_recipe
@@ -123,6 +125,9 @@ def start_pair(module: str, *arguments: str | Path) -> list[subprocess.Popen[str
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
+    left = folder / f"left-{os.environ['LOCAL_RANK']}"
+    # Handlers run in reverse order: this one sees what those that connecting registers have done.
+    atexit.register(lambda: left.write_text("connected" if distributed.is_initialized() else "disconnected"))
     ranks = Ranks.connect(recipe_of("lstm", folder, noisy=False, devices=2).training)
     curves = train_all(folder, folder / "two", ranks)
     for name in ("lstm", "rnng"):  # begun by one process

@@ -76,6 +76,10 @@ def test_another_number_of_processes_goes_on_with_a_run(folder: Path, name: str)
             torch.testing.assert_close(ours[key], tensor, rtol=TOLERANCE, atol=TOLERANCE)
 
 
+def test_the_connection_ends_before_python_does(folder: Path) -> None:
+    assert [(folder / f"left-{rank}").read_text() for rank in range(2)] == ["disconnected"] * 2
+
+
 def test_there_is_one_log_and_one_line_a_step(folder: Path) -> None:
     for case in (f"{name} {noisy}" for name, noisy in CASES):
         lines = [

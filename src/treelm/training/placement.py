@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -9,6 +10,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as distributed
 from lightning_fabric import Fabric
 from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
@@ -113,7 +115,18 @@ def build_fabric(config: TrainingConfig) -> Fabric:
         plugins=[placement.environment],
     )
     fabric.launch()
+    atexit.register(_disconnect)
     return fabric
+
+
+def _disconnect() -> None:
+    """End the connection before Python ends.
+
+    A thread of gloo that still holds a tensor needs the interpreter to give it back; where that has ended, the
+    thread aborts a process whose work was done.
+    """
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def count_tasks() -> int:
