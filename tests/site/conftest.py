@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.made_once import made_once
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -23,16 +25,9 @@ def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """The folder of the whole site; processes of one run share it."""
-    if worker_id == "master":
-        return _built(tmp_path_factory.mktemp("site"))
-    from filelock import FileLock
 
-    shared = tmp_path_factory.getbasetemp().parent / "site"
-    with FileLock(f"{shared}.lock"):
-        return shared if shared.exists() else _built(shared)
+    def make(folder: Path) -> None:
+        done = build(ROOT / "mkdocs.yml", folder)
+        assert done.returncode == 0, done.stdout + done.stderr
 
-
-def _built(folder: Path) -> Path:
-    done = build(ROOT / "mkdocs.yml", folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    return made_once(tmp_path_factory, worker_id, "site", make)

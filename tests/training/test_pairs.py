@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.made_once import made_once
 from tests.training.pairs import CASES, recipe_of, start_pair, train_all, train_ngram, train_one
 from tests.training.treebanks import write_treebank
 from treelm.training.ranks import Ranks
@@ -20,9 +21,12 @@ TOLERANCE = 1e-9  # in float64; asked for is 1e-6
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """Everything, trained in one process and in two."""
-    folder = tmp_path_factory.mktemp("pairs")
+    return made_once(tmp_path_factory, worker_id, "pairs", _train)
+
+
+def _train(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREELM_CACHE", str(folder / "cache"))
         write_treebank(folder)
@@ -37,7 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             curves[f"{name} from two"] = train_one(folder, folder / f"{name} from two", name, noisy=True, ranks=ranks)
         train_ngram(folder, folder / "ngram one", 1)
     (folder / "curves.json").write_text(json.dumps(curves))
-    return folder
 
 
 def curves(folder: Path, name: str = "curves.json") -> dict[str, list[list[float]]]:
