@@ -329,6 +329,18 @@ def test_audit_passes(treelm: Treelm, project: Path) -> None:
     assert outcome.code == 0, outcome.out
 
 
+def test_audit_reads_the_first_words_of_long_sentences_and_names_what_it_leaves_out(
+    treelm: Treelm, tmp_path: Path
+) -> None:
+    (tmp_path / "some.ptb").write_text("(S (X Who) (X knows\n(S" + " (X dogs)" * 15 + ")\n(S (X cats))\n")
+    outcome = treelm("audit", HERE / "ngram", tmp_path / "some.ptb", "--on-error", "skip", "--json")
+    assert outcome.code == 3
+    assert json.loads(outcome.out)["num_sentences"] == 2
+    assert "cut after 12 words: 1 of 2 sentences" in outcome.err
+    assert "skipped: " in outcome.err
+    assert "some.ptb:1" in outcome.err
+
+
 def test_show_names_licence_and_origin(treelm: Treelm) -> None:
     out = treelm("data", "show", "gum-open").out
     assert "CC BY-SA 4.0" in out

@@ -6,10 +6,12 @@ import json
 from dataclasses import dataclass
 from itertools import islice
 
-from treelm.cli.arguments import parse
-from treelm.cli.files import progress_bar
+from treelm.cli.arguments import note, parse
+from treelm.cli.files import progress_bar, report_skipped
 from treelm.cli.options import InputFile, InputOptions, RunFolder, read_input
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
+
+MOST_WORDS = 12  # of a sentence: the checks read it many times, and breaches of the contract show early
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class Arguments(InputOptions):
     file: InputFile = ""
     """Sentences to check with; without a file, some of the packaged gum-open."""
     num_sentences: int = 3
-    """Number of them, from the start."""
+    """Number of them, from the start; of each, the first 12 words."""
     seed: int = 1
     """Seed of the cuts and changes."""
     training_mode: bool = False
@@ -45,7 +47,9 @@ def main(arguments: list[str]) -> int:
     from treelm.evaluation import audit, audit_training
     from treelm.inference.loading import load
 
-    lm, sentences = load(options.run), _sentences(options)
+    check_positive(num_sentences=options.num_sentences)
+    lm, skipped = load(options.run), list[InputError]()
+    sentences = _sentences(options, skipped)
     number = audit_training.NUM_CHECKS if options.training_mode else audit.NUM_CHECKS
     with progress_bar(f"auditing {options.run}", number, unit="checks") as advance:
         if options.training_mode:
@@ -54,15 +58,16 @@ def main(arguments: list[str]) -> int:
             mass = lm.probability_mass
             report = audit.audit(lm, sentences, seed=options.seed, enumerate_all=mass, on_check=advance)
     print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
-    return 0 if report.passed else 1
+    code = report_skipped(skipped)
+    return code if report.passed else 1
 
 
-def _sentences(options: Arguments) -> list[tuple[str, ...]]:
+def _sentences(options: Arguments, skipped: list[InputError]) -> list[tuple[str, ...]]:
     from treelm.corpora.catalog import corpus_entry
 
-    if options.num_sentences < 1:
-        raise InputError(f"num_sentences = {options.num_sentences}", remedy="give 1 or more")
     path = options.file or str(corpus_entry("gum-open").locate("dev")[0])
-    skipped: list[InputError] = []
-    words = (sentence.words for sentence in read_input(path, options, skipped) if len(sentence.words) <= 12)
-    return list(islice(words, options.num_sentences))
+    read = [sentence.words for sentence in islice(read_input(path, options, skipped), options.num_sentences)]
+    num_longer = sum(len(words) > MOST_WORDS for words in read)
+    if num_longer and options.file:
+        note(f"cut after {MOST_WORDS} words: {num_longer} of {len(read)} sentences")
+    return [words[:MOST_WORDS] for words in read]
