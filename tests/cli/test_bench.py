@@ -51,6 +51,19 @@ def test_updates_on_streams(treelm: Treelm, tmp_path: Path) -> None:
         assert line[3] == f"{one['tokens_per_wall_second']:.0f} tokens/s"
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (("lstm", "--threads", "4"), "--threads with lstm; leave it out: it reads streams"),
+        (("chart", "--beams", "4/2/1"), "--beams with chart; leave it out: this system has no search"),
+        (("rnng", "--run", "x", "--warm-up-seconds", "1"), "--warm-up-seconds with --run; leave one of them out"),
+    ],
+)
+def test_options_without_effect_are_refused(treelm: Treelm, call: tuple[str, ...], message: str) -> None:
+    outcome = treelm("bench", *call)
+    assert (outcome.code, outcome.err) == (2, f"treelm bench: {message}\n")
+
+
 def test_updates_and_search_on_trees(treelm: Treelm, tmp_path: Path) -> None:
     need("rnng-gum-open")
     (tmp_path / "train.ptb").write_text(TREES)

@@ -146,6 +146,7 @@ def test_what_cannot_be_written_or_read_is_said_before_anything_is_evaluated(
         ((*data, tmp_path / "train.ptb", "--trees", tmp_path / "out"), "two files of one name"),
         ((*data, "--sentences"), "--sentences without --gold"),
         ((*data, "--params", "new"), "--params without --gold"),
+        ((*data, "--split", "train"), "--split with --data; leave one of them out"),
     ):
         outcome = treelm("evaluate", run, *options)
         assert (outcome.code, message in outcome.err) == (2, True), outcome.err
@@ -224,7 +225,12 @@ def test_a_file_whose_name_tells_no_format_is_read_as_one_says(treelm: Treelm, r
     compared = treelm("compare", run, "--data", nameless, "--data-format", "brackets", "--format", "json")
     (row,) = json.loads(compared.out)["runs"]
     assert row["unlabeled_f1"]
-    assert "--data-format without --data" in treelm("compare", run, "--data-format", "brackets").err
+    for flags, message in (
+        (("--data-format", "brackets"), "--data-format without --data"),
+        (("--data", nameless, "--split", "train"), "--split with --data; leave one of them out"),
+        (("--max-pairs-per-group", "3"), "--max-pairs-per-group without --pairs; add --pairs FILE"),
+    ):
+        assert message in treelm("compare", run, *flags).err
 
 
 CANNOT_PARSE = 'the attention of this run is set by given trees (attention = "given"), so it cannot parse'

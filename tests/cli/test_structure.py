@@ -77,12 +77,18 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert outcome.err.count("\n") == 1
 
 
-def test_a_format_needs_a_file(treelm: Treelm) -> None:
-    outcome = treelm("structure", HERE / "prpn", "--format", "brackets")
-    assert (outcome.code, outcome.err) == (
-        2,
-        "treelm structure: --format without --data; add --data FILE, or leave it out\n",
-    )
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--format", "brackets"), "--format without --data; add --data FILE, or leave it out"),
+        (("--data", "in.ptb", "--split", "train"), "--split with --data; leave one of them out"),
+    ],
+)
+def test_a_format_is_of_a_file_and_a_split_of_the_runs_data(
+    treelm: Treelm, flags: tuple[str, ...], message: str
+) -> None:
+    outcome = treelm("structure", HERE / "prpn", *flags)
+    assert (outcome.code, outcome.err) == (2, f"treelm structure: {message}\n")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import open_output
+from treelm.cli.options import refuse_lost
 from treelm.errors import InputError
 from treelm.models import BENCHMARKED
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     from treelm.evaluation.speed import BeamWidths
     from treelm.training.recipe import Recipe
+
+_OF_SEARCH = ("run", "beams", "sentences", "warm_up_seconds")
+_OF_TREES = (*_OF_SEARCH, "corpus", "batch_sizes", "precisions", "threads", "seconds")
+"""Options of what is measured of systems that search, and of systems that read sentences with trees."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +79,13 @@ def main(arguments: list[str]) -> int:
         note("--rounds is deprecated and has no effect; benchmarks/som_forms.py of the source compares SOM's forms")
     system = system_class(options.system)
     if issubclass(system, StreamLM):
+        refuse_lost(options, _OF_TREES, f"with {options.system}", remedy="leave it out: it reads streams")
         return _measure_streams(options)
+    if options.run:
+        refuse_lost(options, ("warm_up_seconds",), "with --run", remedy="leave one of them out")
+    if not system.searches():
+        remedy = "leave it out: this system has no search"
+        refuse_lost(options, _OF_SEARCH, f"with {options.system}", remedy=remedy)
     beams = [_beam(text) for text in options.beams] if system.searches() else []
     training = _measure_training(options)
     console = Console(width=None if Console().is_terminal else 140)

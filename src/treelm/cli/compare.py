@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
@@ -16,7 +16,15 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, progress_bar
-from treelm.cli.options import FileFormat, ModelOptions, OutputPath, PairOptions, SpanProtocol, WideTables
+from treelm.cli.options import (
+    FileFormat,
+    ModelOptions,
+    OutputPath,
+    PairOptions,
+    SpanProtocol,
+    WideTables,
+    refuse_lost,
+)
 from treelm.errors import InputError
 from treelm.models.search.settings import given_search
 
@@ -88,14 +96,7 @@ def main(arguments: list[str]) -> int:
     from treelm.models.persistence.shipped import check_given
 
     out = Path(options.out) if options.out else None
-    if options.data_format != "auto" and not options.data:
-        raise InputError("--data-format without --data", remedy="add --data FILE, or leave it out")
-    if options.sentences and not options.report:
-        raise InputError("--sentences without --report", remedy="add --report FILE.html")
-    if (options.good or options.bad or options.group_by) and not options.pairs:
-        raise InputError("columns of pairs without --pairs", remedy="add --pairs FILE")
-    if options.reading_data and options.reading == "none":
-        raise InputError("--reading-data without --reading", remedy="add --reading natural-stories or ucl")
+    _check_choices(options)
     if options.report:
         from treelm.figures.report.page import check_path
 
@@ -116,6 +117,22 @@ def main(arguments: list[str]) -> int:
             comparison.save(out / FILE_NAME)  # with what the report shows of sentences
     _print(comparison, options.format, wide=options.wide)
     return 0
+
+
+def _check_choices(options: Arguments) -> None:
+    """Refuse options without effect."""
+    if options.data:
+        refuse_lost(options, ("split",), "with --data", remedy="leave one of them out")
+    else:
+        refuse_lost(options, ("data_format",), "without --data", remedy="add --data FILE, or leave it out")
+    if not options.report:
+        refuse_lost(options, ("sentences",), "without --report", remedy="add --report FILE.html")
+    if not options.pairs:
+        names = [one.name for one in fields(PairOptions)]
+        refuse_lost(options, names, "without --pairs", remedy="add --pairs FILE")
+    if options.reading == "none":
+        remedy = "add --reading natural-stories or ucl"
+        refuse_lost(options, ("reading_data",), "without --reading", remedy=remedy)
 
 
 def _outputs(options: Arguments) -> list[Path]:

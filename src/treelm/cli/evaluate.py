@@ -19,6 +19,7 @@ from treelm.cli.options import (
     WorkerOptions,
     check_particles,
     note_lost_widths,
+    refuse_lost,
 )
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
@@ -108,10 +109,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _evaluate_files(options: Arguments) -> int:
-    for one in fields(Arguments):
-        if one.name not in _OF_FILES and getattr(options, one.name) != one.default:
-            flag = f"--{one.name.replace('_', '-')}"
-            raise InputError(f"{flag} with --gold", remedy="leave it out: it is for a run")
+    names = [one.name for one in fields(Arguments) if one.name not in _OF_FILES]
+    refuse_lost(options, names, "with --gold", remedy="leave it out: it is for a run")
     from treelm.evaluation.evalb import score_bracketings
     from treelm.evaluation.evalb_files import find_parameters, read_bracketings
     from treelm.evaluation.report import evalb_json, evalb_text
@@ -206,7 +205,7 @@ def _stream(options: Arguments, usual: Stream) -> Stream:
 
 
 def _check_choices(options: Arguments) -> None:
-    """Refuse options that contradict one another, and a format of no files."""
+    """Refuse options that contradict one another, and those without effect."""
     against = {
         "--no-stream": ("--stream" if options.stream else "", "--stream-only" if options.stream_only else ""),
         "--stream-only": ("--no-stream-only" if options.no_stream_only else "", *_asks_for_trees(options)),
@@ -215,24 +214,21 @@ def _check_choices(options: Arguments) -> None:
     for name, others in against.items():
         for other in filter(None, others if given[name] else ()):
             raise InputError(f"{name} with {other}", remedy="leave one of them out")
-    for name, is_given in (("--sentences", options.sentences), ("--params", options.params != Arguments.params)):
-        if is_given:
-            raise InputError(f"{name} without --gold", remedy="leave it out: it is for two bracket files")
-    if options.format != "auto" and not options.data:
-        raise InputError("--format without --data", remedy="add --data FILE, or leave it out")
+    refuse_lost(options, ("sentences", "params"), "without --gold", remedy="leave it out: it is for two bracket files")
+    if options.data:
+        refuse_lost(options, ("split",), "with --data", remedy="leave one of them out")
+    else:
+        refuse_lost(options, ("format",), "without --data", remedy="add --data FILE, or leave it out")
 
 
 def _check_stream_options(recipe: Recipe, options: Arguments) -> None:
     """Refuse what would change no metric: options of streams where none is read."""
     if recipe.evaluation.stream != "no":
         return
-    for name in ("stream_rows", "cache_weight", "cache_theta", "cache_window"):
-        if getattr(options, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            remedy = "leave one of them out" if options.no_stream else "add --stream or --stream-only"
-            raise InputError(
-                f"{option} {'with --no-stream' if options.no_stream else 'without a stream'}", remedy=remedy
-            )
+    names = ("stream_rows", "cache_weight", "cache_theta", "cache_window")
+    if options.no_stream:
+        refuse_lost(options, names, "with --no-stream", remedy="leave one of them out")
+    refuse_lost(options, names, "without a stream", remedy="add --stream or --stream-only")
 
 
 def _check_outputs(recipe: Recipe, options: Arguments) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import check_items, write_items
-from treelm.cli.options import ItemsFile, WideTables
+from treelm.cli.options import ItemsFile, WideTables, refuse_lost
 from treelm.cli.surprisal_sources import (
     SourceOptions,
     gather_surprisals,
@@ -104,8 +104,8 @@ def _sweep(options: Arguments) -> int:
         raise InputError(f"a beam of {min(options.beam_sweep)}", remedy="give sizes from 1 on")
     if not options.runs:
         raise InputError("a sweep without runs", remedy="give RUN")
-    if options.items:
-        raise InputError("--items with --beam-sweep", remedy="leave one out: of a sweep, --json has the items")
+    remedy = "leave one out: of a sweep, --json has the items"
+    refuse_lost(options, ("items",), "with --beam-sweep", remedy=remedy)
     if options.references and options.references != ("none",):
         raise InputError("--references with --beam-sweep", remedy="leave one out: published models have one beam")
     found: dict[str, list[BeamSize]] = {}

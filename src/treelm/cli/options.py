@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -174,6 +174,17 @@ def reference_names(given: Sequence[str], published: Iterable[str], usual: Seque
             remedy = choose_from(name, known) if known else "none are here"
             raise InputError(f"no published model {name!r}", remedy=remedy)
     return list(dict.fromkeys(given))
+
+
+def refuse_lost(options: Any, names: Iterable[str], why: str, *, remedy: str) -> None:
+    """Raise ``InputError`` for the first of these options that says something else than without it: it has no effect.
+
+    ``names`` are fields of a subcommand's arguments; ``why`` is what follows the flag, such as "without --data".
+    """
+    usual = {one.name: one.default for one in fields(options)}
+    for name in names:
+        if getattr(options, name) != usual[name]:
+            raise InputError(f"--{name.replace('_', '-')} {why}", remedy=remedy)
 
 
 def device_here(options: ModelOptions) -> DeviceName:

@@ -12,7 +12,15 @@ import tyro
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import progress_bar
-from treelm.cli.options import FileFormat, ModelOptions, SpanProtocol, WideTables, load_with_beam, naming_run
+from treelm.cli.options import (
+    FileFormat,
+    ModelOptions,
+    SpanProtocol,
+    WideTables,
+    load_with_beam,
+    naming_run,
+    refuse_lost,
+)
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError
 
@@ -104,8 +112,10 @@ def _read(options: Arguments) -> list[Sentence]:
     from treelm.corpora.readers import read_sentences
     from treelm.training.run import load_run_recipe
 
-    if options.format != "auto" and not options.data:
-        raise InputError("--format without --data", remedy="add --data FILE, or leave it out")
+    if options.data:
+        refuse_lost(options, ("split",), "with --data", remedy="leave one of them out")
+    else:
+        refuse_lost(options, ("format",), "without --data", remedy="add --data FILE, or leave it out")
     data = load_run_recipe(options.runs[0]).data
     if options.preprocess:
         data = replace(data, preprocess=options.preprocess)

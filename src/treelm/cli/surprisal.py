@@ -21,6 +21,7 @@ from treelm.cli.options import (
     load_adaptive,
     model_names,
     read_input,
+    refuse_lost,
     require_words,
     runs_and_file,
     said_impossible,
@@ -199,8 +200,9 @@ def _settings(options: Arguments, num_runs: int) -> TableSettings:
 
     if options.lag < 0:
         raise InputError(f"lag = {options.lag}", remedy="give --lag 1 or more words, or leave it out")
-    if options.lag_columns and not options.lag:
-        raise InputError("--lag-columns without --lag", remedy="add --lag 1 or more, or leave --lag-columns out")
+    if not options.lag:
+        remedy = "add --lag 1 or more, or leave --lag-columns out"
+        refuse_lost(options, ("lag_columns",), "without --lag", remedy=remedy)
     usual: Any = "wide" if num_runs > 1 else "plain"
     return TableSettings(
         shape=usual if options.shape == "auto" else options.shape,
