@@ -64,6 +64,22 @@ def test_options_without_effect_are_refused(treelm: Treelm, call: tuple[str, ...
     assert (outcome.code, outcome.err) == (2, f"treelm bench: {message}\n")
 
 
+def test_what_cannot_be_searched_or_written_is_told_before_anything_is_measured(
+    treelm: Treelm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speed, "measure_training", None)
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.ptb").write_text(TREES)
+    for flags, message in (
+        (("--corpus", tmp_path), f"{tmp_path / 'dev.ptb'}: no sentences of 13 to 17 words to search"),
+        (("--sentences", "0"), "sentences = 0; give 1 or more"),
+        (("--output", tmp_path / "no" / "bench.json"), f"no folder {tmp_path / 'no'}; make it first"),
+    ):
+        outcome = treelm("bench", "rnng", *flags)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert message in outcome.err
+
+
 def test_updates_and_search_on_trees(treelm: Treelm, tmp_path: Path) -> None:
     need("rnng-gum-open")
     (tmp_path / "train.ptb").write_text(TREES)

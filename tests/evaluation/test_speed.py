@@ -16,7 +16,14 @@ import pytest
 
 from tests.systems import SMALL
 from treelm.errors import InputError
-from treelm.evaluation.speed import BeamWidths, _in_fresh_process, benchmark_recipe, measure_search, measure_stream
+from treelm.evaluation.speed import (
+    BeamWidths,
+    _in_fresh_process,
+    benchmark_recipe,
+    fitting_sentences,
+    measure_search,
+    measure_stream,
+)
 from treelm.models import SYSTEMS, system_class
 from treelm.models.base import EstimatedLM
 from treelm.models.layers.devices import process_peak_mb, restart_peak
@@ -88,3 +95,12 @@ def test_a_measurement_ends_with_the_process_that_wanted_it() -> None:
         time.sleep(3)  # so that it is at work, or nearly
         process.kill()
         assert not psutil.wait_procs(workers, timeout=60)[1]
+
+
+def test_a_search_is_measured_on_sentences_of_one_length() -> None:
+    words = [("a",) * number for number in (12, 17, 13, 18, 15)]
+    assert [*map(len, fitting_sentences(words, 2, where="dev.ptb"))] == [17, 13]
+    with pytest.raises(InputError, match=r"dev\.ptb: no sentences of 13 to 17 words"):
+        fitting_sentences(words[:1], 2, where="dev.ptb")
+    with pytest.raises(InputError, match="no sentences to search"):
+        measure_search("no-run", [], BeamWidths(action_beam=5, word_beam=2, fast_track=1))

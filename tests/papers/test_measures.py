@@ -99,6 +99,15 @@ def test_the_metrics_of_shipped_tables_are_measured(
     assert set(values) <= set(measure.metrics())
 
 
+def test_a_search_of_no_sentences_is_refused() -> None:
+    widths = {"action_beam": 4, "word_beam": 2, "fast_track": 1}
+    with pytest.raises(InputError, match="sentences_at_once = 0"):
+        SearchSpeed(**widths, sentences_at_once=0)
+    subject = Subject(KEPT / "rnng", DataRoot(None, data_sets(Path())), "gum-open")
+    with pytest.raises(InputError, match="no sentences of 13 to 17 words"):
+        SearchSpeed(**widths, split="dev", max_sentences=1).of_run(subject)
+
+
 def test_trivial_trees_are_computed_for_their_own_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are the same for every run of a table, and those at random take longer than a model's own trees."""
     monkeypatch.delattr("treelm.evaluation.evaluate.trivial_baselines")

@@ -7,16 +7,15 @@ import platform
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import open_output
+from treelm.cli.files import check_place, open_output
 from treelm.cli.options import refuse_lost
-from treelm.errors import InputError
+from treelm.errors import InputError, check_positive
 from treelm.models import BENCHMARKED
 
 if TYPE_CHECKING:
@@ -77,6 +76,9 @@ def main(arguments: list[str]) -> int:
 
     if options.rounds is not None:
         note("--rounds is deprecated and has no effect; benchmarks/som_forms.py of the source compares SOM's forms")
+    check_positive(sentences=options.sentences)
+    if options.output:
+        check_place(options.output)
     system = system_class(options.system)
     if issubclass(system, StreamLM):
         refuse_lost(options, _OF_TREES, f"with {options.system}", remedy="leave it out: it reads streams")
@@ -87,11 +89,12 @@ def main(arguments: list[str]) -> int:
         remedy = "leave it out: this system has no search"
         refuse_lost(options, _OF_SEARCH, f"with {options.system}", remedy=remedy)
     beams = [_beam(text) for text in options.beams] if system.searches() else []
+    sentences = _sentences(options) if beams else []  # what is wrong with them is told before minutes of measuring
     training = _measure_training(options)
     console = Console(width=None if Console().is_terminal else 140)
     if training:
         console.print(_table(training, "Training, updates of the weights included"))
-    searches = _measure_search(options, beams)
+    searches = _measure_search(options, beams, sentences)
     if searches:
         console.print(_table(searches, "Search: score and best tree"))
     if options.output:
@@ -174,7 +177,9 @@ def _measure_training(options: Arguments) -> list[dict[str, Any]]:
     return [asdict(speed) for speed in speeds]
 
 
-def _measure_search(options: Arguments, beams: Sequence[BeamWidths]) -> list[dict[str, Any]]:
+def _measure_search(
+    options: Arguments, beams: Sequence[BeamWidths], sentences: Sequence[Sequence[str]]
+) -> list[dict[str, Any]]:
     from treelm.evaluation.speed import compare_beams
     from treelm.training.run import train
 
@@ -185,13 +190,14 @@ def _measure_search(options: Arguments, beams: Sequence[BeamWidths]) -> list[dic
         if not options.run:
             note(f"training a model for {options.warm_up_seconds:.0f} s")
             train(_recipe(options), run, on_terminal=False)
-        return [asdict(speed) for speed in compare_beams(run, _sentences(options), beams)]
+        return [asdict(speed) for speed in compare_beams(run, sentences, beams)]
 
 
-def _sentences(options: Arguments) -> list[tuple[str, ...]]:
+def _sentences(options: Arguments) -> list[Sequence[str]]:
     from treelm.corpora.data_config import DataConfig, locate_split
     from treelm.corpora.readers import read_sentences
+    from treelm.evaluation.speed import fitting_sentences
 
     path, format = locate_split(DataConfig(corpus=options.corpus), "dev")
-    fitting = (one.words for one in read_sentences(path, format=format) if 13 <= len(one.words) <= 17)
-    return list(islice(fitting, options.sentences))
+    words = (one.words for one in read_sentences(path, format=format))
+    return fitting_sentences(words, options.sentences, where=str(path))

@@ -222,6 +222,17 @@ class SearchSpeed(BeamWidths):
     peak_memory_mb: float  # above what the process held with the model loaded
 
 
+def fitting_sentences(sentences: Iterable[Sequence[str]], number: int, *, where: str) -> list[Sequence[str]]:
+    """Choose what searches are measured on: the first sentences of 13 to 17 words.
+
+    Raises ``InputError`` if there is none in ``where``.
+    """
+    fitting = list(islice((words for words in sentences if 13 <= len(words) <= 17), number))
+    if not fitting:
+        raise InputError("no sentences of 13 to 17 words to search", where=where, remedy="take data that have some")
+    return fitting
+
+
 def measure_search(
     run: str,
     sentences: Sequence[Sequence[str]],
@@ -232,7 +243,11 @@ def measure_search(
 ) -> SearchSpeed:
     """Search all sentences side by side, once to warm up and once measured; memory is the process's own, and right only
     in a fresh one.
+
+    Raises ``InputError`` without sentences.
     """
+    if not sentences:
+        raise InputError("no sentences to search", remedy="give at least one")
     lm = load(run, device=device)
     lm.set_beam(**vars(beam), search_precision=precision)
     restart_peak()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from time import perf_counter, process_time
 
-from treelm.errors import InputError
-from treelm.evaluation.speed import BeamWidths, compare_batch_sizes, measure_search
+from treelm.errors import InputError, check_positive
+from treelm.evaluation.speed import BeamWidths, compare_batch_sizes, fitting_sentences, measure_search
 from treelm.inference.loading import load
 from treelm.models.search.settings import GivenSearch, SearchPrecision, given_search
 from treelm.papers.measures.base import Measured, OfRuns, OnTreebank, Subject
@@ -90,6 +90,11 @@ class SearchSpeed(OnTreebank, OfRuns):
     sentences_at_once: int = 10
     precision: SearchPrecision = "full"
 
+    def __post_init__(self) -> None:
+        """Check sizes."""
+        super().__post_init__()
+        check_positive(sentences_at_once=self.sentences_at_once)
+
     def metrics(self) -> Sequence[str]:
         """Seconds a sentence, of processor time and of the clock."""
         return ("cpu_seconds_per_sentence", "seconds_per_sentence")
@@ -97,9 +102,9 @@ class SearchSpeed(OnTreebank, OfRuns):
     def of_run(self, subject: Subject) -> Measured:
         """Search the first fitting sentences."""
         config = self.config(subject.recipe.data, subject.root)
-        fitting = [one.words for one in self.sentences(config) if 13 <= len(one.words) <= 17]
+        read = [one.words for one in self.sentences(config)]
+        chosen = fitting_sentences(read, self.sentences_at_once, where=", ".join(map(str, self.files(config))))
         widths = BeamWidths(**{name: getattr(self, name) for name in _WIDTHS})
-        chosen = fitting[: self.sentences_at_once]
         found = measure_search(str(subject.run), chosen, widths, device="auto", precision=self.precision)
         values = {"cpu_seconds_per_sentence": found.cpu_seconds_per_sentence}
         return Measured(values={**values, "seconds_per_sentence": found.seconds_per_sentence})
