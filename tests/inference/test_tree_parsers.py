@@ -99,6 +99,15 @@ def test_what_the_parser_stumbles_over_costs_one_sentence(name: str) -> None:
     assert f"{name} cannot parse it (sentence too long)" in str(bad)
 
 
+def test_want_of_memory_is_no_fault_of_the_sentence(name: str) -> None:
+    error = RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    module: Any = sys.modules[name]
+    module.Parser = lambda model: SimpleNamespace(parse_sents=fail(error))
+    module.Pipeline = lambda **options: fail(error)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        compute_each(open_parser(ParserSettings(name=name)), [["a", "dog"]])
+
+
 def test_a_parser_that_is_not_installed_says_how_to_install_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=rf"{name} is not installed .*; pip install 'treelm\[{name}\]'") as caught:

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-from treelm.errors import InputError
+from treelm.errors import InputError, is_out_of_memory
 from treelm.inference.loading import load, model_hash
 from treelm.inference.processes import require_same
 from treelm.models.base import SyntacticLM
@@ -167,12 +167,15 @@ def _import(name: str) -> Any:
 
 @contextmanager
 def _as_input_error(parser: str) -> Iterator[None]:
-    """Turn errors of a foreign parser into ``InputError``, so that the sentence is reported."""
+    """Turn errors of a foreign parser into ``InputError``, so that the sentence is reported.
+
+    Want of memory stays what it is: nothing is wrong with the sentence, which is not to be skipped for it.
+    """
     try:
         yield
-    except MemoryError:
-        raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         reason = str(error).partition("\n")[0] or type(error).__name__
         found = f"{parser} cannot parse it ({reason})"
         raise InputError(found, remedy="give on_error = skip, or max_words") from error

@@ -13,9 +13,10 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from tests.cli.test_compare import SUITE
-from tests.models.hf.worlds import SENTENCES
+from tests.models.hf.worlds import SENTENCES, transformers
 from treelm import load
-from treelm.errors import InputError
+from treelm.errors import InputError, OutOfMemory
+from treelm.models.hf.files import load_parts
 from treelm.models.persistence.hub import hub_folder
 
 TREES = "(S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (NNS cats))))\n(S (NP (NNS dogs)) (VP (VBD saw)))\n"
@@ -138,6 +139,16 @@ def test_folders_that_are_damaged_or_less_than_a_model_are_told(
     weights.unlink()
     with pytest.raises(InputError, match="transformers does not read this"):
         load(folder)
+
+
+def test_want_of_memory_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lack(*_: object, **__: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes.")
+
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lack)
+    with pytest.raises(OutOfMemory, match=f"{tmp_path.name}: out of memory; free memory"):
+        load_parts(tmp_path)
 
 
 def test_without_the_library_the_extra_is_named(run: str) -> None:

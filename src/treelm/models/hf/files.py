@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from treelm.corpora.inputs import read_json
-from treelm.errors import InputError
+from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.models.persistence.hub import CONFIG, EXPORTED, HUB_FOLDER, hub_name, quiet
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
@@ -47,15 +47,14 @@ def _told(folder: Path) -> Iterator[None]:
     """Raise what transformers raises as an ``InputError``: it has no class of its own for what it cannot read."""
     try:
         yield
-    except ImportError as error:
+    except Exception as error:  # ImportError, OSError, ValueError, KeyError, RuntimeError, safetensors' own
+        if is_out_of_memory(error):
+            raise OutOfMemory(str(folder)) from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if not isinstance(error, ImportError):
+            found = f"transformers does not read this as a causal language model ({reason})"
+            raise InputError(found, where=str(folder), remedy=HUB_FOLDER) from error
         if (error.name or "").partition(".")[0] == "transformers":
             found = "a model of the Hugging Face ecosystem without the transformers library"
             raise InputError(found, where=str(folder), remedy="pip install 'treelm[hf]'") from None
-        reason = " ".join(str(error).split())
         raise InputError(f"a library is missing ({reason})", where=str(folder), remedy="install it") from error
-    except MemoryError:
-        raise
-    except Exception as error:  # OSError, ValueError, KeyError, RuntimeError, safetensors' own
-        reason = " ".join(str(error).split()) or type(error).__name__
-        found = f"transformers does not read this as a causal language model ({reason})"
-        raise InputError(found, where=str(folder), remedy=HUB_FOLDER) from error
