@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import progress_bar
+from treelm.cli.files import progress_bar, report_skipped
 from treelm.cli.options import (
     FileFormat,
     ModelOptions,
@@ -48,6 +48,8 @@ class Arguments(ModelOptions, WideTables):
     """A treebank file instead."""
     format: FileFormat = "auto"
     """Format of the file of --data. auto: by its name."""
+    on_error: Literal["raise", "skip"] = "raise"
+    """skip: leave bad sentences out, report them at the end, exit with code 3."""
     preprocess: Preprocessing | None = None
     """Change the words of the data before they are read, as data.preprocess does; without it, as in the first run's
     recipe."""
@@ -87,7 +89,8 @@ def main(arguments: list[str]) -> int:
     for run in options.runs if options.rules else ():
         with naming_run(run):
             read_system(find_run(run)).require_rules()
-    sentences = _read(options)
+    skipped: list[InputError] = []
+    sentences = _read(options, skipped)
     systems = _systems(options, sentences)
     num_rows = len(options.protocol) * (len(systems) + NUM_TRIVIAL)
     with progress_bar("comparing trees", num_rows, unit="rows") as advance:
@@ -104,10 +107,10 @@ def main(arguments: list[str]) -> int:
             lm, _ = load_with_beam(run, options)
             rules = lm.used_rules([sentence.words for sentence in sentences])
             print_table(rules_table(run, rules[: options.rules]), wide=options.wide)
-    return 0
+    return report_skipped(skipped)
 
 
-def _read(options: Arguments) -> list[Sentence]:
+def _read(options: Arguments, skipped: list[InputError]) -> list[Sentence]:
     from treelm.corpora.data_config import locate_split
     from treelm.corpora.readers import read_sentences
     from treelm.training.run import load_run_recipe
@@ -120,7 +123,9 @@ def _read(options: Arguments) -> list[Sentence]:
     if options.preprocess:
         data = replace(data, preprocess=options.preprocess)
     path, format = (Path(options.data), options.format) if options.data else locate_split(data, options.split)
-    return list(islice(read_sentences(path, **vars(data.read_options(format))), options.max_sentences))
+    how = vars(data.read_options(format))
+    sentences = read_sentences(path, **how, on_error=options.on_error, skipped=skipped)
+    return list(islice(sentences, options.max_sentences))
 
 
 def _systems(options: Arguments, sentences: list[Sentence]) -> list[LearnedTrees]:
