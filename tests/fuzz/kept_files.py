@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.harness import Reader
-from treelm.evaluation.comparison.measure import KeptMetrics
+from treelm.evaluation.comparison.kept_metrics import KeptMetrics
 from treelm.evaluation.syntaxgym.scoring import KeptScores, ScoredText
 from treelm.inference.annotation_journal import Journal, Progress
 from treelm.models.persistence.files import encode_json, sealed, sealed_line, unsealed_line

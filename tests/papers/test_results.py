@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from treelm.evaluation.comparison.measure import KeptMetrics
+from treelm.evaluation.comparison.kept_metrics import KeptMetrics
 from treelm.evaluation.intervals import interval
 from treelm.models.configs import to_plain
 from treelm.papers.data import DataRoot

@@ -10,7 +10,7 @@ from typing import Any
 from treelm import __version__
 from treelm.corpora.vocabularies import save_vocabulary
 from treelm.errors import InputError
-from treelm.evaluation.comparison.measure import KeptMetrics
+from treelm.evaluation.comparison.kept_metrics import KeptMetrics
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.persistence.storage import VOCABULARY, save_model

@@ -12,7 +12,8 @@ from tests.evaluation.comparison.test_metrics import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison import measure
 from treelm.evaluation.comparison.compare import compare, notes_on, row_names
-from treelm.evaluation.comparison.measure import KeptMetrics, Settings
+from treelm.evaluation.comparison.kept_metrics import KeptMetrics
+from treelm.evaluation.comparison.measure import Settings
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
 from treelm.evaluation.comparison.seeds import seed_groups
 from treelm.evaluation.comparison.tables import columns_of

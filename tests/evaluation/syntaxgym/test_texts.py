@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.evaluation.toys import ToyLM
+from tests.models.prpn.worlds import prpn
 from tests.models.rnng.worlds import Tokens, build_model
 from treelm.evaluation.syntaxgym.scoring import KeptScores, score_texts
 
@@ -76,4 +77,7 @@ def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> 
         )
     ]
     assert len({one.path for one in kept}) == 4
-    assert KeptScores.of(lm, beam, tokenisation="blanks").path == kept[0].path
+    for same in (beam, {**beam, "search": "beam", "search_seed": 0}):  # as recipes say it
+        assert KeptScores.of(lm, same, tokenisation="blanks").path == kept[0].path
+    lm = prpn()
+    assert KeptScores.of(lm, beam, tokenisation="blanks").path == KeptScores.of(lm, {}, tokenisation="blanks").path

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from treelm.errors import InputError
 from treelm.evaluation.comparison.human import load_corpus
-from treelm.evaluation.comparison.measure import FOLDER, KeptMetrics, Settings, ShowProgress, check_data, measure
+from treelm.evaluation.comparison.kept_metrics import KeptMetrics
+from treelm.evaluation.comparison.measure import FOLDER, Settings, ShowProgress, check_data, measure
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.models import FILES

@@ -18,7 +18,7 @@ import torch
 
 from treelm import __version__
 from treelm.corpora.data_config import locate_split
-from treelm.corpora.inputs import file_hash, read_json
+from treelm.corpora.inputs import file_hash
 from treelm.corpora.lines import Format
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.tokens import Tokenisation
@@ -30,6 +30,7 @@ from treelm.evaluation.comparison.human import (
     load_corpus,
     reading_metrics,
 )
+from treelm.evaluation.comparison.kept_metrics import KeptMetrics
 from treelm.evaluation.comparison.metrics import (
     FORMAT_VERSION,
     F1Metric,
@@ -43,7 +44,7 @@ from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.minimal_pairs import MinimalPair, first_of_groups, read_pairs, score_pairs
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import find_protocol
-from treelm.evaluation.syntaxgym.scoring import score_suites, write_sentences
+from treelm.evaluation.syntaxgym.scoring import KeptScores, score_suites, write_sentences
 from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
@@ -51,7 +52,6 @@ from treelm.inference.loading import load, model_hash
 from treelm.models.base import SyntacticLM
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device
-from treelm.models.persistence.files import encode_json, json_hash, sealed, unsealed, write_atomically
 from treelm.models.persistence.storage import read_data_identity
 from treelm.models.search.settings import GivenSearch, given_search, search_in_words
 from treelm.training.recipe import EvaluationConfig, Recipe, encode_recipe
@@ -114,36 +114,6 @@ class Settings(GivenSearch):
         """The columns of pairs that were named, as part of what metrics follow from."""
         named = {"good": self.good, "bad": self.bad, "group_by": list(self.group_by)}
         return {name: value for name, value in named.items() if value}
-
-
-class KeptMetrics:
-    """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
-
-    def __init__(self, folder: Path | None) -> None:
-        """``folder`` is made when something is kept; None keeps nothing."""
-        self._folder = folder
-
-    def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
-        """Find what was kept of the same origin; None if there is nothing, or a file that is damaged."""
-        if self._folder is None or not self.path(part, origin).exists():
-            return None
-        try:
-            kept = read_json(self.path(part, origin), remedy="remove it")
-        except InputError:
-            return None  # it is measured again, and replaced
-        metrics = (unsealed(kept) or {}).get("figures")
-        return metrics if isinstance(metrics, dict) else None
-
-    def put(self, part: str, origin: dict[str, Any], metrics: dict[str, Any]) -> None:
-        """Keep metrics, in one piece."""
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": metrics})))
-
-    def path(self, part: str, origin: dict[str, Any]) -> Path:
-        """The place of metrics of an origin, whether they are there or not."""
-        assert self._folder is not None
-        return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
 
 
 def check_data(run: Path, settings: Settings) -> None:
@@ -274,28 +244,32 @@ class _Measuring:
         return _with_result(metrics, evaluated.result, gold)
 
     def _syntaxgym(self) -> SyntaxGymMetrics:
-        """Score suite by suite; each is kept when it is done."""
+        """Score what is not kept: accuracies of suites here, and the sentences of any scoring of them in the cache."""
         suites = self._settings.load_suites()
         origin = {**self._origin, "tokenisation": self._settings.tokenisation}
         done: dict[str, Any] = self._kept.get("syntaxgym", origin) or {}
         missing = [suite for suite in suites if done.get(suite.name, {}).get("suite") != _suite_hash(suite)]
-        total = sum(len(write_sentences([suite])) for suite in missing)
         if missing:
-            with self._show(f"{self._name}: {len(missing)} suites of SyntaxGym", total) as advance:
-                for suite in missing:
-                    done[suite.name] = self._score_suite(suite, advance)
-                    done = {**(self._kept.get("syntaxgym", origin) or {}), **done}  # others may measure it too
-                    self._kept.put("syntaxgym", origin, done)
+            done |= self._score_suites(missing)
+            done = {**(self._kept.get("syntaxgym", origin) or {}), **done}  # others may measure it too
+            self._kept.put("syntaxgym", origin, done)
         accuracies = {suite.name: float(done[suite.name]["accuracy"]) for suite in suites}
         known = {suite.name: done[suite.name]["without_unknown"] for suite in suites}
         return SyntaxGymMetrics.of(accuracies, known)
 
-    def _score_suite(self, suite: Suite, advance: Callable[[], None]) -> dict[str, Any]:
-        (result,) = score_suites(self._model(), [suite], tokenisation=self._settings.tokenisation, on_sentence=advance)
+    def _score_suites(self, suites: Sequence[Suite]) -> dict[str, dict[str, Any]]:
+        lm, tokenisation = self._model(), self._settings.tokenisation
+        kept = KeptScores.of(lm, self._recipe.evaluation.beam, tokenisation=tokenisation)
+        what = f"{self._name}: {len(suites)} suites of SyntaxGym"
+        with self._show(what, len(write_sentences(suites))) as advance:
+            results = score_suites(lm, suites, tokenisation=tokenisation, on_sentence=advance, kept=kept)
         return {
-            "suite": _suite_hash(suite),
-            "accuracy": result.accuracy(),
-            "without_unknown": result.accuracy_without_unknown(),
+            suite.name: {
+                "suite": _suite_hash(suite),
+                "accuracy": result.accuracy(),
+                "without_unknown": result.accuracy_without_unknown(),
+            }
+            for suite, result in zip(suites, results, strict=True)
         }
 
     def _pairs(self, file: str) -> PairMetrics:

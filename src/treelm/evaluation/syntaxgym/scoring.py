@@ -22,6 +22,7 @@ from treelm.evaluation.syntaxgym.formula import Formula, Region
 from treelm.evaluation.syntaxgym.regions import RegionTokens, ScoredToken, align
 from treelm.evaluation.syntaxgym.suites import Item, Suite
 from treelm.inference.batching import batched
+from treelm.inference.loading import BEAM, SEARCH
 from treelm.models.persistence.files import sealed_line, unsealed_line
 from treelm.models.scores import sentence_surprisal
 
@@ -303,13 +304,17 @@ class KeptScores:
         self.path = path
 
     @classmethod
-    def of(cls, lm: SyntacticLM, settings: Mapping[str, int], *, tokenisation: Tokenisation) -> KeptScores:
-        """Find the place in the cache of treelm for the scores of this model under these settings."""
+    def of(cls, lm: SyntacticLM, settings: Mapping[str, Any], *, tokenisation: Tokenisation) -> KeptScores:
+        """Find the place in the cache of treelm for the scores of this model under these settings of its search.
+
+        It is one place for settings that are said and that are not, and for all of those of a model without a search.
+        """
         from treelm import __version__
         from treelm.models.persistence.storage import describe_model
 
         digest = hashlib.sha256()
-        described = {**describe_model(lm), "settings": dict(settings), "words": tokenisation, "version": __version__}
+        search = {**BEAM, **SEARCH, **settings} if lm.searches() else {}
+        described = {**describe_model(lm), "settings": search, "words": tokenisation, "version": __version__}
         digest.update(json.dumps(described, sort_keys=True, default=str).encode())
         for name, tensor in sorted(lm.state_dict().items()):
             digest.update(name.encode())

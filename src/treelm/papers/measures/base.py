@@ -47,10 +47,14 @@ class Subject:
         """The recipe that is kept in the run."""
         return load_run_recipe(self.run)
 
+    def search(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of ``set_beam``: as the recipe says, but for those that are given."""
+        return {**self.recipe.evaluation.beam, **given}
+
     def model(self, search: Mapping[str, Any]) -> SyntacticLM:
         """Load the model, to search as the recipe says, or otherwise."""
         lm = load(self.run, device="auto")
-        lm.set_beam(**{**self.recipe.evaluation.beam, **search})
+        lm.set_beam(**self.search(search))
         return lm
 
 

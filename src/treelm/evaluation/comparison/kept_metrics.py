@@ -1,0 +1,40 @@
+"""What was measured of a run, kept beside it, so that what was interrupted goes on where it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from treelm.corpora.inputs import read_json
+from treelm.errors import InputError
+from treelm.models.persistence.files import encode_json, json_hash, sealed, unsealed, write_atomically
+
+
+class KeptMetrics:
+    """One JSON file for each part of a run's metrics, named by a hash of all that the metrics follow from."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """``folder`` is made when something is kept; None keeps nothing."""
+        self._folder = folder
+
+    def get(self, part: str, origin: dict[str, Any]) -> dict[str, Any] | None:
+        """Find what was kept of the same origin; None if there is nothing, or a file that is damaged."""
+        if self._folder is None or not self.path(part, origin).exists():
+            return None
+        try:
+            kept = read_json(self.path(part, origin), remedy="remove it")
+        except InputError:
+            return None  # it is measured again, and replaced
+        metrics = (unsealed(kept) or {}).get("figures")
+        return metrics if isinstance(metrics, dict) else None
+
+    def put(self, part: str, origin: dict[str, Any], metrics: dict[str, Any]) -> None:
+        """Keep metrics, in one piece."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path(part, origin), encode_json(sealed({"origin": origin, "figures": metrics})))
+
+    def path(self, part: str, origin: dict[str, Any]) -> Path:
+        """The place of metrics of an origin, whether they are there or not."""
+        assert self._folder is not None
+        return self._folder / f"{part}-{json_hash(origin)[:16]}.json"
