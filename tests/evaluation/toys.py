@@ -48,7 +48,6 @@ class ToyVocabulary(Vocabulary):
 @dataclass(frozen=True)
 class ToyState(IncrementalState):
     tokens: tuple[tuple[int, ...], ...]
-    words: tuple[tuple[str, ...], ...] = ()
 
     @property
     def num_sentences(self) -> int:
@@ -173,36 +172,23 @@ class ForgetsInStreams(ToyLM):
         return torch.from_numpy(np.stack([self.log_probs_after(tokens[-1:]) for tokens in state.tokens]))
 
 
-class ReportingState(ToyState):
-    """A state that knows the log probability of every word that was read."""
+class ScoresOtherwise(ToyLM):
+    """The words that it reads have other numbers than those of whole sentences."""
 
-    model: ToyLM
-
-    @property
-    def word_log_probs(self) -> list[NDArray[np.float64]]:
-        score = self.model.score_one(self.words[0])
-        sums = np.zeros(len(self.words[0]))
-        np.add.at(sums, score.word_of_token, score.log_probs[:-1])
-        return [np.array([value + self.model.report_error]) for value in sums]  # type: ignore[attr-defined]
+    def extend_scored(
+        self, state: IncrementalState, words: Sequence[str]
+    ) -> tuple[IncrementalState, NDArray[np.float64]]:
+        after, log_probs = super().extend_scored(state, words)
+        return after, log_probs + 1e-3
 
 
-class Reports(ToyLM):
-    """Its states report word log probabilities; ``next_word_log_probs`` is not asked."""
+class MixesPiecesUp(ToyLM):
+    """Word by word, after a b, what goes on with the word has the probability of another token."""
 
-    report_error = 0.0
-
-    def _state(self, words: tuple[str, ...]) -> ReportingState:
-        state = ReportingState((tuple(map(int, self.vocabulary.encode(words).ids)),), (words,))
-        object.__setattr__(state, "model", self)
-        return state
-
-    def start(self, num_sentences: int = 1) -> ToyState:
-        return self._state(())
-
-    def extend(self, state: IncrementalState, words: Sequence[str]) -> ToyState:
+    def next_word_log_probs(self, state: IncrementalState) -> Tensor:
         assert isinstance(state, ToyState)
-        return self._state((*state.words[0], words[0]))
-
-
-class ReportsWrongly(Reports):
-    report_error = 1e-3
+        found = super().next_word_log_probs(state)
+        for row, tokens in enumerate(state.tokens):
+            if tokens[-1:] == (1,):
+                found[row, [0, 3]] = found[row, [3, 0]]
+        return found

@@ -240,15 +240,13 @@ def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, to
 def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
     """Check that reading word by word gives the log probabilities that scoring whole sentences gives.
 
-    States that report ``word_log_probs`` (one array (num_sentences,) for every word read) are compared by it; others by
-    ``next_word_log_probs`` at the first token of each word and at the end.
+    Words are compared by ``extend_scored``, all their tokens together, and the end by ``next_word_log_probs``: not of a
+    search, which looks at the word that it scores, so that ``check_search`` measures how far the two differ.
     """
     explanation = "generation and streaming use the model word by word; its reported figures come from whole sentences"
     changes = []
     for number, (words, score) in enumerate(zip(sentences, model.score(sentences), strict=True), start=1):
-        reported = hasattr(model.start(), "word_log_probs")
-        compare = word_changes if reported else next_token_changes
-        changes += compare(model, words, score, f"sentence {number}")
+        changes += word_changes(model, words, score, f"sentence {number}")
     return check_changes("incremental", changes, tolerance, "nats", explanation)
 
 
@@ -337,17 +335,16 @@ def _distances(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArr
 
 
 def word_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
-    """Differences of each word's log probability as the incremental state reports it."""
+    """Differences of each word's log probability as ``extend_scored`` gives it, and without a search of the end."""
     state = model.start()
-    for word in words:
-        state = model.extend(state, [word])
-    reported = np.array([float(values[0]) for values in state.word_log_probs])  # type: ignore[attr-defined]
-    whole = np.zeros(len(words))
-    np.add.at(whole, score.word_of_token, score.log_probs[:-1])
-    if reported.shape != whole.shape:
-        return [Change(math.inf, f"{len(reported)} words are reported instead of {len(whole)} in {label}")]
-    sizes = _distances(whole, reported)
-    return [Change(float(size), f"word {i} of {label}") for i, size in enumerate(sizes, start=1)]
+    changes = []
+    for position, word in enumerate(words):
+        whole = score.log_probs[:-1][score.word_of_token == position].sum()
+        state, found = model.extend_scored(state, [word])
+        changes.append(_change(whole, found[0], f"word {position + 1} of {label}"))
+    if not model.searches():
+        changes.append(_at(model, state, len(model.vocabulary), score.log_probs[-1], f"the end of {label}"))
+    return changes
 
 
 def next_token_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
@@ -364,9 +361,12 @@ def next_token_changes(model: SyntacticLM, words: Sequence[str], score: Sentence
 
 
 def _at(model: SyntacticLM, state: IncrementalState, token: int, whole: np.float64, where: str) -> Change:
-    log_prob = model.next_word_log_probs(state)[0, token]
-    sizes = _distances(np.array([whole], dtype=np.float64), np.array([float(log_prob)]))
-    return Change(float(sizes[0]), where)
+    return _change(whole, float(model.next_word_log_probs(state)[0, token]), where)
+
+
+def _change(whole: float, found: float, where: str) -> Change:
+    (size,) = _distances(np.array([whole]), np.array([found]))
+    return Change(float(size), where)
 
 
 def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
