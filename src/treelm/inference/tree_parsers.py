@@ -19,6 +19,7 @@ from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import read_system
 from treelm.models.scores import Confidence
 from treelm.trees.brackets import format_tree
+from treelm.trees.transforms import unwrap_outer_bracket
 from treelm.trees.tree import Tree
 
 Words = Sequence[Sequence[str]]
@@ -205,10 +206,7 @@ def _line(node: Any, words: Sequence[str], look: Look, parser: str) -> ParsedLin
         tree = Tree("ROOT", [tree])
     if len(tags) != len(words):
         raise _changed(parser)
-    only = tree.children[0]
-    if tree.label in ("TOP", "ROOT", "") and len(tree.children) == 1 and isinstance(only, Tree):
-        tree = only
-    return ParsedLine(format_tree(tree, tags))
+    return ParsedLine(format_tree(unwrap_outer_bracket(tree), tags))
 
 
 def _rebuild(node: Any, look: Look, words: Iterator[str], tags: list[str]) -> Tree | str:
