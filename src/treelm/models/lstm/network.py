@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.layers.awd import AWDConfig, AWDStreamLM
+from treelm.models.awd import AWDConfig, AWDStreamLM
 from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.readings import Carried, Reading
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.layers.awd import AWDConfig, AWDStreamLM
+from treelm.models.awd import AWDConfig, AWDStreamLM
 from treelm.models.layers.dropout import dropout
 from treelm.models.layers.recurrent import locked_dropout
 from treelm.models.on_lstm.layer import ONLSTMLayer

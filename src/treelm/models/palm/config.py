@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from treelm.models.layers.awd import AWDConfig
+from treelm.models.awd import AWDConfig
 
 Attention = Literal["learned", "right", "left", "given"]
 Objective = Literal["joint", "spans"]

@@ -17,8 +17,8 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
+from treelm.models.awd import AWDStreamLM
 from treelm.models.base import takes_texts
-from treelm.models.layers.awd import AWDStreamLM
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.recurrent import LSTMStack
 from treelm.models.palm.attention import SpanAttention, count_available
