@@ -35,7 +35,10 @@ SECONDS_BEFORE_BAR = 2.0
 
 @contextmanager
 def open_output(path: str) -> Iterator[IO[str]]:
-    """Standard output for ``-``; else a file that appears under its name only when it is complete."""
+    """Standard output for ``-``; else a file that appears under its name only when it is complete.
+
+    Raises ``InputError`` if standard output is closed, and for a place or a name that cannot be written.
+    """
     if path == "-":
         if sys.stdout is None:
             raise InputError("standard output is closed", remedy="open it, or give --output FILE")

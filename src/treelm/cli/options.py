@@ -130,7 +130,10 @@ class ModelNames:
 
 
 def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[str, ...], str]:
-    """Return the runs that are named, and last the file; standard input where a single run may stand alone."""
+    """Return the runs that are named, and last the file; standard input where a single run may stand alone.
+
+    Raises ``InputError`` if the file is missing.
+    """
     from treelm.models.persistence.shipped import check_given, is_shipped_name
 
     if not inputs:
@@ -149,6 +152,8 @@ def model_names(given: Sequence[str], runs: Sequence[str], *, in_columns: bool =
     """Return the names of the models of runs: those given, else those of the folders.
 
     Where they are to end the names of columns (``in_columns``), they are written as R and pandas take them.
+
+    Raises ``InputError`` for too many or too few names, and for two models of one name.
     """
     if given and len(given) != len(runs):
         raise InputError(f"{len(given)} names for {len(runs)} runs", remedy="give one name a run")
@@ -161,7 +166,10 @@ def model_names(given: Sequence[str], runs: Sequence[str], *, in_columns: bool =
 
 
 def reference_names(given: Sequence[str], published: Iterable[str], usual: Sequence[str]) -> list[str]:
-    """The published models of a --references that is names, all, or none; without it, the usual ones."""
+    """The published models of a --references that is names, all, or none; without it, the usual ones.
+
+    Raises ``InputError`` for a name that is none of them.
+    """
     known = list(published)
     if not given:
         return list(usual)
@@ -252,7 +260,10 @@ def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[s
 
 
 def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> tuple[SyntacticLM, dict[str, Any]]:
-    """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold."""
+    """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold.
+
+    Raises ``InputError`` for a threshold, or settings of a search, that cannot be.
+    """
     from treelm.inference.loading import ADAPTIVE, THRESHOLD, load, run_beam
 
     if threshold is not None and not 1 <= threshold < math.inf:

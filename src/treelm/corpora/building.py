@@ -58,7 +58,7 @@ class SentenceBlock:
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence], errors: Sequence[InputError] = (), num_good: int = 0) -> SentenceBlock:
-        """Flatten sentences."""
+        """Flatten sentences. Raises ``InputError`` for more labels or tags than a block can hold."""
         forms: dict[str, int] = {}
         labels: dict[str, int] = {}
         tag_names: dict[str, int] = {}

@@ -220,7 +220,10 @@ def merge_labels(corpora: Iterable[PreparedCorpus]) -> tuple[str, ...]:
 
 
 def built(builder: CorpusBuilder, directory: Path | None) -> PreparedCorpus:
-    """The corpus that a builder has put together; with a directory, its description is written there."""
+    """The corpus that a builder has put together; with a directory, its description is written there.
+
+    Raises ``InputError`` if some sentences have trees and others have none.
+    """
     arrays = builder.finish()
     without_tree = np.flatnonzero((np.diff(arrays["action_offsets"]) == 0) & (np.diff(arrays["word_offsets"]) > 0))
     corpus = PreparedCorpus(

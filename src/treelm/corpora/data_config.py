@@ -87,7 +87,10 @@ class DataConfig(ReadOptions, _Sources):
 def locate_split(
     config: DataConfig, split: Split, *, progress: Progress | None = None, download: bool = True
 ) -> tuple[Path, Format | Literal["auto"]]:
-    """The file of a split and the format to read it in; downloads what is named but not here, if it may."""
+    """The file of a split and the format to read it in; downloads what is named but not here, if it may.
+
+    Raises ``InputError`` if there are no data for it.
+    """
     if config.corpus is not None:
         return corpus_entry(config.corpus).locate(split, config.format, progress=progress, download=download)
     path = config._path(split)

@@ -52,7 +52,10 @@ def name_of(source: str | Path | IO[bytes]) -> str:
 
 @contextmanager
 def open_bytes(source: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
-    """Open a file, ``-`` for standard input, or a binary stream; unpacks gzip, which it knows by its first bytes."""
+    """Open a file, ``-`` for standard input, or a binary stream; unpacks gzip, which it knows by its first bytes.
+
+    Raises ``InputError`` if it cannot be opened, and for standard input that is closed.
+    """
     if not isinstance(source, str | Path):
         yield source if isinstance(source, gzip.GzipFile) else _unpacked(source)
     elif str(source) == STDIN:

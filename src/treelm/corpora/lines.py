@@ -66,6 +66,8 @@ def numbered_lines(
     """Lines from 1 without their ends (LF or CRLF) and without a byte order mark at the start of the file.
 
     Lines end where a gzip file is damaged. With ``damage`` its error is appended there, without it raised.
+
+    Raises ``InputError`` for a line of 64 MiB or more.
     """
     number = 0
     try:

@@ -150,7 +150,7 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> SubwordVocabulary:
-        """Build the vocabulary that ``to_json`` has described."""
+        """Build the vocabulary that ``to_json`` has described. Raises ``InputError`` for a model that is damaged."""
         try:
             vocabulary = cls(base64.b64decode(content["model"], validate=True))
             for index in range(len(vocabulary)):

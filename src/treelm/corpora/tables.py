@@ -51,7 +51,7 @@ class Table:
 
 
 def to_frame(columns: Mapping[str, Sequence[Cell]], backend: str = "pandas") -> Any:
-    """Make a data frame of columns (see ``Table.to_frame``)."""
+    """Make a data frame of columns (see ``Table.to_frame``). Raises ``InputError`` for a library of another name."""
     if backend not in ("pandas", "polars", "pyarrow"):
         raise InputError(f"no data frames of {backend!r}", remedy="choose from: pandas, polars, pyarrow")
     narwhals = import_extra("narwhals")

@@ -96,7 +96,10 @@ class TokenizerVocabulary(Vocabulary):
 
     @classmethod
     def read(cls, path: Path) -> TokenizerVocabulary:
-        """Read a ``tokenizer.json``, or the folder of one, or of GPT-2's ``vocab.json`` and ``merges.txt``."""
+        """Read a ``tokenizer.json``, or the folder of one, or of GPT-2's ``vocab.json`` and ``merges.txt``.
+
+        Raises ``InputError`` for what is no tokenizer.
+        """
         content = read_tokenizer(path)
         try:
             return cls(content)

@@ -80,7 +80,10 @@ class VocabularyConfig:
 
 
 def build_vocabulary(config: VocabularyConfig, counts: FormCounts) -> Vocabulary:
-    """Build the vocabulary of a corpus (``PreparedCorpus.form_counts()`` of the training split)."""
+    """Build the vocabulary of a corpus (``PreparedCorpus.form_counts()`` of the training split).
+
+    Raises ``InputError`` if there are no words.
+    """
     if not len(counts.forms):
         raise InputError("a vocabulary from no words at all", remedy="give training data with words")
     if config.kind == "character":

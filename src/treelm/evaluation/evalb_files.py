@@ -243,7 +243,10 @@ def read_parameters(path: Path) -> Parameters:
 
 
 def parse_parameters(text: str, *, source: str) -> Parameters:
-    """Parse the text of a ``.prm`` file: a keyword and its value a line, ``#`` in the first column is a comment."""
+    """Parse the text of a ``.prm`` file: a keyword and its value a line, ``#`` in the first column is a comment.
+
+    Raises ``InputError`` for a line that cannot be read, and a parameter that is not supported.
+    """
     numbers: dict[str, Any] = {}
     lists: dict[str, list[Any]] = {field: [] for field in _LISTS.values()}
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):

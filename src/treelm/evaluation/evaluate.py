@@ -243,9 +243,11 @@ def evaluate_run(
 
     ``format`` is that of the files. A text too short for the recipe's ``stream_rows`` is read in one row, with a note,
     unless they are ``fixed_rows``. ``baselines``: trivial trees are scored too. Without ``scores``, trees alone are
-    found, which is faster where words need not be predicted for them. ``trees_for`` is an option that asks for trees:
-    a run without any is refused. Several ``processes``, or the workers of a ``cluster``, share the
-    sentences; a stream, and metrics that only one system has, are computed here.
+    found, which is faster where words need not be predicted for them. ``trees_for`` is an option that asks for trees.
+    Several ``processes``, or the workers of a ``cluster``, share the sentences; a stream, and metrics that only one
+    system has, are computed here.
+
+    Raises ``InputError`` for a run without trees with ``trees_for``, and for data that cannot be read or evaluated.
     """
     config = recipe.evaluation
     lm = load(run, device="cpu" if cluster else device)

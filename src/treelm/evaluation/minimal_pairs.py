@@ -227,7 +227,10 @@ def _pair(values: Mapping[str, Any], good: str, bad: str, groups: Sequence[str],
 
 
 def first_of_groups(pairs: Sequence[MinimalPair], most: int) -> list[MinimalPair]:
-    """The first pairs of every group of the first grouping, at most so many of each."""
+    """The first pairs of every group of the first grouping, at most so many of each.
+
+    Raises ``InputError`` if that is below 1.
+    """
     if most < 1:
         raise InputError(f"{most} pairs of a group", remedy="give 1 or more")
     seen: dict[str, int] = {}
@@ -253,6 +256,8 @@ def score_pairs(
     """Score both sentences of every pair, each with its end; the same sentence is scored once.
 
     ``compute`` (see ``computing``) scores in other processes instead of ``lm``.
+
+    Raises ``InputError`` if there are no pairs.
     """
     if not pairs:
         raise InputError("no pairs", remedy="give a file with at least one pair")

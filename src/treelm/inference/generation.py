@@ -51,6 +51,8 @@ def generate(
 
     A token is drawn at a time, whatever the vocabulary: words end where a token ends a word. A word of
     ``MAX_TOKENS_PER_WORD`` tokens without an end is left out, and its sentence ends before it.
+
+    Raises ``InputError`` for numbers that cannot be.
     """
     lm.require_words()
     if num_sentences < 0:

@@ -69,7 +69,10 @@ def model_hash(run: str | Path) -> str:
 
 
 def run_beam(run: str | Path) -> dict[str, Any]:
-    """The widths of the search that a run's recipe names, and what else it says of it: arguments of ``set_beam``."""
+    """The widths of the search that a run's recipe names, and what else it says of it: arguments of ``set_beam``.
+
+    Raises ``InputError`` for a recipe that cannot be read.
+    """
     path = find_run(run) / "recipe.toml"
     if not path.exists():
         return dict(BEAM)

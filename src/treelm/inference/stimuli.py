@@ -52,6 +52,8 @@ def stimulus(
     ``as-given``: every word as it is (with ``cut_blanks``, cut at blanks inside it). ``summed``: punctuation and
     clitics are cut off, and the word's bits are those of all its tokens. ``left-out``: the same, without the bits of
     tokens that hold no letter or digit, unless there are no others. ``apart``: every token is a word of its own.
+
+    Raises ``InputError`` for another choice of ``punctuation``.
     """
     if punctuation not in get_args(Punctuation):
         choices = ", ".join(get_args(Punctuation))

@@ -20,7 +20,7 @@ class CheckedConfig:
     """A config whose values are checked; each check raises ``InputError`` with the field, its value and a remedy."""
 
     def require(self, name: str, is_valid: bool, remedy: str) -> None:
-        """Refuse the value of a field unless it is valid; ``remedy`` names what is."""
+        """Raise ``InputError`` for the value of a field unless it is valid; ``remedy`` names what is."""
         if not is_valid:
             raise InputError(f"{name} is {getattr(self, name)!r}", where="[model]", remedy=f"give {remedy}")
 

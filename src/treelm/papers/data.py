@@ -46,7 +46,10 @@ class DataSet:
 
 
 def data_sets(paper: Path) -> Mapping[str, DataSet]:
-    """Read what is known of all data, by name: in the package's file, and in one beside the declarations of a paper."""
+    """Read what is known of all data, by name: in the package's file, and in one beside the declarations of a paper.
+
+    Raises ``InputError`` for an entry that is no table.
+    """
     found: dict[str, DataSet] = {}
     for path in (FOLDER / FILE, paper / FILE):
         entries = parse_toml(read_text(path), str(path)) if path.exists() else {}

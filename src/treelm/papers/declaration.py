@@ -96,7 +96,10 @@ class Table:
     """Folder of the file, in which recipes may lie."""
 
     def measure(self, name: str, row: Row, stand_in: StandIn | None) -> Measure:
-        """A measure as a row has it: the table's options, the stand-in's, the row's, later ones first."""
+        """A measure as a row has it: the table's options, the stand-in's, the row's, later ones first.
+
+        Raises ``InputError`` for a kind or an option that there is not.
+        """
         changes = [stand_in.measures.get(name, {}) if stand_in else {}, row.measures.get(name, {})]
         options: dict[str, Any] = dict(self.measures[name])
         for change in changes:
@@ -123,7 +126,10 @@ def paper_names() -> list[str]:
 
 
 def paper_folder(paper: str) -> Path:
-    """The folder of a paper's declarations: of a name of the package, or a path."""
+    """The folder of a paper's declarations: of a name of the package, or a path.
+
+    Raises ``InputError`` for a name of none, and for a folder without declarations.
+    """
     folder = FOLDER / paper if paper in paper_names() else Path(paper)
     if not paper or not any(_NUMBER.match(path.stem) for path in folder.glob("*.toml")):
         remedy = f"choose one of {', '.join(paper_names())}, or give a folder with declarations"

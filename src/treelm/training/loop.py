@@ -101,7 +101,10 @@ def fit_locked(
     ranks: Ranks,
     recipe: Recipe | None,
 ) -> Iterator[Step]:
-    """Train as ``fit`` does, for a caller whose first process holds the run folder by ``lock_folder``."""
+    """Train as ``fit`` does, for a caller whose first process holds the run folder by ``lock_folder``.
+
+    Raises ``InputError`` if dev trees are given and not needed, or the reverse.
+    """
     if dev is None:
         check_without_dev(config)
     if (config.select_by == "unlabeled_f1") != (dev_trees is not None):

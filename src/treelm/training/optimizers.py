@@ -41,7 +41,10 @@ def uses_adam(config: TrainingConfig, epoch: int) -> bool:
 
 
 def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
-    """Parameters with weight decay and, if ``no_weight_decay`` names some, those without."""
+    """Parameters with weight decay and, if ``no_weight_decay`` names some, those without.
+
+    Raises ``InputError`` for a name that fits no parameter.
+    """
     patterns = config.no_weight_decay
     named = dict(model.named_parameters())
     for pattern in patterns:

@@ -95,7 +95,10 @@ class _Unwrapped(DDPStrategy):
 
 
 def build_fabric(config: TrainingConfig) -> Fabric:
-    """Fabric on this process' device, in the precision of the config, connected with the other processes."""
+    """Fabric on this process' device, in the precision of the config, connected with the other processes.
+
+    Raises ``InputError`` for more devices than there are.
+    """
     device = find_device(config.device, where="[training]")
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it announces every process
     precision: Any = "bf16-mixed" if config.precision == "bf16" else "32-true"

@@ -154,7 +154,10 @@ def load_recipe(name_or_path: str | Path, overrides: Iterable[str] = ()) -> Reci
 
 
 def build_recipe(values: Mapping[str, Any], *, where: str, folder: Path = Path()) -> Recipe:
-    """A recipe from plain values, section by section; paths are relative to ``folder``."""
+    """A recipe from plain values, section by section; paths are relative to ``folder``.
+
+    Raises ``InputError`` for a section, a field or a value that cannot be.
+    """
     for section, content in values.items():
         if section not in SECTIONS:
             remedy = f"use the sections {', '.join(f'[{name}]' for name in SECTIONS)}"
@@ -201,6 +204,8 @@ def decode_recipe(content: bytes, *, where: str) -> Recipe:
 
 def parse_override(text: str) -> tuple[str, str, Any]:
     """Split ``section.field=value`` into section, field and value.
+
+    Raises ``InputError`` if it cannot be split so.
 
     >>> parse_override("training.epochs=3"), parse_override("model.system=rnng")
     (('training', 'epochs', 3), ('model', 'system', 'rnng'))

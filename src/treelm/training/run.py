@@ -223,6 +223,9 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     """Prepare data, build the vocabulary (unless given) and the network; seeds the random generators.
 
     With ``start_from``, vocabulary and weights are those of that run.
+
+    Raises ``InputError`` for a run to start from of another system, and for a vocabulary that the system cannot
+    predict.
     """
     start_from = None if vocabulary else recipe.training.start_from  # a run that is resumed has begun already
     if start_from is not None:

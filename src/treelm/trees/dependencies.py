@@ -222,6 +222,8 @@ def to_constituency(sentence: DependencySentence, *, labels: Literal["plain", "u
     Words keep their order; non-projective arcs are lifted first. Constituents are labelled ``X``, or with
     ``labels="upos"`` by their head's universal part of speech and ``P``, ``NOUNP`` (``X`` where it is ``_``). A word
     without dependents is a word; a sentence of one word is a constituent of one word.
+
+    Raises ``InputError`` for another choice of ``labels``.
     """
     if labels not in ("plain", "upos"):
         raise InputError(f"labels={labels!r}", remedy='choose "plain" or "upos"')

@@ -110,7 +110,10 @@ def _found(source: Path) -> Path:
 
 
 def row_names(runs: Sequence[Path]) -> dict[Path, str]:
-    """Each run's folder name, with as many folders above it as tell all of them apart."""
+    """Each run's folder name, with as many folders above it as tell all of them apart.
+
+    Raises ``InputError`` for the same run twice.
+    """
     whole = {run: name_parts(run) for run in runs}
     if len(set(whole.values())) < len(runs):
         raise InputError("the same run twice", remedy="give each run once")

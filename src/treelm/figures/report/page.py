@@ -47,7 +47,7 @@ def check_path(path: Path, *, to_come: Path | None = None) -> None:
 
 
 def report_page(comparison: Comparison, *, title: str = "") -> str:
-    """The page as text."""
+    """The page as text. Raises ``InputError`` for a comparison without runs."""
     if not comparison.runs:
         raise InputError("a comparison without runs", remedy="compare at least one")
     comparison = with_shown_names(comparison)

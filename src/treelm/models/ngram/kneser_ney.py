@@ -134,7 +134,10 @@ def _adjusted_counts(levels: Sequence[Level], number: int, vocabulary_size: int)
 
 
 def find_discounts(counts: Ints, *, length: int, fallback: Discounts | None) -> Discounts:
-    """Discounts of n-grams seen once, twice and more often (Eq. 26, Chen & Goodman 1999)."""
+    """Discounts of n-grams seen once, twice and more often (Eq. 26, Chen & Goodman 1999).
+
+    Raises ``InputError`` if the counts give none and there is no ``fallback``.
+    """
     once, twice, thrice, four = (int((counts == value).sum()) for value in (1, 2, 3, 4))
     if once and twice and thrice:
         share = once / (once + 2 * twice)

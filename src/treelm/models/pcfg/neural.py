@@ -249,7 +249,10 @@ def groups(batch: SentenceBatch) -> Iterator[tuple[list[int], Tensor, Tensor]]:
 
 
 def padded(batch: SentenceBatch, rows: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
-    """Tokens of sentences (B, n), the shorter ones filled up with 0, and their lengths (B,)."""
+    """Tokens of sentences (B, n), the shorter ones filled up with 0, and their lengths (B,).
+
+    Raises ``InputError`` for a sentence without words.
+    """
     chosen = np.arange(len(batch)) if rows is None else np.asarray(rows, np.int64)
     starts = batch.token_offsets[chosen]
     lengths = batch.token_offsets[chosen + 1] - starts

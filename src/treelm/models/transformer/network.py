@@ -328,7 +328,7 @@ class Transformer(StreamLM):
     # Limits.
 
     def check_corpus(self, corpus: EncodedCorpus, *, trains: bool) -> None:
-        """Refuse sentences longer than the learned positions, and text where trees are to teach."""
+        """Raise ``InputError`` for sentences longer than learned positions, and for text where trees are to teach."""
         if trains and self.config.auxiliary != "none" and not set(corpus.prepared.labels) - {UNPARSED}:
             found = f"sentences without trees with auxiliary = {self.config.auxiliary!r}"
             where = corpus.name(0) if len(corpus) else None
@@ -340,7 +340,10 @@ class Transformer(StreamLM):
                 self._check_length(int(corpus.num_tokens[index]) + 1, where=corpus.name(index))
 
     def check_stream(self, num_steps: int, num_rows: int) -> None:
-        """Refuse streams and packed rows with a second loss, rows too long for learned positions, memory too large."""
+        """Raise ``InputError`` for what cannot be read in a row.
+
+        That is a second loss with streams or packed rows, rows too long for learned positions, and a memory too large.
+        """
         if self.config.auxiliary != "none":
             found = f"batches of rows with auxiliary = {self.config.auxiliary!r}, a loss of whole sentences"
             raise InputError(found, where="[training]", remedy="set batches = 'sentences'")
