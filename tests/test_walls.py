@@ -57,6 +57,12 @@ def test_no_module_imports_a_system() -> None:
     assert found == []
 
 
+def test_consoles_are_made_in_one_place() -> None:
+    """Those that rich gives end the program by themselves when their reader has gone."""
+    text = "from rich.console import Console"
+    assert [path.name for path in PACKAGE.rglob("*.py") if text in path.read_text(encoding="utf-8")] == ["consoles.py"]
+
+
 def test_no_module_decides_by_the_name_of_a_system() -> None:
     found = {
         (name, node.value)

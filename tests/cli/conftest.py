@@ -1,8 +1,10 @@
 """A tiny trained run that the subcommands are tried on."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import pytest
 
@@ -63,6 +65,17 @@ def treelm(capsys: pytest.CaptureFixture[str]) -> Treelm:
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def closed_pipe() -> Iterator[TextIO]:
+    """Give a stream into a pipe whose reader has left."""
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w", buffering=1, encoding="utf-8")
+    yield stream
+    with suppress(BrokenPipeError):
+        stream.close()
 
 
 @pytest.fixture(scope="session")

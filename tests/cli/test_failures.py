@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
 from tests.cli.conftest import Treelm
 from treelm import failures
+from treelm.cli import run as run_treelm
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.inference.processes import Words
 from treelm.models.base import SyntacticLM
 from treelm.models.scores import SentenceScore
+
+SRC = Path(__file__).parents[2] / "src"
 
 SECRET = "a-private-word"
 
@@ -142,13 +148,12 @@ def test_an_interrupt_is_no_fault_and_a_panic_of_a_library_is_one(
     class Panic(BaseException):
         pass
 
-    for error, code in ((KeyboardInterrupt(), 130), (BrokenPipeError(), 0), (Panic("null"), 70)):
+    for error, code in ((KeyboardInterrupt(), 130), (Panic("null"), 70)):
 
         def fail(arguments: list[str], error: BaseException = error) -> int:
             raise error
 
         monkeypatch.setattr("treelm.cli.parse.main", fail)
-        monkeypatch.setattr("treelm.cli._drop_output", lambda: None)
         assert treelm("parse", "x").code == code
     assert len(kept(tmp_path)) == 1
 
@@ -194,3 +199,32 @@ def test_a_loss_that_is_no_number_ends_without_the_advice_to_resume(
     assert outcome.code == 65
     assert "start again with a lower learning_rate" in outcome.err
     assert "to continue" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    "call", [("--help",), ("train", "--help"), ("evaluate", "run"), ("data", "statistics", "train.ptb")], ids=" ".join
+)
+def test_output_that_nobody_reads_to_its_end_is_no_failure(
+    call: tuple[str, ...], project: Path, closed_pipe: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(sys, "stdout", closed_pipe)
+    assert run_treelm(list(call)) == 0
+
+
+def test_training_goes_on_when_nobody_reads_of_its_progress(
+    project: Path, tmp_path: Path, closed_pipe: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", closed_pipe)
+    call = ["train", str(project / "recipe.toml"), "--output", str(tmp_path / "run"), "--set", "training.epochs=2"]
+    assert run_treelm(call) == 0
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("script", ['exec "$@"', 'exec "$@" 2>&-'], ids=["reader gone", "closed"])
+def test_an_exit_code_says_nothing_of_who_reads_messages(script: str, closed_pipe: TextIO) -> None:
+    """A real program: Python itself ends with another code if it cannot write out what it holds."""
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": ""}
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "treelm", "surprisl"]
+    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=closed_pipe, check=False)
+    assert (ended.returncode, ended.stdout) == (2, b"")

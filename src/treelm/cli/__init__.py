@@ -7,7 +7,7 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -78,7 +78,13 @@ def main() -> None:
     global is_program
     is_program = True
     _note_interrupts()
-    sys.exit(run(sys.argv[1:]))
+    if sys.stderr is None:  # closed by whoever started it: what is written for people goes nowhere
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    try:
+        code = run(sys.argv[1:])
+    finally:
+        _drop_unread_notes()
+    sys.exit(code)
 
 
 def _note_interrupts() -> None:
@@ -96,33 +102,21 @@ def _note_interrupts() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one subcommand and return the exit code."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(usage(), end="")
-        return 0
-    if arguments[0] in ("--version", "-V"):
-        from treelm import __version__
+    from treelm.corpora.outputs import naming, note
+    from treelm.errors import InputError
 
-        print(f"treelm {__version__}")
-        return 0
-    return _run_subcommand(arguments[0], arguments[1:])
-
-
-def _run_subcommand(subcommand: str, arguments: list[str]) -> int:
-    from treelm.corpora.outputs import naming
-    from treelm.errors import InputError, choose_from
+    subcommand, *arguments = arguments or ["--help"]
 
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # a sign that the terminal lacks, a name that is no UTF-8
     try:
-        if subcommand not in SUBCOMMANDS:
-            raise InputError(f"no subcommand {subcommand!r}", remedy=choose_from(subcommand, SUBCOMMANDS))
-        code = int(import_module(f"treelm.cli.{subcommand}").main(arguments) or 0)
+        code = _call(subcommand, arguments)
         if sys.stdout is not None:
             with naming("standard output"):
                 sys.stdout.flush()  # here, where a full disk or a closed pipe still gets an answer
         return code
     except InputError as error:
-        print(f"treelm {subcommand}: {error}", file=sys.stderr)
+        note(f"treelm {subcommand}: {error}")
         return EXIT_BAD_INPUT
     except BrokenPipeError:
         # The reader of our output has gone (`treelm ... | head`): not an error, and nothing is left to say.
@@ -130,36 +124,63 @@ def _run_subcommand(subcommand: str, arguments: list[str]) -> int:
         return 0
     except OSError as error:
         _drop_output()
-        print(f"treelm {subcommand}: {_describe(error)}", file=sys.stderr)
+        note(f"treelm {subcommand}: {_describe(error)}")
         return EXIT_BAD_INPUT
     except SystemExit:
         raise
     except BaseException as error:  # what libraries written in Rust raise is no Exception
         if isinstance(error, KeyboardInterrupt) or _was_interrupted:
-            print(f"treelm {subcommand}: interrupted", file=sys.stderr)
+            note(f"treelm {subcommand}: interrupted")
             return EXIT_INTERRUPTED
         return _fail(subcommand, arguments, error)
 
 
+def _call(subcommand: str, arguments: list[str]) -> int:
+    """Answer a call and return the exit code."""
+    from treelm.errors import InputError, choose_from
+
+    if subcommand in ("-h", "--help"):
+        print(usage(), end="")
+        return EXIT_OK
+    if subcommand in ("--version", "-V"):
+        from treelm import __version__
+
+        print(f"treelm {__version__}")
+        return EXIT_OK
+    if subcommand not in SUBCOMMANDS:
+        raise InputError(f"no subcommand {subcommand!r}", remedy=choose_from(subcommand, SUBCOMMANDS))
+    return int(import_module(f"treelm.cli.{subcommand}").main(arguments) or 0)
+
+
 def _fail(subcommand: str, arguments: list[str], error: BaseException) -> int:
     """Say in one line what nobody foresaw, and keep the traceback in a file; the exit code."""
+    from treelm.corpora.outputs import note
     from treelm.errors import OutOfMemory, is_out_of_memory
 
     if is_out_of_memory(error):
-        print(f"treelm {subcommand}: {OutOfMemory()}", file=sys.stderr)
+        note(f"treelm {subcommand}: {OutOfMemory()}")
         return EXIT_BAD_INPUT
     from treelm.failures import EXIT_FAILED, explain
 
-    print(f"treelm {subcommand}: {explain(error, subcommand, arguments)}", file=sys.stderr)
+    note(f"treelm {subcommand}: {explain(error, subcommand, arguments)}")
     return EXIT_FAILED
 
 
-def _drop_output() -> None:
-    """Send what standard output still holds nowhere, so that the interpreter does not fail on it at its end."""
-    if sys.stdout is None:
+def _drop_output(stream: TextIO | None = None) -> None:
+    """Send what a stream, standard output, still holds nowhere: the interpreter fails on it at its end."""
+    stream = stream or sys.stdout
+    if stream is None:
         return
     with suppress(OSError):  # a standard output without a file, as in a notebook
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _drop_unread_notes() -> None:
+    """Drop what was written for people who have left: how the program ends says nothing of them."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _drop_output(sys.stderr)
 
 
 def _describe(error: OSError) -> InputError:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from treelm.corpora.outputs import suppress_hangup
+from treelm.corpora.outputs import note as note
 from treelm.errors import InputError
 
 Arguments = TypeVar("Arguments")
@@ -54,6 +54,7 @@ def parse(kind: type[Arguments], subcommand: str, arguments: list[str]) -> Argum
             )
     except SystemExit as end:
         if end.code != _EXIT_USAGE:
+            print(end="", flush=True)  # help, here where a closed pipe still gets an answer
             raise
         raise InputError(_first_words(complaint.getvalue()), remedy=f"see treelm {subcommand} --help") from None
 
@@ -131,12 +132,6 @@ def _first_words(box: str) -> str:
     for pattern, replacement in _PHRASES:
         words = re.sub(pattern, replacement, words)
     return (words[:1].lower() + words[1:]).rstrip(".")
-
-
-def note(message: str) -> None:
-    """Tell the user something without touching standard output, which carries data only."""
-    with suppress_hangup():
-        print(message, file=sys.stderr)
 
 
 def how_called() -> str:

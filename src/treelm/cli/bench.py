@@ -69,8 +69,7 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "bench", arguments)
-    from rich.console import Console
-
+    from treelm.corpora.consoles import OutputConsole
     from treelm.models import system_class
     from treelm.models.streams import StreamLM
 
@@ -91,7 +90,7 @@ def main(arguments: list[str]) -> int:
     beams = [_beam(text) for text in options.beams] if system.searches() else []
     sentences = _sentences(options) if beams else []  # what is wrong with them is told before minutes of measuring
     training = _measure_training(options)
-    console = Console(width=None if Console().is_terminal else 140)
+    console = OutputConsole(width=None if OutputConsole().is_terminal else 140)
     if training:
         console.print(_table(training, "Training, updates of the weights included"))
     searches = _measure_search(options, beams, sentences)

@@ -193,9 +193,8 @@ def _compare(options: Arguments, runs: list[Path]) -> Comparison:
 
 
 def _show(options: Arguments, runs: list[Path], command: list[str]) -> None:
-    from rich.console import Console
-
     from treelm.cli.compare import write_files, write_page
+    from treelm.corpora.consoles import OutputConsole
     from treelm.figures.demo import seen_in_sentence, what_next
     from treelm.figures.report.analyse import kept_sentences
     from treelm.figures.tables import comparison_tables, print_table
@@ -203,7 +202,7 @@ def _show(options: Arguments, runs: list[Path], command: list[str]) -> None:
     report = _folder(options) / "report.html"
     comparison = write_page(_compare(options, runs), report, command)
     write_files(comparison, _folder(options) / "comparison")
-    console = Console()
+    console = OutputConsole()
     print_table(*comparison_tables(comparison))
     words = next((one.words for one in kept_sentences(comparison)), ())
     for drawing in seen_in_sentence(runs[0], words) if words else ():

@@ -126,8 +126,7 @@ def _evaluate_files(options: Arguments) -> int:
 
 
 def _evaluate_run(options: Arguments) -> int:
-    from rich.console import Console
-
+    from treelm.corpora.consoles import OutputConsole
     from treelm.evaluation.evaluate import evaluate_run
     from treelm.evaluation.report import as_table
     from treelm.evaluation.span_protocols import find_protocol
@@ -171,7 +170,7 @@ def _evaluate_run(options: Arguments) -> int:
         print(json.dumps([result.to_json() for result in results], indent=2))
     else:
         layout = as_table if len(results) <= MOST_COLUMNS else summary_table
-        Console().print(layout(results, title=f"{options.run}: {results[0].system}"))
+        OutputConsole().print(layout(results, title=f"{options.run}: {results[0].system}"))
     return report_skipped(skipped)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from treelm.cli.arguments import parse
+from treelm.cli.arguments import note, parse
 from treelm.cli.options import OutputPath, RunFolder
 from treelm.errors import InputError
 
@@ -42,5 +41,5 @@ def main(arguments: list[str]) -> int:
         from treelm.hf import export_model
 
         export_model(lm, out)
-    print(f"wrote {options.output}", file=sys.stderr)
+    note(f"wrote {options.output}")
     return 0

@@ -149,10 +149,11 @@ def progress_bar(
     second, so that short work says nothing. With ``shares_terminal`` there is none if what is written goes to the
     terminal too, where one would stand in the other.
     """
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    from treelm.corpora.consoles import notes_console
+
+    console = notes_console()
     if shares_terminal and sys.stdout is not None and sys.stdout.isatty():
         yield lambda: None
         return

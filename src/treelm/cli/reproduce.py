@@ -130,12 +130,11 @@ def _run(options: Arguments, plan: Plan, arguments: list[str]) -> dict[str, int]
 
 def _show(plan: Plan, out: Path, paper: str, failed: dict[str, int], not_yet: str) -> None:
     """Print all tables and write their files."""
-    from rich.console import Console
-
+    from treelm.corpora.consoles import OutputConsole
     from treelm.papers.output import LEGEND, as_text, write_files
     from treelm.papers.results import gather
 
-    console = Console()
+    console = OutputConsole()
     for planned in plan.tables:
         result = gather(planned, out, failed, not_yet=not_yet)
         console.print(as_text(result), markup=False, highlight=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,12 +46,21 @@ def replacing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]
 
 @contextmanager
 def suppress_hangup() -> Iterator[None]:
-    """Let nothing come of writing to a terminal that was closed: what is under way is not to be lost with it."""
+    """Let nothing come of writing to people who have left: what is under way is not to be lost with them.
+
+    Their terminal may be closed, and of a pipe the reader (a viewer of logs, ``tee``, ``head``) may have ended.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno != errno.EIO:
+        if error.errno not in (errno.EIO, errno.EPIPE):
             raise
+
+
+def note(message: str) -> None:
+    """Tell people something on standard error, if they are still there."""
+    with suppress_hangup():
+        print(message, file=sys.stderr)
 
 
 @contextmanager

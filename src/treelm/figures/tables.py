@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console
 from rich.text import Text
 
+from treelm.corpora.consoles import OutputConsole
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_statistics
 from treelm.evaluation.comparison.metrics import Comparison
@@ -38,8 +38,8 @@ Printed = str | Grid
 
 def print_table(*parts: Printed, wide: bool = False) -> None:
     """Print tables and lines on standard output, no wider than the terminal unless they shall be ``wide``."""
-    console = Console()
-    tables = Console(width=_WIDEST) if wide else console  # columns that a console has no room for are left out
+    console = OutputConsole()
+    tables = OutputConsole(width=_WIDEST) if wide else console  # columns that a console has no room for are left out
     for part in parts:
         if isinstance(part, str):
             console.print(Text(part))

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from treelm.corpora.mapping import usable_cores
+from treelm.corpora.outputs import note
 from treelm.errors import InputError
 from treelm.training.signals import EXIT_INTERRUPTED, handling
 
@@ -148,4 +149,4 @@ def _outcome(codes: Sequence[int], signals: Sequence[int]) -> int:
 
 
 def _say(what: str) -> None:
-    print(f"treelm train: {what}; resume to continue from the last checkpoint", file=sys.stderr)
+    note(f"treelm train: {what}; resume to continue from the last checkpoint")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import TextIO, cast
+from typing import TextIO
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from treelm.corpora.outputs import suppress_hangup
+from treelm.corpora.consoles import notes_console
 from treelm.training.config import TrainingConfig
 from treelm.training.loop import Step
 from treelm.training.metrics import LossSum, perplexity
@@ -29,7 +26,7 @@ def show_progress(
 
     In a file or a pipe there is no bar, only the lines. Without dev (``evaluates``) the end of each epoch has one.
     """
-    console = Console(file=cast(TextIO, _Enduring(stream or sys.stderr)))
+    console = notes_console(stream)
     bar = Progress(
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),
@@ -52,38 +49,6 @@ def show_progress(
                 console.print(describe(step, since), markup=False, highlight=False, soft_wrap=True)
                 since = LossSum()
             yield step
-
-
-class _Enduring(io.TextIOBase):
-    """A stream that may be a terminal, and that may be closed while training goes on, or saves for that reason."""
-
-    def __init__(self, stream: TextIO) -> None:
-        """Hand on to this one."""
-        self._stream = stream
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        """Encoding of the stream, which decides what can be shown."""
-        return self._stream.encoding
-
-    def isatty(self) -> bool:
-        """Tell whether a bar can be drawn."""
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        """Descriptor of the stream, so that its terminal's size is found."""
-        return self._stream.fileno()
-
-    def write(self, text: str) -> int:
-        """Write, if there still is somebody to see it."""
-        with suppress_hangup():
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Write out what is held back."""
-        with suppress_hangup():
-            self._stream.flush()
 
 
 def describe(step: Step, train: LossSum) -> str:
