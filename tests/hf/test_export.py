@@ -50,6 +50,23 @@ def test_an_export_gives_every_token_the_logits_that_the_run_gives(
     assert loss.item() == pytest.approx(expected, rel=1e-4)
 
 
+def test_an_export_that_stops_leaves_nothing_and_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from treelm.hf import TreelmTokenizer, export_model
+
+    lm, out = small_setup("lstm", tmp_path).model, tmp_path / "folder" / "exported"
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(TreelmTokenizer, "save_pretrained", stop)
+        with pytest.raises(KeyboardInterrupt):
+            export_model(lm, out)
+    assert list(out.parent.iterdir()) == []
+    export_model(lm, out)
+    assert {"model.safetensors", "treelm-vocabulary.json"} <= {path.name for path in out.iterdir()}
+
+
 def test_text_is_generated_and_spelled_by_the_tokenizer(tmp_path: Path) -> None:
     from treelm.hf import export_model
 

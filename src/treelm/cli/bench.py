@@ -70,6 +70,7 @@ def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     options = parse(Arguments, "bench", arguments)
     from treelm.corpora.consoles import OutputConsole
+    from treelm.corpora.outputs import check_place
     from treelm.models import system_class
     from treelm.models.streams import StreamLM
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, check_place, open_output, progress_bar, report_skipped
+from treelm.cli.files import check_not_input, open_output, progress_bar, report_skipped
 from treelm.cli.options import (
     FileFormat,
     ModelOptions,
@@ -21,6 +21,7 @@ from treelm.cli.options import (
     note_lost_widths,
     refuse_lost,
 )
+from treelm.corpora.outputs import check_place
 from treelm.corpora.sentence import Preprocessing
 from treelm.errors import InputError
 from treelm.models.search.settings import given_search

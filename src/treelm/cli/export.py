@@ -8,6 +8,7 @@ from typing import Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.options import OutputPath, RunFolder
+from treelm.corpora.outputs import check_place
 from treelm.errors import InputError
 
 
@@ -34,6 +35,8 @@ def main(arguments: list[str]) -> int:
     out = Path(options.output)
     if out.exists():
         raise InputError("there is something already", where=options.output, remedy="give another name, or remove it")
+    if options.to == "arpa":
+        check_place(out)
     lm = load(options.run)
     if options.to == "arpa":
         lm.write_arpa(out)

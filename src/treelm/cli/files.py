@@ -16,7 +16,7 @@ from typing import IO, Any
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note
 from treelm.corpora.lines import REST_LOST
-from treelm.corpora.outputs import naming, replacing
+from treelm.corpora.outputs import check_place, naming, replacing
 from treelm.corpora.tables import (
     SEPARATORS,
     Row,
@@ -78,14 +78,6 @@ def check_items(path: str, inputs: Iterable[str | Path]) -> None:
         check_not_input([path], inputs)
         check_table_name(path)
         check_place(path)
-
-
-def check_place(path: str, *, instead: str = "") -> None:
-    """Raise ``InputError`` for a file to write that has no folder, or is one; ``instead`` is what else may be done."""
-    if not Path(path).parent.is_dir():
-        raise InputError(f"no folder {Path(path).parent}", remedy=f"make it first{instead}")
-    if Path(path).is_dir():
-        raise InputError("a folder", where=path, remedy=f"give the name of a file{instead}")
 
 
 def write_items(path: str, tables: Mapping[str, Table]) -> None:

@@ -20,6 +20,7 @@ from treelm.cli.options import (
     read_input,
     workers,
 )
+from treelm.corpora.outputs import check_place
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def main(arguments: list[str]) -> int:
 
     if options.figure and not options.figure.endswith(".svg"):
         raise InputError(f"cannot draw into {options.figure}", remedy="end its name in .svg")
+    if options.figure:
+        check_place(options.figure)
     check_not_input((options.output, options.figure), [options.file])
     lm, _ = load_with_beam(options.run, options)
     lm.require_trees()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import platformdirs
+
+from treelm.errors import InputError
 
 CACHE_VARIABLE = "TREELM_CACHE"
 _OF_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
@@ -23,25 +26,71 @@ def cache_directory() -> Path:
     return Path(given).expanduser() if given else Path(platformdirs.user_cache_dir("treelm"))
 
 
-def create_beside(path: Path) -> tuple[Path, int]:
-    """A new file of a hidden name in the same folder that nobody can foresee, open for writing, and its descriptor.
+def check_place(path: Path | str, *, instead: str = "", to_come: Path | None = None) -> None:
+    """Raise ``InputError`` for a file to write that has no folder, or is one: before any work is done for it.
 
-    It is never a file or link that was there before, so what is written goes nowhere else.
+    ``instead`` is what else may be done; the folder ``to_come`` is one that will be made before the file is.
     """
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    return new, os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    folder = Path(path).parent
+    is_to_come = to_come is not None and folder.resolve() == to_come.resolve()
+    if not is_to_come and not folder.is_dir():
+        raise InputError(f"no folder {folder}", remedy=f"make it first{instead}")
+    if Path(path).is_dir():
+        raise InputError("a folder", where=str(path), remedy=f"give the name of a file{instead}")
 
 
 @contextmanager
 def replacing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
-    """A new file, opened with mode and options, that takes the place of ``path`` if the block ends without an error."""
-    new, descriptor = create_beside(path)
+    """A new file, opened with mode and options, that takes the place of ``path`` if the block ends without an error.
+
+    Until then it has a hidden name, and is never a file or link that was there before, so what is written goes nowhere
+    else.
+    """
+    new = _hidden(path)
+    with _naming_instead(path, new):
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            with naming(path), os.fdopen(descriptor, mode, **options) as file:
+                yield file
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
+
+
+@contextmanager
+def making_folder(path: Path) -> Iterator[Path]:
+    """A new folder to fill, which is called ``path`` when the block has ended without an error, and else goes.
+
+    A folder that is there already is filled as it is.
+    """
+    if path.is_dir():
+        yield path
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = _hidden(path)
+    with _naming_instead(path, new):
+        new.mkdir()
+        try:
+            yield new
+            new.rename(path)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+
+def _hidden(path: Path) -> Path:
+    """A name in the same folder that nobody can foresee."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+@contextmanager
+def _naming_instead(path: Path, new: Path) -> Iterator[None]:
+    """Name ``path`` in errors of ``new``, of which nobody knows."""
     try:
-        with naming(path), os.fdopen(descriptor, mode, **options) as file:
-            yield file
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        if error.filename is not None and Path(error.filename).is_relative_to(new):
+            error.filename, error.filename2 = str(path / Path(error.filename).relative_to(new)), None
+        raise
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treelm.corpora.outputs import making_folder
 from treelm.errors import InputError
 from treelm.models.persistence.hub import save_parts
 
@@ -31,8 +32,10 @@ AutoTokenizer.register(TreelmConfig, slow_tokenizer_class=TreelmTokenizer, exist
 
 
 def export_model(lm: SyntacticLM, folder: Path) -> None:
-    """Write a model as a folder of transformers, with its tokenizer.
+    """Write a model as a folder of transformers, with its tokenizer; it is there when it is complete.
 
     Raises ``InputError`` for a system that does not read step by step, or whose words need trees or a search.
     """
-    save_parts(TreelmForCausalLM.of(lm), TreelmTokenizer.of(lm.vocabulary), folder)
+    network, tokenizer = TreelmForCausalLM.of(lm), TreelmTokenizer.of(lm.vocabulary)
+    with making_folder(Path(folder)) as new:
+        save_parts(network, tokenizer, new)

@@ -61,3 +61,14 @@ def test_a_disk_that_is_full_is_told_with_the_name_of_the_file(
     with pytest.raises(OSError, match="No space left") as caught:
         write(tmp_path / "file", b"new")
     assert caught.value.filename == str(tmp_path / "file")
+
+
+def test_a_name_that_nobody_gave_is_in_no_message(tmp_path: Path) -> None:
+    for path in (tmp_path / "no" / "file", tmp_path / ("n" * 240)):  # too long only with what is put around it
+        with pytest.raises(OSError) as caught:  # noqa: PT011
+            write_atomically(path, b"new")
+        assert (caught.value.filename, caught.value.filename2) == (str(path), None)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError) as caught:  # noqa: PT011
+        write_atomically(tmp_path / "folder", b"new")
+    assert (caught.value.filename, caught.value.filename2) == (str(tmp_path / "folder"), None)

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import treelm
+from treelm.corpora.outputs import check_place
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained, notes_on
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
@@ -41,9 +42,7 @@ def check_path(path: Path, *, to_come: Path | None = None) -> None:
     """
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report into {path}", remedy="end its name in .html")
-    is_to_come = to_come is not None and path.parent.resolve() == to_come.resolve()
-    if not is_to_come and not path.parent.is_dir():
-        raise InputError(f"no folder {path.parent}", remedy="make it first")
+    check_place(path, to_come=to_come)
 
 
 def report_page(comparison: Comparison, *, title: str = "") -> str:

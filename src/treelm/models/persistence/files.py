@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from treelm.corpora.outputs import create_beside, naming
+from treelm.corpora.outputs import naming, replacing
 from treelm.errors import InputError
 
 _SEAL = "sha256"
@@ -26,27 +26,21 @@ def write_atomically(path: Path, content: bytes) -> None:
         with naming(path):
             path.write_bytes(content)
         return
-    temporary, descriptor = create_beside(path)
-    try:
-        _write_durably(path, descriptor, content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        _write_durably(file, content)
     flush_directory(path.parent)
 
 
 def write_durably(path: Path, content: bytes) -> None:
     """Write a file and wait until the disk has it."""
-    _write_durably(
-        path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666), content
-    )
+    with naming(path), path.open("wb") as file:
+        _write_durably(file, content)
 
 
-def _write_durably(path: Path, descriptor: int, content: bytes) -> None:
-    with naming(path), os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def _write_durably(file: IO[bytes], content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def flush_directory(path: Path) -> None:
