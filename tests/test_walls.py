@@ -63,6 +63,12 @@ def test_consoles_are_made_in_one_place() -> None:
     assert [path.name for path in PACKAGE.rglob("*.py") if text in path.read_text(encoding="utf-8")] == ["consoles.py"]
 
 
+def test_subcommands_write_json_in_one_way() -> None:
+    """What is not finite would be written as no other program reads it."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (PACKAGE / "cli").glob("*.py")}
+    assert [name for name, text in texts.items() if "json.dump" in text] == []
+
+
 def test_no_module_decides_by_the_name_of_a_system() -> None:
     found = {
         (name, node.value)

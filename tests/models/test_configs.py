@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from treelm.errors import InputError
-from treelm.models.configs import from_plain, to_plain, to_toml_values
+from treelm.models.configs import NULL, from_plain, to_plain, to_toml_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,3 +91,18 @@ def test_what_a_nested_dataclass_refuses_says_where() -> None:
     with pytest.raises(InputError) as caught:
         build(inner={"rate": -1.0})
     assert str(caught.value) == "recipe.toml [model] inner: rate = -1.0; give 0 or more"
+
+
+@dataclass(frozen=True)
+class Measured:
+    bits: float = field(metadata={NULL: float("inf")})
+    shares: tuple[float, ...] = ()
+    speed: float | None = 1.0
+
+
+def test_null_stands_for_a_number_only_where_that_is_said() -> None:
+    values = {"bits": None, "shares": [0.5, None], "speed": None}
+    found = from_plain(Measured, values, where="x", null=2.5)
+    assert found == Measured(bits=float("inf"), shares=(0.5, 2.5), speed=None)
+    with pytest.raises(InputError, match="shares = None is not a number"):
+        from_plain(Measured, values, where="x")

@@ -10,6 +10,7 @@ import torch
 
 from treelm.errors import InputError
 from treelm.training.checkpoints import Checkpoint, Checkpoints
+from treelm.training.state import check_unchanged
 
 
 def checkpoint(value: float) -> Checkpoint:
@@ -32,6 +33,16 @@ def newest_value(checkpoints: Checkpoints) -> float:
 
 def test_the_newest_is_read_back(tmp_path: Path) -> None:
     assert newest_value(filled(tmp_path, steps=(9, 10, 100))) == 100
+
+
+def test_a_setting_that_is_infinite_does_not_damage_a_checkpoint(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(1, Checkpoint(tensors={}, values={"training": {"clip": float("inf")}}))
+    found = checkpoints.newest()
+    assert found is not None
+    check_unchanged(found.values["training"], {"clip": float("inf")}, what="training", where="")
+    with pytest.raises(InputError, match="clip"):
+        check_unchanged(found.values["training"], {"clip": 1.0}, what="training", where="")
 
 
 def test_none_where_there_never_was_one(tmp_path: Path) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from itertools import islice
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import progress_bar, report_skipped
+from treelm.cli.files import print_json, progress_bar, report_skipped
 from treelm.cli.options import InputFile, InputOptions, RunFolder, read_input
 from treelm.errors import InputError, check_positive
 
@@ -57,7 +56,10 @@ def main(arguments: list[str]) -> int:
         else:
             mass = lm.probability_mass
             report = audit.audit(lm, sentences, seed=options.seed, enumerate_all=mass, on_check=advance)
-    print(json.dumps(report.to_json(), indent=2) if options.json else report.as_text())
+    if options.json:
+        print_json(report.to_json())
+    else:
+        print(report.as_text())
     code = report_skipped(skipped)
     return code if report.passed else 1
 

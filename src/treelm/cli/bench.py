@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_place, open_output
+from treelm.cli.files import open_output
 from treelm.cli.options import refuse_lost
+from treelm.corpora.outputs import json_text
 from treelm.errors import InputError, check_positive
 from treelm.models import BENCHMARKED
 
@@ -123,7 +123,7 @@ def _measure_streams(options: Arguments) -> int:
 
 def _write(options: Arguments, values: Any) -> None:
     with open_output(options.output) as out:
-        json.dump(values, out, indent=2)
+        out.write(f"{json_text(values)}\n")
 
 
 def _table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:

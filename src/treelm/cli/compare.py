@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, progress_bar
+from treelm.cli.files import check_not_input, print_json, progress_bar
 from treelm.cli.options import (
     FileFormat,
     ModelOptions,
@@ -241,7 +240,7 @@ def _text(comparison: Comparison, format: str) -> str:
 
 def _print(comparison: Comparison, format: str, *, wide: bool) -> None:
     if format == "json":
-        print(json.dumps(comparison.to_json(), indent=2))
+        print_json(comparison.to_json())
     elif format == "table":
         from treelm.figures.tables import comparison_tables, print_table
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from treelm.cli.arguments import parse
+from treelm.cli.files import print_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     found = examine()
     sections, warnings = asdict(found), list(found.warnings())
     if options.json:
-        print(json.dumps({**sections, "warnings": warnings}, indent=2))
+        print_json({**sections, "warnings": warnings})
         return 0
     for name, values in sections.items():
         print(f"{name}:", *(_lines(values) or ["  none"]), sep="\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input, open_output, progress_bar, report_skipped
+from treelm.cli.files import check_not_input, open_output, print_json, progress_bar, report_skipped
 from treelm.cli.options import (
     FileFormat,
     ModelOptions,
@@ -120,7 +119,7 @@ def _evaluate_files(options: Arguments) -> int:
     gold, predicted = (read_bracketings(Path(file)) for file in (options.gold, options.predicted))
     result = score_bracketings(gold, predicted, parameters)
     if options.json:
-        print(json.dumps(evalb_json(result, sentences=options.sentences), indent=2))
+        print_json(evalb_json(result, sentences=options.sentences))
     else:
         print(evalb_text(result, sentences=options.sentences))
     return 0
@@ -168,7 +167,7 @@ def _evaluate_run(options: Arguments) -> int:
         write_summary(results, Path(options.summary))
         note(f"wrote {options.summary}")
     if options.json:
-        print(json.dumps([result.to_json() for result in results], indent=2))
+        print_json([result.to_json() for result in results])
     else:
         layout = as_table if len(results) <= MOST_COLUMNS else summary_table
         OutputConsole().print(layout(results, title=f"{options.run}: {results[0].system}"))

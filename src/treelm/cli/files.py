@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -16,7 +15,7 @@ from typing import IO, Any
 from treelm.cli import EXIT_OK, EXIT_SKIPPED
 from treelm.cli.arguments import note
 from treelm.corpora.lines import REST_LOST
-from treelm.corpora.outputs import check_place, naming, replacing
+from treelm.corpora.outputs import check_place, json_text, naming, replacing
 from treelm.corpora.tables import (
     SEPARATORS,
     Row,
@@ -109,12 +108,16 @@ def _file_status(path: str | Path, stream: IO[str] | None) -> os.stat_result | N
     return status if stat.S_ISREG(status.st_mode) else None
 
 
+def print_json(values: Any) -> None:
+    """Print values as JSON, in ASCII, which every terminal can show; null stands for what is not finite."""
+    print(json_text(values, ascii_only=True))
+
+
 def write_metadata(path: str, metadata: dict[str, Any]) -> None:
     """Write a JSON file beside an output file (``out.tsv`` -> ``out.tsv.json``); nothing for streams and devices."""
     if path != "-" and (Path(path).is_file() or not Path(path).exists()):
         with open_output(f"{path}.json") as stream:
-            json.dump(metadata, stream, indent=2, ensure_ascii=False)
-            stream.write("\n")
+            stream.write(f"{json_text(metadata)}\n")
 
 
 def report_skipped(skipped: Iterable[InputError]) -> int:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
-from treelm.cli.files import check_items, write_items
+from treelm.cli.files import check_items, print_json, write_items
 from treelm.cli.options import ItemsFile, WideTables, refuse_lost
 from treelm.cli.surprisal_sources import (
     SourceOptions,
     gather_surprisals,
-    print_json,
     score_run,
     source_names,
     table_files,

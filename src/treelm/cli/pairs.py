@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_items, progress_bar, write_items
+from treelm.cli.files import check_items, print_json, progress_bar, write_items
 from treelm.cli.options import (
     ItemsFile,
     ModelNames,
@@ -68,7 +67,7 @@ def main(arguments: list[str]) -> int:
     write_items(options.items, {name: result.table() for name, result in results.items()})
     if options.json:
         found = {name: result.to_json() for name, result in results.items()}
-        print(json.dumps(found[names[0]] if len(runs) == 1 else {"models": found}, indent=2))
+        print_json(found[names[0]] if len(runs) == 1 else {"models": found})
     else:
         title = f"{runs[0]}: {file}" if len(runs) == 1 else file
         print_table(pair_table(results, title=title), wide=options.wide)

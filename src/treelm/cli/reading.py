@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_not_input
+from treelm.cli.files import check_not_input, print_json
 from treelm.cli.options import WideTables
-from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, print_json, source_names, table_files
+from treelm.cli.surprisal_sources import SourceOptions, gather_surprisals, source_names, table_files
 from treelm.errors import InputError, nearest
 
 if TYPE_CHECKING:

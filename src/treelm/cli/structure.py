@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import progress_bar, report_skipped
+from treelm.cli.files import print_json, progress_bar, report_skipped
 from treelm.cli.options import (
     FileFormat,
     ModelOptions,
@@ -99,7 +98,7 @@ def main(arguments: list[str]) -> int:
             for name in options.protocol
         ]
     if options.json:
-        print(json.dumps([result.to_json() for result in results], indent=2))
+        print_json([result.to_json() for result in results])
     else:
         for result in results:
             print_table(*structure_tables(result), wide=options.wide)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -41,19 +39,6 @@ class SourceOptions(ModelOptions, WorkerOptions):
     """Sentences computed together; changes no result."""
     json: bool = False
     """Write the metrics as JSON, unrounded."""
-
-
-def print_json(values: Any) -> None:
-    """Print values as JSON, which has neither infinity nor what is no number: null stands for these."""
-    print(json.dumps(_finite(values), indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def gather_surprisals(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
-from treelm.cli.files import check_items, progress_bar, write_items
+from treelm.cli.files import check_items, print_json, progress_bar, write_items
 from treelm.cli.options import (
     ItemsFile,
     ModelNames,
@@ -91,7 +90,7 @@ def main(arguments: list[str]) -> int:
     write_items(options.items, tables)
     if options.json:
         found = {name: {"title": titles[name], **as_json(own, beside)} for name, own in results.items()}
-        print(json.dumps(next(iter(found.values())) if len(found) == 1 else {"models": found}, indent=2))
+        print_json(next(iter(found.values())) if len(found) == 1 else {"models": found})
     else:
         _print(results, beside, titles, wide=options.wide)
     return 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -91,6 +93,24 @@ def _naming_instead(path: Path, new: Path) -> Iterator[None]:
         if error.filename is not None and Path(error.filename).is_relative_to(new):
             error.filename, error.filename2 = str(path / Path(error.filename).relative_to(new)), None
         raise
+
+
+def json_text(values: Any, *, indent: int | None = 2, ascii_only: bool = False) -> str:
+    """JSON of values, in order; null stands for what is not finite, as in ``finite``."""
+    return json.dumps(finite(values), ensure_ascii=ascii_only, indent=indent, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    """The values of JSON with None for numbers that it has no form for: what is infinite, and what is no number.
+
+    >>> finite({"bits": [1.5, float("inf")]})
+    {'bits': [1.5, None]}
+    """
+    if isinstance(value, Mapping):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections import defaultdict
@@ -16,7 +15,7 @@ from typing import IO, Any, Literal
 from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.inputs import open_bytes
 from treelm.corpora.lines import cut, numbered_lines
-from treelm.corpora.outputs import replacing
+from treelm.corpora.outputs import json_text, replacing
 from treelm.corpora.readers import ReadOptions, StretchParser
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -139,8 +138,7 @@ def write_splits(folder: Path, splits: NamedSplits, out: Path, *, partial: bool 
             if not partial:
                 _check_number(split, reports[split], splits, folder)
         description = stack.enter_context(replacing(out / DESCRIPTION, "w", encoding="utf-8", newline="\n"))
-        json.dump(_described(splits, reports), description, indent=2)
-        description.write("\n")
+        description.write(f"{json_text(_described(splits, reports))}\n")
     return reports
 
 

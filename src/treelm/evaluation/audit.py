@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from treelm.corpora.outputs import finite
 from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.inference.surprisal import CONVERGED
@@ -59,11 +60,8 @@ class AuditReport:
         """The report as JSON values; ``figure`` is null when its check was skipped or it is infinite, a
         tolerance when anything is allowed.
         """
-        checks = [
-            asdict(check) | {"figure": _finite(check.figure), "tolerance": _finite(check.tolerance)}
-            for check in self.checks
-        ]
-        return asdict(self) | {"passed": self.passed, "checks": checks}
+        values: dict[str, Any] = finite(asdict(self) | {"passed": self.passed})
+        return values
 
     def as_text(self) -> str:
         """A short paragraph for each check."""
@@ -73,10 +71,6 @@ class AuditReport:
             deviation = "" if check.figure is None else f"{check.figure:.3g} {check.unit} ({allowed}); "
             lines += [f"{check.outcome:7s} {check.name}: {deviation}{check.finding}", f"        {check.explanation}"]
         return "\n".join(lines) + "\n"
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True, kw_only=True)

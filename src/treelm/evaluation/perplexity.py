@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treelm.corpora.outputs import finite
 from treelm.deprecation import takes_old_names, warn_renamed
 from treelm.errors import InputError
+from treelm.models.configs import NULL
 
 if TYPE_CHECKING:
     from treelm.models.base import SentenceScore
@@ -70,7 +72,7 @@ class Perplexity:
 
     unit: Unit
     policy: EndPolicy
-    total_bits: float
+    total_bits: float = field(metadata={NULL: math.inf})  # where a probability is 0
     num_units: int  # ends count as one unit a sentence under with_end
     is_upper_bound: bool
     context: str = ""  # how it was read, if not each sentence by itself
@@ -94,15 +96,17 @@ class Perplexity:
 
     def to_json(self) -> dict[str, Any]:
         """Metrics and names as JSON values; null where a metric is infinite."""
-        return {
+        values = {
             "unit": self.unit,
             "policy": self.policy,
-            "perplexity": self.value if math.isfinite(self.value) else None,
-            f"bits_per_{self.unit}": self.bits_per_unit if math.isfinite(self.bits_per_unit) else None,
+            "perplexity": self.value,
+            f"bits_per_{self.unit}": self.bits_per_unit,
             "num_units": self.num_units,
             "is_upper_bound": self.is_upper_bound,
             "context": self.context or "each sentence by itself",
         }
+        plain: dict[str, Any] = finite(values)
+        return plain
 
 
 def sum_scores(scores: Iterable[SentenceScore], sentences: Iterable[Sequence[str]] | None = None) -> LikelihoodSums:

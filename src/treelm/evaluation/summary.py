@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treelm.corpora.outputs import json_text
 from treelm.errors import InputError
 from treelm.evaluation.report import EvaluationResult
 from treelm.evaluation.span_protocols import BINARISED, NO_PUNCTUATION
@@ -53,8 +52,7 @@ def write_summary(results: Sequence[EvaluationResult], path: Path) -> None:
     """Write one row for each result, unrounded, as TSV or JSON by the file's name; it is replaced in one piece."""
     rows = [summary_row(result) for result in results]
     if path.suffix == ".json":
-        values = [{name: _json_value(value) for name, value in row.items()} for row in rows]
-        write_atomically(path, (json.dumps(values, indent=2) + "\n").encode())
+        write_atomically(path, f"{json_text(rows)}\n".encode())
         return
     columns = list(dict.fromkeys(name for row in rows for name in row))
     lines = [columns, *([str(row.get(name, "")) for name in columns] for row in rows)]
@@ -113,7 +111,3 @@ def _shown(name: str, value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.3f}" if "accuracy" in name else f"{value:.1f}"
     return f"{value:,}" if isinstance(value, int) else Path(value).name.removesuffix(".gz").removesuffix(".conllu")
-
-
-def _json_value(value: Value) -> Value | None:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from treelm.corpora.outputs import json_text
 from treelm.errors import InputError
 from treelm.explorer.files import Reading, picture, surprisal_table
 from treelm.explorer.page import page, script, style
@@ -151,8 +152,8 @@ async def _steps(reader: Reader, words: Words) -> list[Step]:
 def _line(event: Event) -> bytes:
     """An event as a line; what is infinite, which JSON has no number for, is told as null."""
     if event.get("bits") == float("inf"):
-        event = {**event, "bits": None, "impossible": True}
-    return json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        event = {**event, "impossible": True}
+    return json_text(event, indent=None).encode("utf-8", "replace") + b"\n"
 
 
 def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIApp:

@@ -6,6 +6,7 @@ it is the beginning of sequence and the end of sequence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -58,7 +59,8 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         vocabulary = vocabulary_from_json(config.vocabulary, where="config.json vocabulary")
         with torch.device("cpu"):  # here a system may be imported, and transformers builds without memory (on "meta")
             system = system_class(config.treelm["system"])
-            plain = from_plain(config_class(system), config.treelm["config"], where="config.json treelm.config")
+            values, where = config.treelm["config"], "config.json treelm.config"
+            plain = from_plain(config_class(system), values, where=where, null=math.inf)
             build: Any = system
             self.lm: StreamLM = build(config=plain, vocabulary=vocabulary, labels=config.treelm["labels"])
         self.post_init()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
+from treelm.corpora.outputs import finite
 from treelm.corpora.sentence import Sentence
 from treelm.models.scores import SentenceSurprisal
 
@@ -73,4 +74,5 @@ class Totals:
 
     def to_json(self) -> dict[str, object]:
         """The metrics under their names; null where a sum is infinite, for which JSON has no number."""
-        return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
+        values: dict[str, object] = finite(asdict(self))
+        return values

@@ -15,6 +15,7 @@ Config = TypeVar("Config")
 _LARGEST = 2**63 - 1  # of whole numbers, as torch and NumPy hold them
 _TOO_LARGE = f"give a number of at most {_LARGEST}"
 NONE = "none"  # how TOML, which has no null, writes the absence of a value that is there by default
+NULL = "null"  # of a field's metadata: the number that null stands for, where one must be
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
 
 
@@ -42,11 +43,14 @@ def to_toml_values(config: Any) -> dict[str, Any]:
     return values
 
 
-def from_plain(config_class: type[Config], values: Mapping[str, Any], *, where: str) -> Config:
+def from_plain(
+    config_class: type[Config], values: Mapping[str, Any], *, where: str, null: float | None = None
+) -> Config:
     """Build a config dataclass; every field is checked against its annotation.
 
-    ``where`` opens the messages, for example ``recipe.toml [model]``. Raises ``InputError`` for an unknown field, a
-    missing one, a wrong type, and for what the dataclass itself refuses.
+    ``where`` opens the messages, for example ``recipe.toml [model]``. ``null`` is the number that None stands for where
+    one must be: JSON has none for infinity and for what is no number. A field says its own as ``metadata={NULL: ...}``.
+    Raises ``InputError`` for an unknown field, a missing one, a wrong type, and for what the dataclass itself refuses.
     """
     known = {field.name: field for field in fields(config_class) if field.init}  # type: ignore[arg-type]
     for name in values:
@@ -56,7 +60,10 @@ def from_plain(config_class: type[Config], values: Mapping[str, Any], *, where: 
         if name not in values and _required(field):
             raise InputError(f"field {name!r} is missing", where=where, remedy=f"add a line `{name} = ...`")
     hints = get_type_hints(config_class)
-    typed = {name: _convert(hints[name], value, name, where) for name, value in values.items()}
+    typed = {
+        name: _convert(hints[name], value, name, where, known[name].metadata.get(NULL, null))
+        for name, value in values.items()
+    }
     try:
         return config_class(**typed)
     except InputError as error:
@@ -87,17 +94,19 @@ def _closest(name: str, known: Sequence[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known fields are {', '.join(known)}"
 
 
-def _convert(annotation: Any, value: Any, name: str, where: str) -> Any:
+def _convert(annotation: Any, value: Any, name: str, where: str, null: float | None) -> Any:
     """The value as its annotation wants it, or ``InputError``."""
+    if annotation is float and value is None and null is not None:
+        return null
     origin = get_origin(annotation)
     if is_dataclass(annotation) and isinstance(annotation, type) and isinstance(value, Mapping):
-        return from_plain(annotation, value, where=f"{where} {name}")
+        return from_plain(annotation, value, where=f"{where} {name}", null=null)
     if origin in (Union, types.UnionType):
-        return _convert_union(annotation, value, name, where)
+        return _convert_union(annotation, value, name, where, null)
     if origin is tuple and isinstance(value, (list, tuple)):
-        return _convert_tuple(get_args(annotation), value, name, where)
-    if origin in (list, dict) and isinstance(value, origin):
-        return _convert_members(get_args(annotation)[-1], value, name, where)
+        return _convert_tuple(get_args(annotation), value, name, where, null)
+    if origin in (list, dict, Mapping) and isinstance(value, origin):
+        return _convert_members(get_args(annotation)[-1], value, name, where, null)
     if origin is not Literal and _fits(annotation, origin, value):
         return _number_or_text(annotation, value, name, where)
     if origin is Literal and any(value == choice and type(value) is type(choice) for choice in get_args(annotation)):
@@ -118,31 +127,35 @@ def _number_or_text(annotation: Any, value: Any, name: str, where: str) -> Any:
         raise InputError(f"{name} is a number beyond all bounds", where=where, remedy=_TOO_LARGE) from None
 
 
-def _convert_union(annotation: Any, value: Any, name: str, where: str) -> Any:
-    if value == NONE and type(None) in get_args(annotation):
+def _convert_union(annotation: Any, value: Any, name: str, where: str, null: float | None) -> Any:
+    if value in (None, NONE) and type(None) in get_args(annotation):
         return None
     for member in get_args(annotation):
         try:
-            return None if member is type(None) and value is None else _convert(member, value, name, where)
+            return _convert(member, value, name, where, null)
         except InputError:
             if _fits(member, get_origin(member), value):  # it is of that type: something else is wrong with it
                 raise
     raise InputError(f"{name} = {value!r} is not {describe(annotation)}", where=where, remedy=_remedy(annotation))
 
 
-def _convert_tuple(members: tuple[Any, ...], value: Sequence[Any], name: str, where: str) -> tuple[Any, ...]:
+def _convert_tuple(
+    members: tuple[Any, ...], value: Sequence[Any], name: str, where: str, null: float | None
+) -> tuple[Any, ...]:
     if len(members) == 2 and members[1] is Ellipsis:
         members = (members[0],) * len(value)
     if len(members) != len(value):
         found = f"{name} = {list(value)!r} has {len(value)} values"
         raise InputError(found, where=where, remedy=f"give exactly {len(members)}")
-    return tuple(_convert(member, item, name, where) for member, item in zip(members, value, strict=True))
+    return tuple(_convert(member, item, name, where, null) for member, item in zip(members, value, strict=True))
 
 
-def _convert_members(member: Any, value: list[Any] | dict[str, Any], name: str, where: str) -> Any:
+def _convert_members(
+    member: Any, value: list[Any] | Mapping[str, Any], name: str, where: str, null: float | None
+) -> Any:
     if isinstance(value, list):
-        return [_convert(member, item, f"{name}[{index}]", where) for index, item in enumerate(value)]
-    return {key: _convert(member, item, f"{name}[{key!r}]", where) for key, item in value.items()}
+        return [_convert(member, item, f"{name}[{index}]", where, null) for index, item in enumerate(value)]
+    return {key: _convert(member, item, f"{name}[{key!r}]", where, null) for key, item in value.items()}
 
 
 def _fits(annotation: Any, origin: Any, value: Any) -> bool:
@@ -165,7 +178,7 @@ def describe(annotation: Any) -> str:
         return " or ".join(describe(member) for member in members if member is not type(None))
     if origin in (tuple, list):
         return "a list"
-    if is_dataclass(annotation) or origin is dict:
+    if is_dataclass(annotation) or origin in (dict, Mapping):
         return "a table"
     return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
 

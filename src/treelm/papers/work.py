@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def is_finished(folder: Path) -> bool:
 def kept(folder: Path, measure: Measure) -> Measured | None:
     """What was measured of a run before; None if it was not."""
     values = KeptMetrics(folder / KEPT).get("measure", origin_of(measure))
-    return None if values is None else from_plain(Measured, values, where=str(folder))
+    return None if values is None else from_plain(Measured, values, where=str(folder), null=math.nan)
 
 
 def origin_of(measure: Measure) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any
 from torch import Tensor
 
 from treelm.corpora.inputs import read_bytes, read_json
+from treelm.corpora.outputs import finite
 from treelm.errors import InputError, OutOfMemory
 from treelm.models.persistence.files import encode_json, flush_directory, hold_folder, json_hash, write_durably
 from treelm.models.persistence.storage import WEIGHTS
@@ -195,7 +196,7 @@ def _write(directory: Path, checkpoint: Checkpoint) -> None:
     directory.mkdir()
     hashes = {name: _hash(content) for name, content in checkpoint.files.items()}
     header = {"format_version": FORMAT_VERSION, "tensors": sorted(checkpoint.tensors), "files": hashes}
-    values = {**header, **checkpoint.values}
+    values = finite({**header, **checkpoint.values})  # as it will be read again
     identity = json_hash(values)
     for name, tensors in checkpoint.tensors.items():
         write_durably(directory / f"{name}.safetensors", encode_tensors(tensors, {"state": identity}))

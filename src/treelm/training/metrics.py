@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from treelm.corpora.inputs import read_bytes
-from treelm.corpora.outputs import naming
+from treelm.corpora.outputs import json_text, naming
 from treelm.errors import InputError
 from treelm.models.base import Losses
 
@@ -100,10 +100,8 @@ class MetricsLog:
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line; readers see it at once. JSON has no infinity: a value that is not finite becomes null."""
-        infinite = {name for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)}
-        finite = values | dict.fromkeys(infinite)
         with naming(self._path), self._path.open("ab") as file:
-            file.write(json.dumps(finite, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+            file.write(f"{json_text(values, indent=None)}\n".encode())
 
     def flush_to_disk(self) -> int:
         """Wait until the disk has every line; returns the length in bytes."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from treelm.corpora.outputs import finite
 from treelm.errors import InputError
 from treelm.models.configs import from_plain
 from treelm.models.persistence.tensors import check_finite_tensors, check_same_tensors
@@ -145,6 +146,7 @@ def _contradictions(state: TrainingState, step: int | None) -> Iterator[str]:
 
 def check_unchanged(saved: Mapping[str, Any], present: Mapping[str, Any], *, what: str, where: str) -> None:
     """Raise ``InputError`` at the first field that differs from the run's own, but for what may be extended."""
+    saved, present = finite(saved), finite(present)
     for name in {**saved, **present}:
         if what == "training" and name in EXTENDABLE:
             continue

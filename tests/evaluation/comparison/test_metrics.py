@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,16 @@ from treelm.evaluation.comparison.metrics import (
     LossPoint,
     PairMetrics,
     RunMetrics,
+    SentenceAnalysis,
     SyntaxGymMetrics,
+    WordBits,
 )
 from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import measure_effects
 from treelm.evaluation.human.sap import published
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.trivial_baselines import Baseline
+from treelm.models.configs import to_plain
 
 
 def perplexity(bits: float, *, context: str = "") -> Perplexity:
@@ -85,6 +90,36 @@ def test_a_kept_comparison_is_read_as_it_was(tmp_path: Path) -> None:
         == Comparison.load(str(tmp_path / "comparison.json"))
         == comparison
     )
+
+
+def refuse(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
+
+
+def test_what_is_infinite_is_null_in_the_file_and_infinite_again_when_it_is_read(tmp_path: Path) -> None:
+    """Other readers of JSON, those of browsers among them, know no word for it."""
+    bits = WordBits(
+        surprisal_bits=(1.0, math.inf), end_surprisal_bits=math.inf, is_unk=(False, True), is_upper_bound=False
+    )
+    analysis = SentenceAnalysis(words=("a", "b"), bits=bits)
+    row = replace(FULL, perplexities=(perplexity(math.inf),), own={"share": math.nan}, sentences=(analysis,))
+    comparison = Comparison(runs=(row,))
+    path = tmp_path / "comparison.json"
+    comparison.save(path)
+    (values,) = json.loads(path.read_text(), parse_constant=refuse)["runs"]
+    assert (values["perplexities"][0]["total_bits"], values["own"]["share"]) == (None, None)
+    assert json.loads(json.dumps(comparison.to_json(), allow_nan=False))["runs"] == [values]
+    (loaded,) = Comparison.load(path).runs
+    assert math.isnan(loaded.own["share"])
+    assert replace(loaded, own=row.own) == row
+
+
+def test_files_of_older_releases_with_words_for_infinity_are_read(tmp_path: Path) -> None:
+    comparison = Comparison(runs=(replace(FULL, perplexities=(perplexity(math.inf),)),))
+    path = tmp_path / "comparison.json"
+    path.write_text(json.dumps({"format_version": 1, **to_plain(comparison)}))
+    assert "Infinity" in path.read_text()
+    assert Comparison.load(path) == comparison
 
 
 def test_the_perplexity_that_compares_is_that_of_sentences_by_themselves() -> None:

@@ -1,5 +1,6 @@
 """Sentences of suites are scored in groups of neighbours, by several processes, and kept."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,14 @@ def test_what_was_cut_otherwise_is_scored_again(tmp_path: Path) -> None:
     found = list(score_texts(lm, ["a c c", "a cc"], kept=kept, score_groups=counted(lm, seen), **options))
     assert seen == ["a c c"]
     assert {one.text: len(one.spans) for one in found} == {"a c c": 3, "a cc": 2}
+
+
+def test_impossible_words_stay_so_when_they_are_kept(tmp_path: Path) -> None:
+    kept = KeptScores(tmp_path / "kept.jsonl")
+    (scored,) = score_texts(ToyLM(), ["a c"], tokenisation="blanks", group_size=2)
+    scored = replace(scored, surprisal_bits=(1.0, math.inf), end_bits=math.inf)
+    kept.add([scored])
+    assert kept.read() == {"a c": scored}
 
 
 def test_another_beam_other_words_or_other_weights_keep_their_scores_apart() -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from treelm.models.persistence.files import sealed, sealed_line, unsealed, unsealed_line
+import json
 
-VALUES = {"b": [1, 2.5, float("inf")], "a": {"é": None}}
+from treelm.models.persistence.files import json_hash, sealed, sealed_line, unsealed, unsealed_line
+
+VALUES = {"b": [1, 2.5], "a": {"é": None}}
 
 
 def test_sealed_values_come_back() -> None:
     assert unsealed(sealed(VALUES)) == VALUES
     assert unsealed_line(sealed_line(VALUES)) == VALUES
+
+
+def test_what_is_infinite_is_null_to_every_reader_and_old_lines_with_a_word_for_it_are_whole() -> None:
+    values = {"bits": [1.5, float("inf"), float("-inf"), float("nan")]}
+    assert unsealed_line(sealed_line(values)) == {"bits": [1.5, None, None, None]}
+    old = {"bits": [1.5, float("inf")]}
+    line = (json.dumps({**old, "sha256": json_hash(old)}) + "\n").encode()
+    assert b"Infinity" in line
+    assert unsealed_line(line) == old
 
 
 def test_values_with_numbers_for_names_come_back_as_json_has_them() -> None:

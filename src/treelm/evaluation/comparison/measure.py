@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -201,7 +202,7 @@ class _Measuring:
             gold: GoldTrees = "dependencies" if format == "conllu" else "constituency"
             kept = to_plain(self._evaluate(gold))
             self._kept.put("evaluation", origin, kept)
-        return from_plain(RunMetrics, kept, where=f"kept metrics of {self._run}")
+        return from_plain(RunMetrics, kept, where=f"kept metrics of {self._run}", null=math.nan)
 
     def _data(self) -> tuple[Path, str]:
         """The file that is evaluated, and its format."""
@@ -287,7 +288,7 @@ class _Measuring:
                 )
             kept = to_plain(PairMetrics.of(Path(file).name, result))
             self._kept.put("pairs", origin, kept)
-        return from_plain(PairMetrics, kept, where=f"kept pairs of {self._run}")
+        return from_plain(PairMetrics, kept, where=f"kept pairs of {self._run}", null=math.nan)
 
     def _reading(self) -> ReadingMetrics:
         name = self._settings.reading
@@ -298,7 +299,7 @@ class _Measuring:
             with self._show(f"{self._name}: {name}", len(set(corpus.sentences))) as advance:
                 kept = to_plain(reading_metrics(self._model(), self._name, corpus, advance))
             self._kept.put("reading", origin, kept)
-        return from_plain(ReadingMetrics, kept, where=f"kept reading times of {self._run}")
+        return from_plain(ReadingMetrics, kept, where=f"kept reading times of {self._run}", null=math.nan)
 
     def _garden_paths(self) -> GardenPathMetrics:
         kept = self._kept.get("garden_paths", self._origin)
@@ -306,7 +307,7 @@ class _Measuring:
             with self._show(f"{self._name}: garden paths", None) as advance:
                 kept = to_plain(garden_path_metrics(self._model(), self._name, advance))
             self._kept.put("garden_paths", self._origin, kept)
-        return from_plain(GardenPathMetrics, kept, where=f"kept garden paths of {self._run}")
+        return from_plain(GardenPathMetrics, kept, where=f"kept garden paths of {self._run}", null=math.nan)
 
 
 def _hash_of(path: Path) -> str:

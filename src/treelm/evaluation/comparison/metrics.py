@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,13 +10,14 @@ from statistics import fmean
 from typing import Any, Literal
 
 from treelm.corpora.inputs import read_json
+from treelm.corpora.outputs import finite
 from treelm.errors import InputError
 from treelm.evaluation.comparison.human import GardenPathMetrics, ReadingMetrics
 from treelm.evaluation.minimal_pairs import MinimalPairResult
 from treelm.evaluation.perplexity import Perplexity
 from treelm.evaluation.syntaxgym.results import circuit_accuracies, overall_score
 from treelm.evaluation.trivial_baselines import Baseline
-from treelm.models.configs import from_plain, to_plain
+from treelm.models.configs import NULL, from_plain, to_plain
 from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.training.checkpoints import check_name
@@ -159,8 +161,8 @@ def _points(lines: Sequence[Mapping[str, Any]]) -> list[LossPoint]:
 class WordBits:
     """Surprisal in bits of every word of a sentence, and of its end."""
 
-    surprisal_bits: tuple[float, ...]
-    end_surprisal_bits: float
+    surprisal_bits: tuple[float, ...] = field(metadata={NULL: math.inf})  # of what the system holds impossible
+    end_surprisal_bits: float = field(metadata={NULL: math.inf})
     is_unk: tuple[bool, ...]  # whether the system read a word as an unknown one
     is_upper_bound: bool  # whether a search found only part of the probability
 
@@ -268,8 +270,8 @@ class Comparison:
     """When, by which version, on which machine and by which command it was made, if that was noted."""
 
     def to_json(self) -> dict[str, Any]:
-        """Write all metrics, unrounded, as JSON values."""
-        return {"format_version": FORMAT_VERSION, **to_plain(self)}
+        """Write all metrics, unrounded, as JSON values; null where one is not finite."""
+        return {"format_version": FORMAT_VERSION, **finite(to_plain(self))}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], *, where: str = FILE_NAME) -> Comparison:
@@ -279,7 +281,7 @@ class Comparison:
             found = f"format_version = {version!r}, this treelm reads {FORMAT_VERSION}"
             raise InputError(found, where=where, remedy=_REMEDY)
         fields = {name: value for name, value in values.items() if name != "format_version"}
-        return from_plain(cls, fields, where=where)
+        return from_plain(cls, fields, where=where, null=math.nan)
 
     def save(self, path: str | Path) -> None:
         """Write the file in one piece."""

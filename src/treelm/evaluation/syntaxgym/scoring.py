@@ -296,6 +296,11 @@ def _scored(
     )
 
 
+def _infinite(bits: float | None) -> float:
+    """Bits from JSON, where null stands for those of what the model holds impossible."""
+    return math.inf if bits is None else bits
+
+
 class KeptScores:
     """Scored sentences in a file of JSON lines. A stopped program loses the group that it was scoring, no more."""
 
@@ -332,9 +337,9 @@ class KeptScores:
                 found[values["text"]] = ScoredText(
                     text=values["text"],
                     spans=spans,
-                    surprisal_bits=tuple(values["surprisal_bits"]),
+                    surprisal_bits=tuple(map(_infinite, values["surprisal_bits"])),
                     is_unk=tuple(values["is_unk"]),
-                    end_bits=values["end_bits"],
+                    end_bits=_infinite(values["end_bits"]),
                 )
         return found
 

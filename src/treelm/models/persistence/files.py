@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from treelm.corpora.outputs import naming, replacing
+from treelm.corpora.outputs import json_text, naming, replacing
 from treelm.errors import InputError
 
 _SEAL = "sha256"
@@ -55,8 +55,8 @@ def flush_directory(path: Path) -> None:
 
 
 def encode_json(values: Mapping[str, Any]) -> bytes:
-    """JSON as we write it: UTF-8, indented, order kept."""
-    return (json.dumps(values, ensure_ascii=False, indent=2) + "\n").encode()
+    """JSON as we write it: UTF-8, indented, order kept; null stands for what is not finite."""
+    return f"{json_text(values)}\n".encode()
 
 
 def json_hash(values: Any) -> str:
@@ -66,7 +66,7 @@ def json_hash(values: Any) -> str:
 
 def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with their hash."""
-    written = json.loads(json.dumps(values))  # as it will be read again: its keys are strings
+    written = json.loads(json_text(values))  # as it will be read again: its keys are strings
     return {**written, _SEAL: json_hash(written)}
 
 
@@ -80,7 +80,7 @@ def unsealed(values: Any) -> dict[str, Any] | None:
 
 def sealed_line(values: Mapping[str, Any]) -> bytes:
     """One line of a file of JSON lines, with its hash and its end."""
-    return (json.dumps(sealed(values)) + "\n").encode()
+    return f"{json_text(sealed(values), indent=None, ascii_only=True)}\n".encode()
 
 
 def unsealed_line(line: bytes) -> dict[str, Any] | None:

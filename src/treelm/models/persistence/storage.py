@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from treelm import __version__
 from treelm.corpora.inputs import read_json
+from treelm.corpora.outputs import finite
 from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary
 from treelm.corpora.vocabulary import Vocabulary, strings_of
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
@@ -189,7 +190,7 @@ def describe_model(model: Pretrained) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "treelm": __version__,
         "system": model.system,
-        "config": to_plain(model.config),
+        "config": finite(to_plain(model.config)),
         "labels": list(model.labels),
         "vocabulary": model.vocabulary.fingerprint(),
     }
@@ -313,9 +314,10 @@ def _check_depth(config: Mapping[str, Any], num_tensors: int, where: str) -> Non
 
 def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str) -> SyntacticLM:
     system = system_class(header["system"], where=where)
-    config = from_plain(config_class(system), header["config"], where=f"{where} config")
+    config = from_plain(config_class(system), header["config"], where=f"{where} config", null=math.inf)
     if reading := _reading(header, system, where):
-        config = from_plain(config_class(system), {**header["config"], **reading}, where=f"{where} {_READING}")
+        values = {**header["config"], **reading}
+        config = from_plain(config_class(system), values, where=f"{where} {_READING}", null=math.inf)
     build: Any = system
     _check_depth(header["config"], len(tensors), where)
     with (
