@@ -49,7 +49,11 @@ async def call(app: ASGIApp, path: str, body: object = None, *, host: str = HERE
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await app(scope, receive, send)
+    try:
+        await app(scope, receive, send)
+    except Exception:  # of a fault, which starlette hands on to the server when it has answered
+        if not sent:
+            raise
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     text = b"".join(message.get("body", b"") for message in sent[1:]).decode()
     return Answer(sent[0]["status"], headers, text)

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
@@ -265,6 +266,35 @@ def test_what_a_model_cannot_do_is_told_in_its_row(readers: list[Reader], error:
     assert str(error) in refused["message"]
     assert "\n" not in refused["message"]
     assert [one["run"] for one in events if one["event"] == "look"] == [1]
+
+
+@pytest.mark.parametrize("error", [InputError("no beam", remedy="none"), RuntimeError("a fault")], ids=repr)
+def test_a_file_says_which_model_is_missing_in_it(readers: list[Reader], error: Exception, tmp_path: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        reader = Reader("refuses", _Refuses(readers[0].lm, error))  # type: ignore[arg-type]
+        table, svg = (ask([reader, readers[0]], path, asked("The dog", [0, 1])) for path in ("table", "svg"))
+        reader.close()
+    for answer in (table, svg):
+        assert answer.status == 200
+        assert re.match(f"refuses: .*{error.args[0].split(';')[0]}", unquote(answer.headers["lacking"]))
+    rows = list(csv.DictReader(io.StringIO(table.body), delimiter="\t"))
+    known = [(row["model"], row["word"], row["surprisal_bits"] == "NA") for row in rows]
+    assert known == [("refuses", "The", True), ("refuses", "dog", True), ("lstm", "The", False), ("lstm", "dog", False)]
+    assert "refuses: " in svg.body
+    assert "Surprisal in bits" in svg.body
+
+
+def test_a_fault_in_drawing_is_told_on_the_page(readers: list[Reader], tmp_path: Any) -> None:
+    def fail(*_: Any) -> str:
+        raise RuntimeError("a fault")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.setattr("treelm.explorer.server.picture", fail)
+        answer = ask(readers, "svg", asked("The dog", [0]))
+    assert answer.status == 500
+    assert "a fault of treelm itself (RuntimeError: a fault)" in answer.body
 
 
 class Counting(Reader):

@@ -266,6 +266,13 @@ get("form").addEventListener("submit", (event) => event.preventDefault());
 
 /* Files. */
 
+async function fetchFile(where, body) {
+  const answer = await post(where, body);
+  const lacking = answer.headers.get("lacking");
+  if (lacking) say(`Missing in the file: ${decodeURIComponent(lacking)}`);
+  return answer.blob();
+}
+
 function save(blob, name) {
   const link = make("a", "", { href: URL.createObjectURL(blob), download: name });
   link.click();
@@ -285,9 +292,9 @@ async function png(svg) {
 }
 
 const saves = {
-  table: async (body) => save(await (await post("table", body)).blob(), "surprisals.tsv"),
-  svg: async (body) => save(await (await post("svg", body)).blob(), "read-along.svg"),
-  png: async (body) => save(await png(await (await post("svg", body)).blob()), "read-along.png"),
+  table: async (body) => save(await fetchFile("table", body), "surprisals.tsv"),
+  svg: async (body) => save(await fetchFile("svg", body), "read-along.svg"),
+  png: async (body) => save(await png(await fetchFile("svg", body)), "read-along.png"),
 };
 
 for (const button of document.querySelectorAll("[data-save]")) {

@@ -46,20 +46,25 @@ class Reading:
     name: str
     system: str
     number: int  # of its look
-    sentences: Sequence[Sequence[Step]]  # a step a word
+    sentences: Sequence[Sequence[Step]] = ()  # a step a word
     look: Look | None = None  # at the words in view
+    refused: str = ""  # why there is none of these
 
 
 def surprisal_table(sentences: Sequence[Words], readings: Sequence[Reading]) -> str:
-    """A row for each model and word, tab-separated, with a header."""
+    """A row for each model and word, tab-separated, with a header; nothing is known of one that has refused."""
     lines = [tsv_row(COLUMNS)]
     for one in readings:
-        for sentence, (words, steps) in enumerate(zip(sentences, one.sentences, strict=True), 1):
-            for number, (word, step) in enumerate(zip(words, steps, strict=True), 1):
-                bits = MISSING if step.surprisal_bits is None else f"{step.surprisal_bits:.6f}"
-                unknown = (str(int(step.unknown_class is not None)), step.unknown_class or MISSING)
-                lines.append(tsv_row([one.name, one.system, str(sentence), str(number), word, bits, *unknown]))
+        for sentence, words in enumerate(sentences, 1):
+            for number, word in enumerate(words, 1):
+                known = (MISSING,) * 3 if one.refused else _cells(one.sentences[sentence - 1][number - 1])
+                lines.append(tsv_row([one.name, one.system, str(sentence), str(number), word, *known]))
     return "\n".join(lines) + "\n"
+
+
+def _cells(step: Step) -> tuple[str, str, str]:
+    bits = MISSING if step.surprisal_bits is None else f"{step.surprisal_bits:.6f}"
+    return bits, str(int(step.unknown_class is not None)), step.unknown_class or MISSING
 
 
 def picture(words: Words, sentence: int, num_read: int, readings: Sequence[Reading]) -> str:
@@ -89,6 +94,10 @@ class _Block:
 
 
 def _blocks(words: Words, sentence: int, num_read: int, readings: Sequence[Reading]) -> Iterator[_Block]:
+    for one in readings:
+        if one.refused:
+            yield _heading(f"{one.name}: {one.refused}")
+    readings = [one for one in readings if not one.refused]
     scored = [one for one in readings if all(step.surprisal_bits is not None for step in one.sentences[sentence])]
     column = max(44.0, *(text_width(word, _FONT) + 10 for word in words))
     if scored:
@@ -97,7 +106,7 @@ def _blocks(words: Words, sentence: int, num_read: int, readings: Sequence[Readi
         finite = [bits for row in steps for step in row if math.isfinite(bits := step.surprisal_bits or 0.0)]
         for one in scored:
             yield _bars(one, words, one.sentences[sentence], column, max([1.0, *finite]))
-    if num_read == 0:
+    if num_read == 0 or not readings:
         return
     read = words[:num_read]
     yield _heading(f"After {' '.join(read)}")

@@ -6,8 +6,10 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -107,7 +109,7 @@ class Explorer:
     async def _read(self, number: int, reader: Reader, asked: Asked, put: Put) -> None:
         """Let a model read the sentence in view, look, and read the others."""
         try:
-            async with asyncio.timeout(self.limits.max_seconds):
+            async with self._explaining():
                 await self._read_sentence(number, reader, asked, asked.sentence, put)
                 words = asked.words[: asked.num_read]
                 cards = cards_of(await reader.look(words), reader.name, number, words)
@@ -115,13 +117,25 @@ class Explorer:
                 for sentence in range(len(asked.sentences)):
                     if sentence != asked.sentence:
                         await self._read_sentence(number, reader, asked, sentence, put)
-        except TimeoutError:
-            message = f"stopped after {self.limits.max_seconds:g} s; give it less text, or raise --max-seconds"
-            await put({"event": "refused", "run": number, "message": message})
         except InputError as error:
             await put({"event": "refused", "run": number, "message": str(error)})
-        except Exception as error:  # a fault of one model, whatever it is, is told and leaves the others reading
-            await put({"event": "refused", "run": number, "message": str(explain(error, "explore"))})
+
+    @asynccontextmanager
+    async def _explaining(self) -> AsyncIterator[None]:
+        """Let one model compute for as long as it may; what ends it, a fault too, becomes an ``InputError``.
+
+        So it is told, and leaves the others reading.
+        """
+        try:
+            async with asyncio.timeout(self.limits.max_seconds):
+                yield
+        except TimeoutError:
+            found = f"stopped after {self.limits.max_seconds:g} s"
+            raise InputError(found, remedy="give it less text, or raise --max-seconds") from None
+        except InputError:
+            raise
+        except Exception as error:
+            raise explain(error, "explore") from error
 
     async def _read_sentence(self, number: int, reader: Reader, asked: Asked, sentence: int, put: Put) -> None:
         words = asked.sentences[sentence]
@@ -131,22 +145,29 @@ class Explorer:
             await put({"event": "word", "run": number, "sentence": sentence, "word": place, **values})
 
     async def readings(self, asked: Asked) -> list[Reading]:
-        """What the models make of the text, whole; those that cannot read it are left out."""
+        """What the models make of the text, whole; of those that cannot read it, why."""
         found = []
         for number, reader in asked.readers:
+            reading = Reading(name=reader.name, system=reader.lm.system, number=number)
             try:
-                async with asyncio.timeout(self.limits.max_seconds):
+                async with self._explaining():
                     sentences = [await _steps(reader, words) for words in asked.sentences]
                     look = await reader.look(asked.words[: asked.num_read])
-            except (InputError, TimeoutError):
-                continue
-            system = reader.lm.system
-            found.append(Reading(name=reader.name, system=system, number=number, sentences=sentences, look=look))
+                    reading = replace(reading, sentences=sentences, look=look)
+            except InputError as error:
+                reading = replace(reading, refused=str(error))
+            found.append(reading)
         return found
 
 
 async def _steps(reader: Reader, words: Words) -> list[Step]:
     return [await reader.step(words[: place + 1]) for place in range(len(words))]
+
+
+def _lacking(readings: Sequence[Reading]) -> dict[str, str]:
+    """The header that tells the page which models are missing in a file, and why."""
+    told = "; ".join(f"{one.name}: {one.refused}" for one in readings if one.refused)
+    return {"lacking": quote(told)} if told else {}
 
 
 def _line(event: Event) -> bytes:
@@ -174,18 +195,23 @@ def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIAp
 
     async def table(request: Request) -> Response:
         asked = await explorer.asked(request)
-        text = surprisal_table(asked.sentences, await explorer.readings(asked)) if asked.words else ""
-        return Response(text, media_type="text/tab-separated-values")
+        readings = await explorer.readings(asked) if asked.words else []
+        text = surprisal_table(asked.sentences, readings) if asked.words else ""
+        return Response(text, media_type="text/tab-separated-values", headers=_lacking(readings))
 
     async def svg(request: Request) -> Response:
         asked = await explorer.asked(request)
         if not asked.words:
             raise InputError("nothing to draw", remedy="type a sentence first")
-        drawn = picture(asked.words, asked.sentence, asked.num_read, await explorer.readings(asked))
-        return Response(drawn, media_type="image/svg+xml")
+        readings = await explorer.readings(asked)
+        drawn = picture(asked.words, asked.sentence, asked.num_read, readings)
+        return Response(drawn, media_type="image/svg+xml", headers=_lacking(readings))
 
     async def refuse(request: Request, error: Exception) -> Response:
         return PlainTextResponse(str(error), status_code=400)
+
+    async def fault(request: Request, error: Exception) -> Response:
+        return PlainTextResponse(str(explain(error, "explore")), status_code=500)
 
     async def gone(request: Request, error: Exception) -> Response:
         return Response(status_code=400)
@@ -198,7 +224,7 @@ def application(readers: Sequence[Reader], limits: Limits, token: str) -> ASGIAp
         Route("/table", table, methods=["POST"]),
         Route("/svg", svg, methods=["POST"]),
     ]
-    handlers = {InputError: refuse, ClientDisconnect: gone}
+    handlers = {InputError: refuse, ClientDisconnect: gone, Exception: fault}
     return _OnlyHere(Starlette(routes=[Mount("/{token}", routes=routes)], exception_handlers=handlers), token)
 
 
