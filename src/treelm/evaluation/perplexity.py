@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treelm.corpora.outputs import finite
 from treelm.deprecation import takes_old_names, warn_renamed
 from treelm.errors import InputError
-from treelm.models.configs import NULL
+from treelm.models.configs import NULL as _NULL
 
 if TYPE_CHECKING:
     from treelm.models.base import SentenceScore
@@ -72,7 +72,7 @@ class Perplexity:
 
     unit: Unit
     policy: EndPolicy
-    total_bits: float = field(metadata={NULL: math.inf})  # where a probability is 0
+    total_bits: float = field(metadata={_NULL: math.inf})  # where a probability is 0
     num_units: int  # ends count as one unit a sentence under with_end
     is_upper_bound: bool
     context: str = ""  # how it was read, if not each sentence by itself
