@@ -14,7 +14,7 @@ from treelm.errors import InputError
 from treelm.inference import annotation, tree_parsers
 from treelm.inference.annotation import AnnotationSettings, annotate, describe
 from treelm.inference.annotation_journal import Progress
-from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Words
+from treelm.inference.tree_parsers import ParsedLine, ParserSettings, Sentences
 from treelm.models.chart.network import ChartParser
 from treelm.models.rnng.network import RNNG
 
@@ -25,7 +25,7 @@ class Crash(Exception):
     """Stands for anything that ends the process."""
 
 
-def parse(sentences: Words) -> list[ParsedLine]:
+def parse(sentences: Sentences) -> list[ParsedLine]:
     if any("bad" in words for words in sentences):
         raise InputError("a bad word", remedy="-")
     return [ParsedLine(f"(S {' '.join(f'(X {word})' for word in words)})") for words in sentences]

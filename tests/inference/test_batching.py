@@ -6,7 +6,7 @@ import pytest
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
 from treelm.inference.batching import in_batches
-from treelm.inference.processes import Compute, Words, compute_each, here
+from treelm.inference.processes import Compute, Sentences, compute_each, here
 
 
 def sentences(*texts: str) -> list[Sentence]:
@@ -22,7 +22,7 @@ def lengths(batch: Sequence[Sequence[str]]) -> list[int]:
     return [len(words) for words in batch]
 
 
-def elsewhere(batches: Iterable[Words]) -> Iterator[list[int | InputError]]:
+def elsewhere(batches: Iterable[Sentences]) -> Iterator[list[int | InputError]]:
     """As processes do that are given several batches before the first is waited for."""
     waiting: list[list[int | InputError]] = []
     for batch in batches:

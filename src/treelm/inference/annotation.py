@@ -24,7 +24,7 @@ from treelm.inference.processes import compute_each, path_everywhere
 from treelm.inference.tree_parsers import (
     ParsedLine,
     ParserSettings,
-    Words,
+    Sentences,
     open_parser,
     parser_class,
     parser_has_confidence,
@@ -36,7 +36,7 @@ from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import UNPARSED
 from treelm.trees.tree import Tree
 
-OnError = Literal["raise", "skip", "blank", "flat"]
+OnUnparsed = Literal["raise", "skip", "blank", "flat"]
 BLOCK = 64
 """Sentences that are parsed by one process in one go, and promised to the journal together."""
 _WORKER = {
@@ -63,14 +63,14 @@ class AnnotationSettings:
     """Leave out sentences of whose trees the parser is less sure than this (``Confidence.mean``)."""
     documents: bool = False
     """Keep documents apart: an empty line between their trees."""
-    on_error: OnError = "raise"
+    on_error: OnUnparsed = "raise"
     """Treatment of a sentence that cannot be read or parsed: stop; leave it out; or put an empty line or a flat tree in
     its place (``UNPARSED``; an empty line if even its words cannot be read)."""
 
     def __post_init__(self) -> None:
         """Raise ``InputError`` for values that cannot be."""
-        if self.on_error not in get_args(OnError):
-            raise InputError(f"on_error = {self.on_error!r}", remedy=f"choose one of {', '.join(get_args(OnError))}")
+        if self.on_error not in get_args(OnUnparsed):
+            raise InputError(f"on_error = {self.on_error!r}", remedy=f"choose one of {', '.join(get_args(OnUnparsed))}")
         if self.max_words is not None and self.max_words < 1:
             raise InputError(f"max_words = {self.max_words}", remedy="give 1 or more, or leave it out")
         if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
@@ -108,7 +108,7 @@ class ParsingTask(NamedTuple):
     """Sentences for a process to parse, and by which parser."""
 
     parser: ParserSettings
-    sentences: Words
+    sentences: Sentences
     batch_size: int
 
 
@@ -385,7 +385,7 @@ def _settle(
     return lines, errors, parsed
 
 
-def _instead(words: Sequence[str], policy: OnError) -> list[str]:
+def _instead(words: Sequence[str], policy: OnUnparsed) -> list[str]:
     """Lines that stand in the place of a sentence without a tree."""
     if policy == "skip":
         return []

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
-from treelm.inference.processes import Compute, Words
+from treelm.inference.processes import Compute, Sentences
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -43,7 +43,7 @@ def in_batches(
     groups: deque[tuple[tuple[Sentence, ...], list[tuple[int, ...]]]] = deque()  # each with its batches, as indices
     unreadable: list[InputError] = []
 
-    def batches() -> Iterator[Words]:
+    def batches() -> Iterator[Sentences]:
         for group in _growing_groups(sentences, batch_size, window, unreadable):
             order = sorted(range(len(group)), key=lambda i: len(group[i].words))
             groups.append((group, list(batched(order, batch_size))))

@@ -22,36 +22,36 @@ from treelm.models.persistence.hub import PREFIX
 from treelm.models.scores import ParsedSentence, SentenceScore
 
 Result = TypeVar("Result")
-Words = Sequence[Sequence[str]]
-Job = Callable[[SyntacticLM, Words], Sequence[Result]]
+Sentences = Sequence[Sequence[str]]
+Job = Callable[[SyntacticLM, Sentences], Sequence[Result]]
 """Operation on sentences: a function of a module, so that another process finds it."""
 
 _WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
 _WORTH_STARTING = 20.0  # seconds of work that are left: to start processes takes a few
 
 
-def score(lm: SyntacticLM, sentences: Words) -> list[SentenceScore]:
+def score(lm: SyntacticLM, sentences: Sentences) -> list[SentenceScore]:
     """The scores of sentences (a ``Job``)."""
     return lm.score(sentences)
 
 
-def analyse(lm: SyntacticLM, sentences: Words) -> list[Analysis]:
+def analyse(lm: SyntacticLM, sentences: Sentences) -> list[Analysis]:
     """Scores and trees of sentences (a ``Job``)."""
     return lm.analyse(sentences)
 
 
-def parse(lm: SyntacticLM, sentences: Words) -> list[Analysis]:
+def parse(lm: SyntacticLM, sentences: Sentences) -> list[Analysis]:
     """Trees of sentences without scores, which many systems find without predicting a word (a ``Job``)."""
     return [Analysis(score=None, tree=tree) for tree in lm.parse(sentences)]
 
 
-def annotate(lm: SyntacticLM, sentences: Words) -> list[ParsedSentence | None]:
+def annotate(lm: SyntacticLM, sentences: Sentences) -> list[ParsedSentence | None]:
     """The trees of sentences with their tags, None for one without words (a ``Job``)."""
     parsed = iter(lm.annotate([words for words in sentences if words]))
     return [next(parsed) if words else None for words in sentences]
 
 
-def compute_each(compute: Callable[[Words], Sequence[Result]], sentences: Words) -> list[Result | InputError]:
+def compute_each(compute: Callable[[Sentences], Sequence[Result]], sentences: Sentences) -> list[Result | InputError]:
     """The result of every sentence, or the ``InputError`` that it causes alone."""
     try:
         return list(compute(sentences))
@@ -69,14 +69,14 @@ class InferenceTask(NamedTuple):
     device: DeviceName
     settings: Mapping[str, Any]
     job: Job[Any]
-    sentences: Words
+    sentences: Sentences
 
 
-Compute = Callable[[Iterable[Words]], Iterator[list[Result | InputError]]]
+Compute = Callable[[Iterable[Sentences]], Iterator[list[Result | InputError]]]
 """Function from batches to the results of each, in order, as of ``compute_each``: here, or in other processes."""
 
 
-def here(compute: Callable[[Words], Sequence[Result]]) -> Compute[Result]:
+def here(compute: Callable[[Sentences], Sequence[Result]]) -> Compute[Result]:
     """Compute batches in this process, each when its results are asked for."""
     return lambda batches: map(partial(compute_each, compute), batches)
 
@@ -109,7 +109,7 @@ def computing(
 def in_groups(
     job: Job[Result],
     lm: SyntacticLM,
-    groups: Iterable[Words],
+    groups: Iterable[Sentences],
     *,
     run: str,
     processes: int = 0,

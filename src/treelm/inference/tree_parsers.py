@@ -22,7 +22,7 @@ from treelm.trees.brackets import format_tree
 from treelm.trees.transforms import unwrap_outer_bracket
 from treelm.trees.tree import Tree
 
-Words = Sequence[Sequence[str]]
+Sentences = Sequence[Sequence[str]]
 
 
 class ParsedLine(NamedTuple):
@@ -32,7 +32,7 @@ class ParsedLine(NamedTuple):
     confidence: Confidence | None = None
 
 
-LineParser = Callable[[Words], list[ParsedLine]]
+LineParser = Callable[[Sentences], list[ParsedLine]]
 """Function from sentences to their trees."""
 
 BENEPAR_MODEL = "benepar_en3"
@@ -100,7 +100,7 @@ class _Run:
             lm.set_beam(**beam)
         self._lm = lm
 
-    def __call__(self, sentences: Words) -> list[ParsedLine]:
+    def __call__(self, sentences: Sentences) -> list[ParsedLine]:
         """Parse sentences together."""
         parsed = self._lm.annotate(sentences)
         return [ParsedLine(format_tree(one.tree, one.tags), one.confidence) for one in parsed]
@@ -118,7 +118,7 @@ class _Benepar:
             remedy = f"python -c \"import benepar; benepar.download('{BENEPAR_MODEL}')\""
             raise InputError(f"benepar has no model {BENEPAR_MODEL}", remedy=remedy) from None
 
-    def __call__(self, sentences: Words) -> list[ParsedLine]:
+    def __call__(self, sentences: Sentences) -> list[ParsedLine]:
         """Parse sentences together, checking that each tree has the words of its sentence."""
         inputs = [self._benepar.InputSentence(words=list(words)) for words in sentences]
         with _as_input_error("benepar"):
@@ -144,7 +144,7 @@ class _Stanza:
             remedy = "python -c \"import stanza; stanza.download('en')\""
             raise InputError("stanza has no English models", remedy=remedy) from None
 
-    def __call__(self, sentences: Words) -> list[ParsedLine]:
+    def __call__(self, sentences: Sentences) -> list[ParsedLine]:
         """Parse sentences together, checking that each tree has the words of its sentence."""
         with _as_input_error("stanza"):
             found = self._pipeline([list(words) for words in sentences]).sentences
