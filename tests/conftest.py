@@ -12,7 +12,9 @@ import torch
 from hypothesis import settings
 
 from tests.durations import LIST, Recorder, names_of, read_slow
+from tests.made_once import made_once
 from tests.preloaded import programs
+from treelm.corpora.outputs import CACHE_VARIABLE
 from treelm.models.layers.devices import find_device
 
 # No test asserts a time, and continuous integration should not fail at random.
@@ -60,6 +62,14 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
     """Every checkpoint would, a dozen times; only a power cut could tell. That ``fsync`` is called: ``test_files``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_cache_is_of_this_run(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
+    """What earlier runs and the user keep on this machine decides nothing, and nothing is added to it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE_VARIABLE, str(made_once(tmp_path_factory, worker_id, "cache", lambda folder: None)))
         yield
 
 

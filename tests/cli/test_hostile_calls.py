@@ -121,6 +121,10 @@ REFUSED = {
     "a full disk behind an output file": ("treelm surprisal {lstm} in.txt --output /dev/full", "/dev/full: cannot"),
     "closed standard input": ("treelm parse {rnng} - <&-", "standard input is closed"),
     "damaged gzip": ("treelm pairs {lstm} cut.tsv.gz", "cut.tsv.gz: gzip data is truncated or damaged"),
+    "options of a run beside a table of bits": (
+        "treelm syntaxgym --surprisals bits.tsv --action-beam 10",
+        "--action-beam with --surprisals; leave it out",
+    ),
     "a surprisal that is a word": ("treelm syntaxgym --surprisals bits.tsv", "bits.tsv:2: a cell that is no number"),
     "a run that is there already": ("cp -r {lstm} run && treelm train r.toml --out run", "already holds a run"),
     "two runs of one name": ("treelm demo --recipes r.toml ./r.toml --out runs", "two recipes of one name"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ from treelm.cli.options import (
     load_with_beam,
     model_names,
     reference_names,
+    refuse_lost,
     require_words,
     said_impossible,
     workers,
@@ -82,6 +83,9 @@ def main(arguments: list[str]) -> int:
         return 0
     if bool(options.runs) == bool(options.surprisals):
         raise InputError("cannot tell what to evaluate", remedy="give RUN, or --surprisals FILE")
+    if options.surprisals:
+        names = ["names", "processes", "fresh", *(one.name for one in fields(ScoringOptions) if one.name != "json")]
+        refuse_lost(options, names, "with --surprisals", remedy="leave it out: it is for a run")
     check_items(options.items, [file for file in (options.surprisals, *options.suites) if file])
     published = references()
     beside = [published[name] for name in reference_names(options.references, published, USUAL_REFERENCES)]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treelm.corpora.arrays import offsets_of
 from treelm.corpora.tokenizer_files import REMEDY, read_tokenizer
 from treelm.corpora.vocabulary import Pieces, Vocabulary
-from treelm.errors import InputError
+from treelm.errors import InputError, is_out_of_memory
 
 _REMEDY = "give a tokenizer by byte-level BPE (as GPT-2's), Metaspace, WordPiece, or BPE that marks the ends of words"
 _BYTE_BLANK = "Ġ"  # how byte-level BPE writes a blank
@@ -218,6 +218,8 @@ def _load(content: dict[str, Any]) -> Any:
     try:
         return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], **parts}, ensure_ascii=False))
     except Exception as error:  # it has no class of its own
+        if is_out_of_memory(error):
+            raise
         reason = " ".join(str(error).split())
         raise InputError(f"a tokenizer that does not load ({reason})", remedy=_REMEDY) from error
 
