@@ -18,7 +18,6 @@ from tests.papers.conftest import paper
 from treelm import cli
 from treelm.cli import EXIT_STOPPED
 from treelm.cli import run as run_treelm
-from treelm.cli.side_by_side import run_side_by_side
 from treelm.models.persistence.files import hold_folder
 
 __all__ = ["paper"]
@@ -135,12 +134,6 @@ def test_what_is_measured_after_training_can_be_ended(
     assert treelm(*command).code == 0
     assert begun
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_what_waits_for_a_run_that_fails_is_not_begun() -> None:
-    commands = {"first": ["no-such-subcommand"], "second": ["--version"], "third": ["--version"]}
-    codes = run_side_by_side(commands, jobs=2, after={"second": "first"})
-    assert codes == {"first": 2, "second": 2, "third": 0}
 
 
 def test_a_folder_in_which_another_one_works_is_told(

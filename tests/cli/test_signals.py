@@ -136,3 +136,28 @@ treelm.cli.main()
     )
     assert (ended.returncode, ended.stderr) == (130, "treelm train: interrupted\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_leaves_nothing_half_written(name: str, tmp_path: Path) -> None:
+    program = f"""
+import signal, sys, types
+from pathlib import Path
+import treelm.cli
+from treelm.corpora.outputs import replacing
+def main(arguments):
+    with replacing(Path("out.txt")):
+        try:
+            signal.raise_signal(signal.{name})
+        finally:
+            signal.raise_signal(signal.{name})  # as programs such as timeout send it to the group, too
+sys.modules["treelm.cli.generate"] = types.SimpleNamespace(main=main)
+sys.argv = ["treelm", "generate"]
+treelm.cli.main()
+"""
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (128 + getattr(signal, name), f"treelm generate: ended by {name}\n")
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -38,6 +39,15 @@ class Terminal(io.StringIO):
 
 def test_steps_pass_unchanged() -> None:
     assert list(show_progress(steps(), TrainingConfig(), stream=io.StringIO())) == list(steps())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="errors of POSIX")
+def test_steps_pass_when_nobody_reads_what_is_told_of_them() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb", buffering=0) as pipe:
+        stream = io.TextIOWrapper(pipe, encoding="utf-8", write_through=True)
+        assert list(show_progress(steps(), TrainingConfig(), stream=stream)) == list(steps())
 
 
 def test_a_file_gets_one_line_an_evaluation() -> None:

@@ -7,7 +7,7 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -41,16 +41,18 @@ SUBCOMMANDS = {
 NESTED = {"data annotate": "annotate", "data sections": "sections", "data align": "align"}
 """Subcommands of subcommands, and their modules."""
 
+PARENT_VARIABLE = "TREELM_PARENT"
+"""The environment variable with the number of the process that a ``treelm`` is not to outlive."""
 is_program = False
 """True if this process does nothing but run one subcommand (and is not a caller's own)."""
-_was_interrupted = False
+_ended_by = 0
+"""The first signal that came to end this process, if any."""
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 EXIT_SKIPPED = 3
 """Some sentences were left out by ``--on-error skip``; the rest is complete."""
 EXIT_STOPPED = 75
 """Training was asked to stop, and can be resumed."""
-EXIT_INTERRUPTED = 130
 
 
 def usage() -> str:
@@ -77,7 +79,11 @@ def main() -> None:
     """Entry point of the ``treelm`` program."""
     global is_program
     is_program = True
-    _note_interrupts()
+    _unwind_on_signals()
+    if parent := os.environ.pop(PARENT_VARIABLE, None):  # not for those that this process starts
+        from treelm.corpora.lifetimes import save_and_end_with
+
+        save_and_end_with(int(parent))
     if sys.stderr is None:  # closed by whoever started it: what is written for people goes nowhere
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
@@ -87,17 +93,23 @@ def main() -> None:
     sys.exit(code)
 
 
-def _note_interrupts() -> None:
-    """Remember a Ctrl-C from now on: libraries that catch whatever goes wrong while they load may swallow it."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return  # ignored by whoever started it, as of jobs in the background
+def _unwind_on_signals() -> None:
+    """Let signals that end a process come as an exception from now on, so that nothing half written stays.
 
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        global _was_interrupted
-        _was_interrupted = True
-        raise KeyboardInterrupt
+    The first is remembered: libraries that catch whatever goes wrong while they load may swallow it. SIGTERM and SIGHUP
+    that come again, as many programs send them to a process and to its group, do not disturb the cleaning up.
+    """
 
-    signal.signal(signal.SIGINT, interrupt)
+    def unwind(number: int, frame: FrameType | None) -> None:
+        global _ended_by
+        is_first, _ended_by = not _ended_by, _ended_by or number
+        if is_first or number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, signal.SIGINT)  # Windows has no SIGHUP
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # not if ignored, as by nohup
+            signal.signal(number, unwind)
 
 
 def run(arguments: list[str]) -> int:
@@ -129,9 +141,11 @@ def run(arguments: list[str]) -> int:
     except SystemExit:
         raise
     except BaseException as error:  # what libraries written in Rust raise is no Exception
-        if isinstance(error, KeyboardInterrupt) or _was_interrupted:
-            note(f"treelm {subcommand}: interrupted")
-            return EXIT_INTERRUPTED
+        if isinstance(error, KeyboardInterrupt) or _ended_by:
+            number = signal.Signals(_ended_by or signal.SIGINT)
+            words = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+            note(f"treelm {subcommand}: {words}")
+            return 128 + number  # as shells say it
         return _fail(subcommand, arguments, error)
 
 

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock, Timer
+from contextlib import ExitStack
+from threading import RLock, Timer
 from time import perf_counter
 from types import MappingProxyType
 
-from treelm.cli import EXIT_STOPPED
+from treelm.cli import EXIT_STOPPED, PARENT_VARIABLE
 from treelm.cli.arguments import note
 from treelm.training.signals import handling
 
@@ -27,18 +28,19 @@ def run_side_by_side(
 
     Each process computes with one thread: small models gain little from more. Lines on their standard error are
     printed on ours behind the name; their standard output is dropped. Ctrl-C and SIGTERM ask all of them to stop, which
-    training does after saving, and nothing more is begun; so does the end of a given number of ``seconds``. ``after``
-    names for some of them an earlier one without whose success they are not begun: they have its exit code.
+    training does after saving, and nothing more is begun; so does the end of a given number of ``seconds``, and that of
+    this process, if it is killed. ``after`` names for some of them an earlier one without whose success they are not
+    begun: they have its exit code.
     """
     processes = _Processes(after)
-    timer = None if seconds is None else Timer(seconds, processes.stop)
-    with handling(lambda *_: processes.stop()), ThreadPoolExecutor(jobs) as pool:
-        if timer is not None:
+    with ExitStack() as at_end:
+        at_end.enter_context(handling(lambda *_: processes.stop()))
+        if seconds is not None:
+            timer = Timer(seconds, processes.stop)
             timer.start()
-        codes = dict(zip(commands, pool.map(processes.run, commands, commands.values()), strict=True))
-        if timer is not None:
-            timer.cancel()
-        return codes
+            at_end.callback(timer.cancel)
+        pool = at_end.enter_context(ThreadPoolExecutor(jobs))
+        return dict(zip(commands, pool.map(processes.run, commands, commands.values()), strict=True))
 
 
 class _Processes:
@@ -48,7 +50,7 @@ class _Processes:
         """Begin without any."""
         self._after = after
         self._ended = {name: Future[int]() for name in after.values()}
-        self._lock = Lock()
+        self._lock = RLock()  # a signal may come while the one before it is handled, in the same thread
         self._running: set[subprocess.Popen[str]] = set()
         self._stopping = False
 
@@ -97,7 +99,7 @@ def _begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", PARENT_VARIABLE: str(os.getpid())},
         start_new_session=True,  # Ctrl-C reaches it through us alone, once
         text=True,
         encoding="utf-8",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import pickle
 import signal
@@ -19,11 +18,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import treelm
+from treelm.corpora.lifetimes import end_with
 from treelm.errors import InputError, OutOfMemory, check_positive, is_out_of_memory
 
 Task = TypeVar("Task")
@@ -187,10 +186,9 @@ def _loky(number: int) -> Iterator[Executor]:
     """Open so many processes of this machine, which end with the block, and with this process however it ends."""
     from loky import ProcessPoolExecutor
 
-    lifeline, own_end = multiprocessing.Pipe(duplex=False)  # the system closes our end when this process is gone
-    with lifeline, own_end, ExitStack() as at_end:
+    with ExitStack() as at_end:
         with _inherited(number):
-            executor = ProcessPoolExecutor(number, initializer=_begin, initargs=(lifeline,))
+            executor = ProcessPoolExecutor(number, initializer=_begin, initargs=(os.getpid(),))
             at_end.callback(executor.shutdown, kill_workers=True)
             executor.submit(int)  # which starts them all
         yield executor
@@ -217,17 +215,11 @@ def _inherited(number: int) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _begin(lifeline: Connection) -> None:
+def _begin(parent: int) -> None:
     """Tie the life of a process of this machine, before its first task, to that of the process that started it."""
     with suppress(OSError):  # nowhere to write at all
         os.dup2(2, 1)  # what a library prints must not get between the results of the process that started this one
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-
-
-def _end_with(lifeline: Connection) -> None:
-    with suppress(EOFError, OSError):
-        lifeline.recv_bytes()
-    os._exit(1)
+    end_with(parent)
 
 
 @contextmanager

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
-from multiprocessing.connection import wait
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any, Literal, TypeVar
@@ -18,6 +16,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
+from treelm.corpora.lifetimes import end_with
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
@@ -277,17 +276,5 @@ def compare_beams(run: str, sentences: Sequence[Sequence[str]], beams: Sequence[
 
 def _in_fresh_process(function: Callable[..., Result], *arguments: object, **named: object) -> Result:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=end_with, initargs=(os.getpid(),)) as pool:
         return pool.submit(function, *arguments, **named).result()
-
-
-def _end_with_parent() -> None:
-    """Let no measurement go on, and hold open what its parent has opened, when the parent has been killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def end() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=end, daemon=True).start()

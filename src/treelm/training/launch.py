@@ -11,13 +11,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from treelm.corpora.lifetimes import save_and_end_with
 from treelm.corpora.mapping import usable_cores
 from treelm.corpora.outputs import note
 from treelm.errors import InputError
@@ -28,7 +28,6 @@ _COMMAND = ("-m", "treelm")
 _LAUNCHER = "TREELM_LAUNCHER"  # its process
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
 _PATIENCE = 10.0  # seconds that processes have to end by themselves when one of them has failed
-_BETWEEN_LOOKS = 0.5  # seconds
 
 
 def is_launched() -> bool:
@@ -63,14 +62,7 @@ def end_with_launcher() -> None:
     Torchrun is gone before its workers when it gets a signal that it does not know, such as SIGUSR1.
     """
     if is_launched() or _TORCHRUN in os.environ:
-        parent = int(os.environ.get(_LAUNCHER, os.getppid()))
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_BETWEEN_LOOKS)
-    os.kill(os.getpid(), signal.SIGTERM)
+        save_and_end_with(int(os.environ.get(_LAUNCHER, os.getppid())))
 
 
 def _environment(devices: int, nodes: int) -> dict[str, str]:
@@ -130,7 +122,8 @@ def _outcome(codes: Sequence[int], signals: Sequence[int]) -> int:
     A process ends with 0 when the last checkpoint and model are written, so that one of them shows that the run is
     finished, wherever in their own end a signal has met the others.
     """
-    if all(code in (0, EXIT_LOST, EXIT_AGAIN, EXIT_INTERRUPTED, *(-number for number in signals)) for code in codes):
+    at_once = [code for number in signals for code in (-number, 128 + number)]  # in the first moments of a process
+    if all(code in (0, EXIT_LOST, EXIT_AGAIN, EXIT_INTERRUPTED, *at_once) for code in codes):
         if 0 in codes or EXIT_AGAIN in codes:  # a process ends with EXIT_AGAIN when the first one has saved
             return 0 if 0 in codes else EXIT_AGAIN
         if EXIT_INTERRUPTED in codes or -signal.SIGINT in codes:

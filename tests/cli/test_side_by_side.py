@@ -1,0 +1,72 @@
+"""Calls of ``treelm`` in processes of their own, which end with the one that began them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from treelm.cli import side_by_side
+from treelm.cli.side_by_side import run_side_by_side
+
+SRC = Path(__file__).parents[2] / "src"
+
+
+def test_what_waits_for_a_run_that_fails_is_not_begun() -> None:
+    commands = {"first": ["no-such-subcommand"], "second": ["--version"], "third": ["--version"]}
+    codes = run_side_by_side(commands, jobs=2, after={"second": "first"})
+    assert codes == {"first": 2, "second": 2, "third": 0}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_runs_leaves_nothing_when_the_process_that_began_it_is_killed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    command = ["data", "prepare", "pipe", "--format", "brackets", "--output", "prepared"]
+    program = f"from treelm.cli.side_by_side import run_side_by_side; run_side_by_side({{'one': {command}}}, jobs=1)"
+    environment = {**os.environ, "PYTHONPATH": str(SRC)}
+    with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, env=environment) as process:
+        try:
+            with (tmp_path / "pipe").open("wb"):  # which waits until it is read
+                assert list(tmp_path.glob(".prepared.*"))
+                process.kill()
+                while list(tmp_path.glob(".prepared.*")):  # the test's time limit is the assertion
+                    time.sleep(0.02)
+        finally:
+            process.kill()
+    assert not (tmp_path / "prepared").exists()
+
+
+def test_an_error_does_not_wait_for_the_end_of_the_time_that_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
+        raise OSError("no process")
+
+    monkeypatch.setattr(side_by_side, "_begin", begin)
+    with pytest.raises(OSError, match="no process"):
+        run_side_by_side({"one": ["--version"]}, jobs=1, seconds=60)
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers)
+
+
+def test_a_second_request_to_stop_in_the_middle_of_the_first_one_kills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a second signal does, whose handler runs in the thread that handles the first one."""
+
+    class Process:
+        def terminate(self) -> None:
+            said.append("terminate")
+            processes.stop()
+
+        def kill(self) -> None:
+            said.append("kill")
+
+    said = list[str]()
+    processes = side_by_side._Processes({})
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    processes._running.add(Process())  # type: ignore[arg-type]
+    processes.stop()
+    assert said == ["terminate", "kill"]
