@@ -210,18 +210,30 @@ def test_the_same_content_at_another_time_is_not_prepared_anew(tmp_path: Path, m
 def test_a_file_that_changes_while_it_is_read_is_not_kept(
     happens: Callable[[Path], object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, published = write(tmp_path / "a.ptb", GOOD), list[Path]()
+    path, published = write(tmp_path / "a.ptb", GOOD), list[object]()
 
     def build(*arguments: Any) -> PreparedCorpus:
         happens(path)
         return built(*arguments)
 
     monkeypatch.setattr(preparing, "built", build)
-    monkeypatch.setattr(preparing, "_publish", lambda _, directory: published.append(directory))
+    monkeypatch.setattr(Path, "rename", lambda *names: published.append(names))
     with pytest.raises(InputError, match=rf"a\.ptb: {told}"):
         prepared([path], cache=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
     assert not published  # so no other process could open it, nor a kill leave it there
+
+
+def test_what_a_killed_process_has_left_in_the_cache_goes_a_week_later(tmp_path: Path) -> None:
+    """Not what another process makes there now, which may be one of another machine."""
+    cache = tmp_path / "cache"
+    for name in ("left", "made"):
+        (cache / f".{name}.12345678").mkdir(parents=True)
+        (cache / f".{name}.12345678" / "forms.npy").touch()
+    for path in (cache / ".left.12345678" / "forms.npy", cache / ".left.12345678", cache / ".made.12345678"):
+        os.utime(path, (0, 0))
+    kept = prepared([write(tmp_path / "a.ptb", GOOD)], cache=cache).directory
+    assert set(cache.iterdir()) == {kept, cache / ".made.12345678"}
 
 
 def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 from treelm.corpora.arrays import gather_indices, hash_array, map_array, offsets_of
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.corpus import PreparedCorpus
+from treelm.corpora.outputs import making_folder, remove_abandoned
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Pieces, Vocabulary
 from treelm.deprecation import warn_renamed
@@ -322,15 +321,8 @@ def _encode_all(prepared: PreparedCorpus, vocabulary: Vocabulary) -> Pieces:
 def _keep(pieces: Pieces, place: Path) -> None:
     """Write both arrays in a new directory that appears when it is complete."""
     place.parent.mkdir(exist_ok=True)
-    writing = Path(tempfile.mkdtemp(prefix=f".{place.name[:8]}.", dir=place.parent))
-    try:
+    remove_abandoned(place.parent)
+    with making_folder(place) as writing:
         np.save(writing / "ids.npy", pieces.ids)
         np.save(writing / "offsets.npy", pieces.offsets)
         (writing / _HASH).write_text(_hash_pieces(pieces))
-        writing.chmod(0o755)
-        writing.rename(place)
-    except OSError:
-        if not place.exists():  # else another process was faster
-            raise
-    finally:
-        shutil.rmtree(writing, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Output files: made under names that nobody else has, and renamed into place when they are complete."""
+"""Output files and folders: made under names that nobody else has, and renamed into place when they are complete."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import os
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +20,7 @@ import platformdirs
 from treelm.errors import InputError
 
 CACHE_VARIABLE = "TREELM_CACHE"
+_ABANDONED = 7 * 24 * 3600.0  # seconds without a write to a folder that is being made
 _OF_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -63,20 +65,32 @@ def replacing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]
 def making_folder(path: Path) -> Iterator[Path]:
     """A new folder to fill, which is called ``path`` when the block has ended without an error, and else goes.
 
-    A folder that is there already is filled as it is.
+    It goes, too, if another process has been faster and has made the same.
     """
-    if path.is_dir():
-        yield path
-        return
     path.parent.mkdir(parents=True, exist_ok=True)
     new = _hidden(path)
     with _naming_instead(path, new):
         new.mkdir()
         try:
             yield new
-            new.rename(path)
+            try:
+                new.rename(path)
+            except OSError:
+                if not path.exists():
+                    raise
         finally:
             shutil.rmtree(new, ignore_errors=True)
+
+
+def remove_abandoned(place: Path) -> None:
+    """Remove what processes that were killed have left of making folders in this place, which is treelm's own.
+
+    Nothing else says on every file system that the process is gone: nobody has written to it for a week.
+    """
+    for left in place.glob(".*"):
+        with suppress(OSError):  # no folder; or it is complete now; or another process removes it, too
+            if time.time() - max(path.stat().st_mtime for path in (left, *left.iterdir())) > _ABANDONED:
+                shutil.rmtree(left)
 
 
 def _hidden(path: Path) -> Path:

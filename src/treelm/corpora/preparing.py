@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +17,7 @@ from treelm.corpora.corpus import FORMAT_VERSION, PreparedCorpus, built
 from treelm.corpora.inputs import STDIN, check_is_file, file_hash, name_of, open_bytes, read_whole
 from treelm.corpora.lines import Format, Stretch, cut, numbered_lines, only_text
 from treelm.corpora.mapping import Map, mapping, usable_cores
-from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, replacing
+from treelm.corpora.outputs import CACHE_VARIABLE, cache_directory, making_folder, remove_abandoned, replacing
 from treelm.corpora.readers import ReadOptions, StretchParser, no_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError, OnError, check_choice, check_positive
@@ -83,29 +81,18 @@ def _prepare(
         raise InputError("a corpus of no files", remedy="give at least one file")
     check_choice("on_error", on_error, get_args(OnError))
     directory.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    builder = CorpusBuilder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
-    try:
-        with mapping(_num_workers(sources, workers), **_WORKER) as computed:
-            for source in sources:
-                _read_source(builder, source, options, on_error, max_sentences, computed, on_block)
-        built(builder, building)
-        check()
-        _publish(building, directory)
-    finally:
-        for sink in builder.sinks.values():
-            sink.abandon()
-        shutil.rmtree(building, ignore_errors=True)
+    with making_folder(directory) as building:
+        builder = CorpusBuilder(lambda name, dtype: FileSink(building / f"{name}.npy", dtype))
+        try:
+            with mapping(_num_workers(sources, workers), **_WORKER) as computed:
+                for source in sources:
+                    _read_source(builder, source, options, on_error, max_sentences, computed, on_block)
+            built(builder, building)
+            check()
+        finally:
+            for sink in builder.sinks.values():
+                sink.abandon()
     return PreparedCorpus.open(directory)
-
-
-def _publish(building: Path, directory: Path) -> None:
-    building.chmod(0o755)  # temporary directories are private
-    try:
-        building.rename(directory)
-    except OSError:
-        if not directory.exists():  # else another process was faster and prepared the same
-            raise
 
 
 def prepared(
@@ -131,6 +118,7 @@ def prepared(
     )
     if directory.exists():
         return PreparedCorpus.open(directory)
+    remove_abandoned(directory.parent)
     try:
         check = partial(_check_same, sources, hashes)
         return _prepare(sources, directory, options, on_error, max_sentences, workers, check=check, on_block=on_block)

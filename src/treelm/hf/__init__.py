@@ -5,6 +5,7 @@ Needs ``pip install 'treelm[hf]'``.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,5 +38,6 @@ def export_model(lm: SyntacticLM, folder: Path) -> None:
     Raises ``InputError`` for a system that does not read step by step, or whose words need trees or a search.
     """
     network, tokenizer = TreelmForCausalLM.of(lm), TreelmTokenizer.of(lm.vocabulary)
-    with making_folder(Path(folder)) as new:
+    path = Path(folder)
+    with nullcontext(path) if path.is_dir() else making_folder(path) as new:
         save_parts(network, tokenizer, new)
