@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore
 
 from treelm.errors import InputError
 from treelm.training import launch as module
+from treelm.training import ranks
+from treelm.training.config import TrainingConfig
 from treelm.training.launch import launch
 from treelm.training.outcomes import ProcessLost, TrainingInterrupted
+from treelm.training.ranks import Ranks
 
 BEGIN = "import os, signal, sys, time; rank = int(os.environ['LOCAL_RANK'])\n"
 
@@ -118,6 +123,30 @@ def _is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]
+
+
+def test_the_port_where_processes_meet_is_kept_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = """
+    import socket
+    address = ("127.0.0.1", int(os.environ["MASTER_PORT"]))
+    try:
+        socket.socket().bind(address)
+    except OSError:
+        socket.create_server(address)  # with SO_REUSEADDR, as torch does
+    else:
+        sys.exit("anybody may take it")
+    """
+    assert run(monkeypatch, body, devices=1) == 0
+
+
+def test_a_port_that_is_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(port))
+        monkeypatch.setattr(ranks, "build_fabric", lambda _: TCPStore("127.0.0.1", port, 2, is_master=True))
+        with pytest.raises(InputError, match=f"^127.0.0.1:{port}: the port is in use; set MASTER_PORT to a free one"):
+            Ranks.connect(TrainingConfig())
 
 
 def test_nodes_need_to_find_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

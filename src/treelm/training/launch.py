@@ -42,17 +42,18 @@ def launch(arguments: Sequence[str], *, devices: int, nodes: int) -> int:
     this is done on each of them, with ``NODE_RANK``, ``MASTER_ADDR`` and ``MASTER_PORT`` in the environment; raises
     ``InputError`` without them.
     """
-    environment = {**os.environ, **_environment(devices, nodes), _LAUNCHER: str(os.getpid())}
-    children = [
-        subprocess.Popen(
-            [sys.executable, *_COMMAND, *arguments],
-            env={**environment, "LOCAL_RANK": str(number)},
-            start_new_session=True,  # an interrupt from the keyboard reaches them through this process, once
-        )
-        for number in range(devices)
-    ]
-    with _forwarding(children) as signals:
-        codes = _watch(children)
+    with _meeting_point(nodes) as addresses:
+        shared = {**os.environ, **_threads(devices), **addresses, _LAUNCHER: str(os.getpid())}
+        children = [
+            subprocess.Popen(
+                [sys.executable, *_COMMAND, *arguments],
+                env={**shared, "LOCAL_RANK": str(number)},
+                start_new_session=True,  # an interrupt from the keyboard reaches them through this process, once
+            )
+            for number in range(devices)
+        ]
+        with _forwarding(children) as signals:
+            codes = _watch(children)
     return _outcome(codes, signals)
 
 
@@ -65,22 +66,27 @@ def end_with_launcher() -> None:
         save_and_end_with(int(os.environ.get(_LAUNCHER, os.getppid())))
 
 
-def _environment(devices: int, nodes: int) -> dict[str, str]:
+def _threads(devices: int) -> dict[str, str]:
     threads = str(max(1, usable_cores() // devices))
-    shared = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": threads}
-    if nodes == 1:
-        return {**shared, "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-    missing = [name for name in ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
-    if missing:
-        remedy = "set them on every node, or use torchrun or srun"
-        raise InputError(f"{nodes} nodes without {', '.join(missing)} in the environment", remedy=remedy)
-    return shared
+    return {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": threads}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def _meeting_point(nodes: int) -> Iterator[dict[str, str]]:
+    """The variables by which the processes find each other; a port of this machine is kept for them in the block."""
+    names = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+    if nodes > 1:
+        missing = [name for name in names if name not in os.environ]
+        if missing:
+            remedy = "set them on every node, or use torchrun or srun"
+            raise InputError(f"{nodes} nodes without {', '.join(missing)} in the environment", remedy=remedy)
+        yield {}
+        return
+    with socket.socket() as kept:
+        # The system gives a bound port to nobody but who asks for it by number and with this option, as torch does.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield dict(zip(names, ("0", "127.0.0.1", str(kept.getsockname()[1])), strict=True))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Whoever meets an error that users see tells the others, so that all end with the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -40,10 +41,17 @@ class Ranks:
 
     @classmethod
     def connect(cls, config: TrainingConfig) -> Ranks:
-        """Find the other processes, as ``find_placement`` says, and wait for them."""
+        """Find the other processes, as ``find_placement`` says, and wait for them.
+
+        Raises ``InputError`` in the first process if the port where they are to meet is in use.
+        """
         try:
             fabric = build_fabric(config)
         except distributed.DistError as error:
+            if "EADDRINUSE" in str(error):  # there is no errno
+                found, where = "the port is in use", f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+                remedy = "set MASTER_PORT to a free one, the same for all processes of the run, or end what uses it"
+                raise InputError(found, where=where, remedy=remedy) from error
             raise ProcessLost(config.timeout_minutes) from error
         return cls(fabric, timeout_minutes=config.timeout_minutes)
 
