@@ -42,13 +42,18 @@ def test_what_runs_leaves_nothing_when_the_process_that_began_it_is_killed(tmp_p
     assert not (tmp_path / "prepared").exists()
 
 
-def test_an_error_does_not_wait_for_the_end_of_the_time_that_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_waits_neither_for_the_others_nor_for_the_end_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
-        raise OSError("no process")
+        if begun:
+            raise OSError("no process")
+        command = [sys.executable, "-c", "import time; time.sleep(120)"]
+        begun.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        return begun[0]
 
+    begun = list[subprocess.Popen[str]]()
     monkeypatch.setattr(side_by_side, "_begin", begin)
     with pytest.raises(OSError, match="no process"):
-        run_side_by_side({"one": ["--version"]}, jobs=1, seconds=60)
+        run_side_by_side({"runs": [], "fails": [], "waits": []}, jobs=2, seconds=120)
     timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
     assert all(timer.finished.is_set() for timer in timers)
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from threading import RLock, Timer
 from time import perf_counter
@@ -40,7 +40,11 @@ def run_side_by_side(
             timer.start()
             at_end.callback(timer.cancel)
         pool = at_end.enter_context(ThreadPoolExecutor(jobs))
-        return dict(zip(commands, pool.map(processes.run, commands, commands.values()), strict=True))
+        at_end.callback(processes.stop)  # the others, after an error; else there are none left
+        codes = {name: pool.submit(processes.run, name, arguments) for name, arguments in commands.items()}
+        for code in as_completed(codes.values()):
+            code.result()  # raises what went wrong here, whatever is still running
+        return {name: code.result() for name, code in codes.items()}
 
 
 class _Processes:
