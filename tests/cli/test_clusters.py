@@ -55,21 +55,24 @@ def started_cluster(
     file = folder / "scheduler.json"
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", MARK: str(folder / "killed")}
 
-    def start(*command: str) -> subprocess.Popen[bytes]:
+    started = list[subprocess.Popen[bytes]]()
+
+    def start(*command: str) -> None:
         with (folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", *command], cwd=folder, env=environment, stdout=log, stderr=log
+            started.append(
+                subprocess.Popen([sys.executable, "-m", *command], cwd=folder, env=environment, stdout=log, stderr=log)
             )
 
     worker = ("distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny")
-    started = [
-        start("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)),
-        *(start(*worker, "--no-dashboard") for _ in range(num_workers)),
-    ]
-    while not file.exists() or not file.read_text().endswith("}"):
-        assert started[0].poll() is None, (folder / "log").read_text()
-        time.sleep(0.05)
     try:
+        start("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
+        for _ in range(num_workers):
+            start(*worker, "--no-dashboard")
+        deadline = time.monotonic() + 120
+        while not file.exists() or not file.read_text().endswith("}"):
+            assert started[0].poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline, (folder / "log").read_text()
+            time.sleep(0.05)
         yield file, started
     finally:
         for process in started:

@@ -6,17 +6,26 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 
 
-def start(arguments: list[str], folder: Path) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "treelm", *arguments]
-    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+@contextmanager
+def started(arguments: list[str], program: str = "", **options: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """``treelm``, or a program that calls it, until the end of the block at most; standard error is a pipe."""
+    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+    command = [sys.executable, *(("-c", program) if program else ("-m", "treelm")), *arguments]
+    with subprocess.Popen(command, env=environment, **{"stderr": subprocess.PIPE, "text": True, **options}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def steps(run: Path) -> list[int]:
@@ -25,12 +34,16 @@ def steps(run: Path) -> list[int]:
     return [json.loads(line)["step"] for line in lines if line.endswith("}")]
 
 
-def stop(process: "subprocess.Popen[str]", run: Path, signal_number: int, *, after_step: int) -> str:
+def wait_for_step(process: "subprocess.Popen[str]", run: Path, step: int) -> None:
     deadline = time.monotonic() + 120
-    while max(steps(run), default=0) <= after_step:
+    while max(steps(run), default=0) <= step:
         assert process.poll() is None, process.stderr and process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def stop(process: "subprocess.Popen[str]", run: Path, signal_number: int, *, after_step: int) -> str:
+    wait_for_step(process, run, after_step)
     process.send_signal(signal_number)
     _, error = process.communicate(timeout=120)
     assert process.returncode == 75, error
@@ -41,15 +54,12 @@ def test_a_stopped_run_says_how_to_go_on_and_goes_on(project: Path, tmp_path: Pa
     """SIGHUP: ``test_a_terminal_that_is_closed_loses_no_work``; more than one signal: ``tests/training``."""
     run = tmp_path / "run"
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
-    error = stop(
-        start(["train", str(project / "recipe.toml"), "--out", str(run), *endless], tmp_path),
-        run,
-        signal.SIGTERM,
-        after_step=5,
-    )
+    with started(["train", str(project / "recipe.toml"), "--out", str(run), *endless]) as process:
+        error = stop(process, run, signal.SIGTERM, after_step=5)
     assert f"treelm train --resume {run}" in error
     reached = max(steps(run))
-    stop(start(["train", "--resume", str(run)], tmp_path), run, signal.SIGINT, after_step=reached + 5)
+    with started(["train", "--resume", str(run)]) as process:
+        stop(process, run, signal.SIGINT, after_step=reached + 5)
     assert steps(run) == sorted(steps(run))
 
 
@@ -59,8 +69,8 @@ def test_a_stopped_demo_stops_all_its_systems_which_save(project: Path, tmp_path
         (tmp_path / f"{name}.toml").write_text(text)
     recipes = ["one.toml", "two.toml", "three.toml"]
     endless = ["--set", "training.epochs=100000", "training.log_every_steps=5"]
-    demo = start(["demo", "--jobs", "2", "--recipes", *recipes, *endless], tmp_path)
-    error = stop(demo, tmp_path / "runs" / "two", signal.SIGTERM, after_step=5)
+    with started(["demo", "--jobs", "2", "--recipes", *recipes, *endless], cwd=tmp_path) as demo:
+        error = stop(demo, tmp_path / "runs" / "two", signal.SIGTERM, after_step=5)
     assert "the same command goes on" in error
     assert any((tmp_path / "runs" / "two" / "checkpoints").iterdir())
     assert not (tmp_path / "runs" / "three").exists()
@@ -74,23 +84,15 @@ def test_a_terminal_that_is_closed_loses_no_work(project: Path, tmp_path: Path) 
     settings = ["--set", "training.epochs=100000", "training.log_every_steps=5", "training.checkpoint_every_minutes=90"]
     # A session of its own, whose terminal is the first one that it opens.
     opening = "import os, sys; os.open(sys.argv.pop(1), os.O_RDWR); from treelm.cli import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", opening, os.ttyname(terminal), *command, *settings],
-        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "TERM": "xterm"},
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        start_new_session=True,
-    )
-    os.close(terminal)
-    deadline = time.monotonic() + 120
-    while max(steps(run), default=0) <= 10:
-        os.read(master, 1 << 16)
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-    reached = max(steps(run))
-    os.close(master)
-    assert process.wait(timeout=120) == 75
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    arguments = [os.ttyname(terminal), *command, *settings]
+    with started(arguments, opening, **streams, start_new_session=True) as process:
+        os.close(terminal)
+        while max(steps(run), default=0) <= 10:
+            assert os.read(master, 1 << 16)  # an error when the process is gone; the test's time limit holds, too
+        reached = max(steps(run))
+        os.close(master)
+        assert process.wait(timeout=120) == 75
     saved = sorted((run / "checkpoints").iterdir())[-1]
     assert json.loads((saved / "state.json").read_text())["state"]["step"] >= reached
 
@@ -99,20 +101,11 @@ def test_nohup_goes_on(project: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from treelm.cli import main; main()"
     command = ["train", str(project / "recipe.toml"), "--out", str(run), "--set", "training.epochs=100000"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *command, "training.log_every_steps=5"],
-        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 120
-    for reached in (5, 30):
-        while max(steps(run), default=0) <= reached:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        process.send_signal(signal.SIGHUP)
-    stop(process, run, signal.SIGTERM, after_step=40)
+    with started([*command, "training.log_every_steps=5"], code) as process:
+        for reached in (5, 30):
+            wait_for_step(process, run, reached)
+            process.send_signal(signal.SIGHUP)
+        stop(process, run, signal.SIGTERM, after_step=40)
 
 
 def test_an_interrupt_that_a_library_swallows_is_still_no_fault_of_ours(tmp_path: Path) -> None:
