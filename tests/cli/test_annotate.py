@@ -40,14 +40,17 @@ def annotation(text: Path, project: Path, out: Path, *options: str) -> list[str]
 def start_and_kill(arguments: list[str], journal: Path, *, after_blocks: int) -> None:
     """Kill it with its work half done: nothing can be tidied up."""
     environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-m", "treelm", *arguments], env=environment, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 200
-    while not journal.exists() or journal.read_bytes().count(b"\n") < after_blocks:
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    command = [sys.executable, "-m", "treelm", *arguments]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+        try:
+            deadline = time.monotonic() + 200
+            while not journal.exists() or journal.read_bytes().count(b"\n") < after_blocks:
+                assert process.poll() is None, process.stderr and process.stderr.read()
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+        finally:
+            process.kill()
+        process.communicate()
     assert process.returncode == -signal.SIGKILL
 
 
