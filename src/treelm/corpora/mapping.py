@@ -11,6 +11,7 @@ import logging
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
@@ -205,13 +206,25 @@ def _inherited(number: int) -> Iterator[None]:
         "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",  # large batches are no leak
     }
     before = {name: os.environ.get(name) for name in values}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     os.environ.update(values)
     try:
-        yield
+        with _interrupts_blocked():
+            yield
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C, as processes that are started in the block do from their first moment; Windows has no such mask."""
+    if sys.platform == "win32":
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
@@ -219,6 +232,8 @@ def _begin(parent: int) -> None:
     """Tie the life of a process of this machine, before its first task, to that of the process that started it."""
     with suppress(OSError):  # nowhere to write at all
         os.dup2(2, 1)  # what a library prints must not get between the results of the process that started this one
+    if sys.platform == "win32":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent)
 
 

@@ -73,7 +73,7 @@ def _threads(devices: int) -> dict[str, str]:
 
 @contextmanager
 def _meeting_point(nodes: int) -> Iterator[dict[str, str]]:
-    """The variables by which the processes find each other; a port of this machine is kept for them in the block."""
+    """The variables by which processes find each other, with a port of this machine that Linux keeps for them."""
     names = ("NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
     if nodes > 1:
         missing = [name for name in names if name not in os.environ]
@@ -83,10 +83,14 @@ def _meeting_point(nodes: int) -> Iterator[dict[str, str]]:
         yield {}
         return
     with socket.socket() as kept:
-        # The system gives a bound port to nobody but who asks for it by number and with this option, as torch does.
+        # Linux gives a bound port to nobody but who asks for it by number and with this option, as torch does. Others
+        # would not let those who are to meet there through to it.
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
-        yield dict(zip(names, ("0", "127.0.0.1", str(kept.getsockname()[1])), strict=True))
+        port = kept.getsockname()[1]
+        if sys.platform != "linux":
+            kept.close()
+        yield dict(zip(names, ("0", "127.0.0.1", str(port)), strict=True))
 
 
 @contextmanager
