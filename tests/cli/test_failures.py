@@ -221,10 +221,19 @@ def test_training_goes_on_when_nobody_reads_of_its_progress(
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("script", ['exec "$@"', 'exec "$@" 2>&-'], ids=["reader gone", "closed"])
+@pytest.mark.parametrize(
+    "script", ['exec "$@"', 'exec "$@" 2>&-', 'exec "$@" 2>/dev/full'], ids=["reader gone", "closed", "full disk"]
+)
 def test_an_exit_code_says_nothing_of_who_reads_messages(script: str, closed_pipe: TextIO) -> None:
     """A real program: Python itself ends with another code if it cannot write out what it holds."""
     environment = {**os.environ, "PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": ""}
     command = ["sh", "-c", script, "sh", sys.executable, "-m", "treelm", "surprisl"]
     ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=closed_pipe, check=False)
     assert (ended.returncode, ended.stdout) == (2, b"")
+
+
+def test_help_without_a_standard_output_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as end:
+        run_treelm(["evaluate", "--help"])
+    assert end.value.code == 0

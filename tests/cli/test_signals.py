@@ -154,3 +154,23 @@ treelm.cli.main()
     )
     assert (ended.returncode, ended.stderr) == (128 + getattr(signal, name), f"treelm generate: ended by {name}\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("run", "subcommand", "expected"),
+    [
+        ("lambda _: signal.raise_signal(signal.SIGTERM)", "generate", 143),  # where nothing could be said yet
+        ("lambda _: signal.raise_signal(signal.SIGTERM)", "train", 75),  # not begun: the same command again
+        ("lambda _: exec('signal.raise_signal(signal.SIGTERM)')", "generate", 143),
+        ("lambda _: signal.raise_signal(signal.SIGINT)", "train", 130),
+        ("lambda _: atexit.register(signal.raise_signal, signal.SIGINT) and 75", "train", 75),  # it was over
+    ],
+)
+def test_no_moment_of_a_signal_shows_a_traceback(run: str, subcommand: str, expected: int, tmp_path: Path) -> None:
+    program = f"import atexit, signal, sys, treelm.cli\ntreelm.cli.run = {run}\n"
+    program += f"sys.argv = ['treelm', {subcommand!r}]\ntreelm.cli.main()"
+    (tmp_path / "program.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), str(tmp_path)])}
+    command = [sys.executable, "-m", "program"]  # as several processes are started
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (expected, "")

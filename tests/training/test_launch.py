@@ -68,7 +68,7 @@ def test_a_process_that_is_killed_ends_the_run_with_one_line(
         ([75, 0], [10], 0),
         ([0, 71], [], 0),
         ([-15, -15], [15], 75),  # not begun
-        ([143, -15], [15], 75),
+        ([75, -15], [15], 75),
         ([75, 71], [15], 75),
         ([-10, 71], [10], 75),
         ([75, 130], [2, 2], 75),  # saved; the second signal met one at its end

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
     from treelm.errors import InputError
@@ -88,9 +89,27 @@ def main() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # where nothing could be said yet, or while it was said
+        code = _code_of_signal(sys.argv[1:])
     finally:
         _drop_unread_notes()
+    for number in _signals():  # the interpreter's own end takes a while, in which none is to change how it went
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: os._exit(code))
     sys.exit(code)
+
+
+def _signals() -> Iterator[int]:
+    """What ends a process that does not listen; Windows has no SIGHUP."""
+    return (getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class _Ended(KeyboardInterrupt):
+    """What a signal raises, not ``KeyboardInterrupt`` itself.
+
+    Where that leaves code that ``exec`` runs, as of dataclasses in the making, ``python -m`` ends the process by a
+    SIGINT of its own, whatever is made of it afterwards.
+    """
 
 
 def _unwind_on_signals() -> None:
@@ -104,10 +123,9 @@ def _unwind_on_signals() -> None:
         global _ended_by
         is_first, _ended_by = not _ended_by, _ended_by or number
         if is_first or number == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise _Ended
 
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, signal.SIGINT)  # Windows has no SIGHUP
+    for number in _signals():
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # not if ignored, as by nohup
             signal.signal(number, unwind)
 
@@ -145,8 +163,14 @@ def run(arguments: list[str]) -> int:
             number = signal.Signals(_ended_by or signal.SIGINT)
             words = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
             note(f"treelm {subcommand}: {words}")
-            return 128 + number  # as shells say it
+            return _code_of_signal([subcommand])
         return _fail(subcommand, arguments, error)
+
+
+def _code_of_signal(arguments: list[str]) -> int:
+    """The exit code after a signal: as shells say it, but for training that had not begun, which is asked for again."""
+    number = _ended_by or signal.SIGINT
+    return EXIT_STOPPED if arguments[:1] == ["train"] and number != signal.SIGINT else 128 + number
 
 
 def _call(subcommand: str, arguments: list[str]) -> int:

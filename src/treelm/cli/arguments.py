@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields
 from io import StringIO
 from pathlib import Path
@@ -44,7 +44,8 @@ def parse(kind: type[Arguments], subcommand: str, arguments: list[str]) -> Argum
     """
     complaint = StringIO()
     try:
-        with redirect_stderr(complaint):
+        # A standard output that was closed is None, which tyro cannot print help on.
+        with redirect_stderr(complaint), redirect_stdout(sys.stdout or StringIO()):
             return tyro.cli(
                 kind,
                 prog=f"treelm {subcommand}",

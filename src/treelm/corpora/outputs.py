@@ -131,12 +131,13 @@ def finite(value: Any) -> Any:
 def suppress_hangup() -> Iterator[None]:
     """Let nothing come of writing to people who have left: what is under way is not to be lost with them.
 
-    Their terminal may be closed, and of a pipe the reader (a viewer of logs, ``tee``, ``head``) may have ended.
+    Their terminal may be closed, of a pipe the reader (a viewer of logs, ``tee``, ``head``) may have ended, and the
+    disk of a log may be full.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.EIO, errno.EPIPE):
+        if error.errno not in (*_OF_WRITING, errno.EPIPE):
             raise
 
 

@@ -132,7 +132,7 @@ def _outcome(codes: Sequence[int], signals: Sequence[int]) -> int:
     A process ends with 0 when the last checkpoint and model are written, so that one of them shows that the run is
     finished, wherever in their own end a signal has met the others.
     """
-    at_once = [code for number in signals for code in (-number, 128 + number)]  # in the first moments of a process
+    at_once = [-number for number in signals]  # in the first moments of a process
     if all(code in (0, EXIT_LOST, EXIT_AGAIN, EXIT_INTERRUPTED, *at_once) for code in codes):
         if 0 in codes or EXIT_AGAIN in codes:  # a process ends with EXIT_AGAIN when the first one has saved
             return 0 if 0 in codes else EXIT_AGAIN
