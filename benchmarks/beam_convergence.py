@@ -23,7 +23,7 @@ from treelm.corpora.readers import read_sentences
 from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.syntaxgym.suites import load_suites
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def _sentences(options: Arguments) -> list[list[str]]:
     return [FIRST.split(), *(found[index] for index in sorted(drawn) if len(found[index]) <= options.longest)]
 
 
-def _search(lm: SyntacticLM, beam: str, sentences: list[list[str]]) -> tuple[Floats, ...]:
+def _search(lm: LanguageModel, beam: str, sentences: list[list[str]]) -> tuple[Floats, ...]:
     """Bits of every token that is no end, the flag of its word, and seconds of the processor."""
     action_beam, word_beam, threshold = beam.split("/")
     limit = None if threshold == "inf" else float(threshold)

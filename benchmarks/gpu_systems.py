@@ -18,7 +18,7 @@ from treelm.corpora.encoding import EncodedCorpus
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.evaluation.speed import random_batches
 from treelm.models import system_class
-from treelm.models.base import Losses, SyntacticLM
+from treelm.models.base import LanguageModel, Losses
 from treelm.models.layers.graphs import cuda_graphs
 from treelm.models.layers.precision import matmul_precision
 from treelm.models.rnng.config import RNNGConfig
@@ -78,7 +78,7 @@ def precision(name: str, settings: Settings) -> Iterator[None]:
         yield
 
 
-def trainer(model: SyntacticLM) -> Callable[[Losses, float], None]:
+def trainer(model: LanguageModel) -> Callable[[Losses, float], None]:
     """One update by the gradient of a loss, divided by something; the loss is read back."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
@@ -121,7 +121,7 @@ def som_training(settings: Settings) -> Iterator[Work]:
         yield Work(name=f"treelm som training, batch {size}, {name}", unit="sentences", step=step)
 
 
-def training_step(model: SyntacticLM, form: str, batch_size: int, name: str, settings: Settings) -> Callable[[], int]:
+def training_step(model: LanguageModel, form: str, batch_size: int, name: str, settings: Settings) -> Callable[[], int]:
     """A step on the next batch of trees: sentences."""
     update, batches = trainer(model), tree_batches(form, batch_size)
 

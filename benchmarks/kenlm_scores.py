@@ -24,7 +24,7 @@ from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
 from treelm.inference.loading import load
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.training.run import load_run_recipe
 
 
@@ -82,7 +82,7 @@ def main(options: Arguments) -> None:
                 )
 
 
-def as_tokens(lm: SyntacticLM, words: tuple[str, ...]) -> list[str]:
+def as_tokens(lm: LanguageModel, words: tuple[str, ...]) -> list[str]:
     """Words as the model has them: unknown ones by their class, which kenlm knows as a word."""
     initial, rest = lm.vocabulary.encode(words[:1], sentence_initial=True), lm.vocabulary.encode(words[1:])
     return [lm.vocabulary.token(int(index)) for index in (*initial.ids, *rest.ids)]

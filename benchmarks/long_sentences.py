@@ -19,7 +19,7 @@ import tyro
 import treelm
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def main(options: Arguments) -> None:
         print(json.dumps({"ms_a_word": {options.short: short, options.long: long}, "ratio": long / short}), flush=True)
 
 
-def _seconds(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> float:
+def _seconds(lm: LanguageModel, sentences: Sequence[Sequence[str]]) -> float:
     """One sentence at a time."""
     begin = process_time()
     for sentence in sentences:

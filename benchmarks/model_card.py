@@ -13,7 +13,7 @@ from purposes import purpose
 
 from treelm.corpora.catalog import corpus_entry
 from treelm.corpora.inputs import read_json
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.persistence.storage import load_model
 from treelm.training.recipe import Recipe
@@ -128,28 +128,28 @@ def _of_other(recipe: Recipe) -> Corpus:
     )
 
 
-def _is_taught(lm: SyntacticLM, recipe: Recipe) -> bool:
+def _is_taught(lm: LanguageModel, recipe: Recipe) -> bool:
     """Tell whether trees taught the model."""
     config = recipe.model.config
     by_config = getattr(config, "span_weight", 0.0) > 0 or getattr(config, "auxiliary", "none") != "none"
     return lm.system in TAUGHT or by_config
 
 
-def _trees(lm: SyntacticLM, recipe: Recipe, corpus: Corpus) -> str:
+def _trees(lm: LanguageModel, recipe: Recipe, corpus: Corpus) -> str:
     """What trees training saw: some systems see them only if their config says so."""
     if not _is_taught(lm, recipe):
         return NO_TREES
     return DEPENDENCIES if recipe.data.format == "conllu" and corpus is GUM else corpus.trees
 
 
-def _reading(lm: SyntacticLM, trained: Recipe) -> str:
+def _reading(lm: LanguageModel, trained: Recipe) -> str:
     """The fields that it is read with otherwise than its recipe says, in words."""
     values = {name: getattr(lm.config, name) for name in lm.reading_fields}
     others = {name: value for name, value in values.items() if value != getattr(trained.model.config, name)}
     return ", ".join(f"`{name} = {value}`" for name, value in others.items())
 
 
-def _making(name: str, lm: SyntacticLM, trained: Recipe, figures: Mapping[str, Any]) -> str:
+def _making(name: str, lm: LanguageModel, trained: Recipe, figures: Mapping[str, Any]) -> str:
     num_parameters = sum(parameter.numel() for parameter in lm.parameters())
     origin = figures["origin"]
     rows = {

@@ -32,7 +32,7 @@ from syntax_figures import pairs_text
 from treelm import __version__
 from treelm.corpora.inputs import file_hash
 from treelm.errors import InputError, choose_from
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.persistence.storage import WEIGHTS, load_model
 from treelm.training.run import load_run_recipe
 
@@ -169,7 +169,7 @@ def _row(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _parameters(lm: SyntacticLM) -> str:
+def _parameters(lm: LanguageModel) -> str:
     number = sum(parameter.numel() for parameter in lm.parameters())
     return f"{number / 1e6:.2f}M" if number else MISSING
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from human_figures import BESIDE, led_up, milli, said_of_reading
 
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 MOST_UNKNOWN = 0.01
 """Share of unknown words above which a model's surprisals are not for studies of reading."""
@@ -17,7 +17,7 @@ UPPER_BOUND = "binary upper bound"
 """The row of baselines that is none: what the best binary trees would have."""
 
 
-def purpose(lm: SyntacticLM, results: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]) -> str:
+def purpose(lm: LanguageModel, results: Sequence[Mapping[str, Any]], measured: Mapping[str, Any]) -> str:
     """What a model is for, in a line, and below it the figures that say so."""
     uses = [*_uses_of_surprisals(measured), *([TREES] if lm.predicts_labels and _unlabelled_f1(results) else [])]
     lines = [*_of_surprisals(lm, measured), *_of_trees(results)]
@@ -33,7 +33,7 @@ def _uses_of_surprisals(measured: Mapping[str, Any]) -> Iterator[str]:
         yield "studies of garden paths"
 
 
-def _of_surprisals(lm: SyntacticLM, measured: Mapping[str, Any]) -> Iterator[str]:
+def _of_surprisals(lm: LanguageModel, measured: Mapping[str, Any]) -> Iterator[str]:
     if not lm.predicts_words:
         yield "It predicts no words, so it has no surprisals."
         return

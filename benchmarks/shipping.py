@@ -20,7 +20,7 @@ from treelm.corpora.tokens import words_of
 from treelm.errors import InputError
 from treelm.evaluation.evaluate import evaluate_run
 from treelm.evaluation.span_protocols import PLAIN
-from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.persistence.files import encode_json, write_atomically
 from treelm.models.persistence.hub import CONFIG
 from treelm.models.persistence.storage import load_model, read_reading, save_model
@@ -114,12 +114,12 @@ def _keep_reading(before: Path, now: Path) -> None:
         write_atomically(now / CONFIG, encode_json({**config, "reading": reading}))
 
 
-def float_type(lm: SyntacticLM) -> FloatType:
+def float_type(lm: LanguageModel) -> FloatType:
     """In which type weights are shipped: estimated probabilities must add up to one more exactly than float16 can."""
     return "float32" if isinstance(lm, EstimatedLM) else "float16"
 
 
-def check_data(lm: SyntacticLM, recipe: Recipe) -> None:
+def check_data(lm: LanguageModel, recipe: Recipe) -> None:
     """Raise ``InputError`` if the recipe's data are not those that the model was trained on, by their identity."""
     for split, identity in lm.data_identity.items():
         found = prepared_split(recipe.data, split).identity  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def check_data(lm: SyntacticLM, recipe: Recipe) -> None:
             raise InputError(problem, remedy="have the same corpus here, under this name")
 
 
-def dev_nats_per_word(lm: SyntacticLM, recipe: Recipe) -> float:
+def dev_nats_per_word(lm: LanguageModel, recipe: Recipe) -> float:
     """The loss that training minimises, on dev; NaN without dev data."""
     has_dev = recipe.data.has_split("dev")
     batches = dev_batches(prepared_split(recipe.data, "dev"), lm, recipe) if has_dev else ()
@@ -143,7 +143,7 @@ def _sentences(data: DataConfig) -> list[Words]:
     return [*(sentence.words for sentence in example_sentences(data)), *unknown]
 
 
-def expected_scores(lm: SyntacticLM, sentences_in_words: Sequence[Words]) -> dict[str, Any]:
+def expected_scores(lm: LanguageModel, sentences_in_words: Sequence[Words]) -> dict[str, Any]:
     """Log probabilities of all tokens and trees of a few sentences, each by itself, as plain values."""
     sentences = []
     for words in sentences_in_words:
@@ -157,7 +157,7 @@ def expected_scores(lm: SyntacticLM, sentences_in_words: Sequence[Words]) -> dic
     return {"system": lm.system, "tolerance_nats": TOLERANCE_NATS, "sentences": sentences}
 
 
-def differences(lm: SyntacticLM, folder: Path) -> list[str]:
+def differences(lm: LanguageModel, folder: Path) -> list[str]:
     """Where a model's scores and trees are not the expected ones of its folder; nothing if it is as it was shipped."""
     expected = read_json(folder / EXPECTED, remedy="make the model again")
     found = expected_scores(lm, [one["words"] for one in expected["sentences"]])

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from treelm.corpora.batches import SentenceBatch
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.transformer.network import Transformer
 from treelm.training.numerics import numerics
 from treelm.training.recipe import build_recipe
@@ -155,7 +155,7 @@ def main(options: Arguments) -> None:
     options.measure("transformer", Plain, positions=options.positions)
 
 
-def timed(ours: SyntacticLM, plain: Any, batches: list[Any], *, fused: bool) -> dict[str, float]:
+def timed(ours: LanguageModel, plain: Any, batches: list[Any], *, fused: bool) -> dict[str, float]:
     """Words a processor second of both, and the median of the ratios of updates; after three updates of each.
 
     The plain form is a network that gives the loss of a batch as ``total``.

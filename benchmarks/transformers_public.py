@@ -47,7 +47,7 @@ from transformer_training import update
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.errors import InputError
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.training.numerics import numerics
 from treelm.training.recipe import load_recipe
 from treelm.training.run import set_up
@@ -145,7 +145,7 @@ def first_batches(batches: Any, count: int, max_words: int | None) -> list[Sente
     return found
 
 
-def our_training(model: SyntacticLM, batches: Sequence[SentenceBatch]) -> Training:
+def our_training(model: LanguageModel, batches: Sequence[SentenceBatch]) -> Training:
     """Updates of ours, as ``transformer_training.py`` makes them."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 

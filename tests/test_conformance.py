@@ -24,7 +24,7 @@ from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
 from treelm.models import SYSTEMS, config_class, system_class
-from treelm.models.base import Losses, SyntacticLM
+from treelm.models.base import LanguageModel, Losses
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.persistence.storage import WEIGHTS, load_model, save_model
 from treelm.models.scores import NoLogProbability
@@ -49,7 +49,7 @@ every_system = pytest.mark.parametrize("system", SYSTEMS)
 class World(NamedTuple):
     """A small system and its first batches."""
 
-    model: SyntacticLM
+    model: LanguageModel
     batches: list[Batch]
 
 
@@ -84,11 +84,11 @@ def world(name: str, world_of: Callable[[str], World]) -> World:
     return found
 
 
-def scores_words(model: SyntacticLM) -> bool:
+def scores_words(model: LanguageModel) -> bool:
     return model.predicts_words and not model.needs_trees
 
 
-def losses_of(model: SyntacticLM, batches: list[Batch]) -> list[Losses]:
+def losses_of(model: LanguageModel, batches: list[Batch]) -> list[Losses]:
     found, carried = [], None
     for batch in batches:
         if isinstance(batch, StreamBatch):
@@ -100,7 +100,7 @@ def losses_of(model: SyntacticLM, batches: list[Batch]) -> list[Losses]:
     return found
 
 
-def say_of(model: SyntacticLM) -> list[object]:
+def say_of(model: LanguageModel) -> list[object]:
     """All that a model says of the sentences, to compare."""
     scores = [score.log_probs.tolist() for score in model.score(SENTENCES)] if scores_words(model) else []
     return [*scores, *(model.parse(SENTENCES) if model.parses else [])]

@@ -21,7 +21,7 @@ from treelm.evaluation import audit
 from treelm.evaluation.perplexity import LikelihoodSums
 from treelm.inference.adapters.minicons import Scorer
 from treelm.inference.stimulus_scores import gatherings
-from treelm.models.base import IncrementalState, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import IncrementalState, LanguageModel, Losses, SentenceScore
 from treelm.trees.tree import Tree
 
 WORDS = ["a", "b+d", "c"]
@@ -76,7 +76,7 @@ with old("num_symbols_read", "num_tokens_read"):
 
 with old("extend_symbols", "extend_tokens"):
 
-    class TheirLM(SyntacticLM):
+    class TheirLM(LanguageModel):
         system = "theirs"
 
         def __init__(self) -> None:

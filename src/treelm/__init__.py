@@ -7,19 +7,19 @@ if TYPE_CHECKING:
     from treelm.errors import InputError as InputError
     from treelm.inference.frames import surprisal_table as surprisal_table
     from treelm.inference.loading import load as load
-    from treelm.models.base import SyntacticLM as SyntacticLM
+    from treelm.models.base import LanguageModel as LanguageModel
     from treelm.trees.tree import Tree as Tree
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "InputError": "treelm.errors",
-    "SyntacticLM": "treelm.models.base",
+    "LanguageModel": "treelm.models.base",
     "Tree": "treelm.trees.tree",
     "load": "treelm.inference.loading",
     "surprisal_table": "treelm.inference.frames",
 }
-__all__ = ["InputError", "SyntacticLM", "Tree", "load", "surprisal_table"]
+__all__ = ["InputError", "LanguageModel", "Tree", "load", "surprisal_table"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,19 +11,19 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from purposes import TREES, purpose
 
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.persistence.storage import load_model
 
 READ, PATHS = "surprisals in studies of how people read", "studies of garden paths"
 
 
 @pytest.fixture(scope="module")
-def words() -> SyntacticLM:
+def words() -> LanguageModel:
     return load_model("ngram-gum-open")
 
 
 @pytest.fixture(scope="module")
-def words_and_trees() -> SyntacticLM:
+def words_and_trees() -> LanguageModel:
     return load_model("rnng-gum-open")
 
 
@@ -55,7 +55,7 @@ def first_line(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def test_a_model_whose_surprisals_predict_reading_is_for_studies_of_it(words: SyntacticLM) -> None:
+def test_a_model_whose_surprisals_predict_reading_is_for_studies_of_it(words: LanguageModel) -> None:
     text = purpose(words, [], {**reading(8.2, 32.6), **paths(2.9, 3.2, 4.3)})
     assert first_line(text).startswith(f"For {READ}, {PATHS}; for trying things out")
     assert "add to the prediction of how long people read Natural Stories: 20.40 (8.20 to 32.60) x 10^-3" in text
@@ -75,18 +75,18 @@ def test_a_model_whose_surprisals_predict_reading_is_for_studies_of_it(words: Sy
         paths(1.0, 1.0, 1.0, unknown=22),
     ],
 )
-def test_what_was_not_shown_is_no_purpose(words: SyntacticLM, measured: dict[str, Any]) -> None:
+def test_what_was_not_shown_is_no_purpose(words: LanguageModel, measured: dict[str, Any]) -> None:
     assert first_line(purpose(words, [], measured)).endswith("examples, not for studies.")
 
 
-def test_unknown_words_and_what_was_not_measured_are_told(words: SyntacticLM) -> None:
+def test_unknown_words_and_what_was_not_measured_are_told(words: LanguageModel) -> None:
     assert "21 % of the words there are unknown to it." in purpose(words, [], reading(1.0, 3.0, unknown=42))
     assert "was not measured" not in purpose(words, [], reading(1.0, 3.0))
     assert "predict how long people read was not measured" in purpose(words, [], paths(0.6, 0.6, 0.6))
     assert "in NP/S, NP/Z, not in MVRR." in purpose(words, [], paths(0.4, 0.6, 0.6))
 
 
-def test_trees_are_compared_with_trivial_ones_and_not_with_the_upper_bound(words_and_trees: SyntacticLM) -> None:
+def test_trees_are_compared_with_trivial_ones_and_not_with_the_upper_bound(words_and_trees: LanguageModel) -> None:
     text = purpose(words_and_trees, trees("78.4 / 82.2"), {})
     assert first_line(text).startswith(f"For {TREES}; for trying")
     assert "an unlabelled F1 of 78.4 on dev, above trivial ones (balanced: 14.3)." in text
@@ -95,7 +95,7 @@ def test_trees_are_compared_with_trivial_ones_and_not_with_the_upper_bound(words
     )
 
 
-def test_tests_of_syntax_are_told_with_their_numbers(words: SyntacticLM) -> None:
+def test_tests_of_syntax_are_told_with_their_numbers(words: LanguageModel) -> None:
     measured = {"syntaxgym": {"sg_score": 0.673}, "blimp": {"accuracy": 0.7, "num_pairs": 670}}
     text = purpose(words, [], measured)
     assert "Of SyntaxGym's items it has 67.3 % right." in text

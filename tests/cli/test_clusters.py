@@ -21,7 +21,7 @@ from treelm.corpora import mapping
 from treelm.inference import processes
 from treelm.inference.processes import Sentences
 from treelm.inference.surprisal_table import SurprisalTable
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore
 
 pytest.importorskip("distributed")
@@ -31,7 +31,7 @@ WORDS = ["the", "dog", "cat", "sees", "barks", "a", "."]
 MARK = "TREELM_TEST_MARK"
 
 
-def die_once_and_score(lm: SyntacticLM, sentences: Sentences) -> Sequence[SentenceScore]:
+def die_once_and_score(lm: LanguageModel, sentences: Sentences) -> Sequence[SentenceScore]:
     """As ``score``, but the first worker that has scored a few batches is killed in the next."""
     if not os.path.exists(os.environ[MARK]) and next(die_once_and_score.numbers) == 3:  # type: ignore[attr-defined]
         Path(os.environ[MARK]).touch()
@@ -42,7 +42,7 @@ def die_once_and_score(lm: SyntacticLM, sentences: Sentences) -> Sequence[Senten
 die_once_and_score.numbers = iter(range(10))  # type: ignore[attr-defined]
 
 
-def score_slowly(lm: SyntacticLM, sentences: Sentences) -> Sequence[SentenceScore]:
+def score_slowly(lm: LanguageModel, sentences: Sentences) -> Sequence[SentenceScore]:
     time.sleep(0.5)
     return lm.score(sentences)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Treelm
-from treelm import SyntacticLM, load
+from treelm import LanguageModel, load
 from treelm.corpora import companions
 from treelm.corpora.catalog import corpus_entry, corpus_names, is_corpus_name, show
 from treelm.corpora.data_config import DataConfig, prepared_split
@@ -57,7 +57,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_it_what_is_missing_says_what_to_install(absent: None, treelm: Treelm) -> None:
     assert "open-english" not in corpus_names()
     assert is_corpus_name("open-english")
-    for python in (corpus_entry, find_run, shipped_folder, load, SyntacticLM.from_pretrained):
+    for python in (corpus_entry, find_run, shipped_folder, load, LanguageModel.from_pretrained):
         with pytest.raises(InputError, match=r"pip install treelm-english$"):
             python("open-english" if python is corpus_entry else "chart-gum-open")
     for command in (

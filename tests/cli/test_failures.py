@@ -16,7 +16,7 @@ from treelm import failures
 from treelm.cli import run as run_treelm
 from treelm.errors import InputError, OutOfMemory, is_out_of_memory
 from treelm.inference.processes import Sentences
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore
 
 SRC = Path(__file__).parents[2] / "src"
@@ -102,7 +102,7 @@ def test_developers_see_the_traceback(treelm: Treelm, tmp_path: Path, monkeypatc
     assert not kept(tmp_path)
 
 
-def divide(lm: SyntacticLM, sentences: Sentences) -> list[SentenceScore]:
+def divide(lm: LanguageModel, sentences: Sentences) -> list[SentenceScore]:
     return [sentences[1 // 0]]  # type: ignore[list-item]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Treelm
 from treelm.inference.processes import Sentences
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.scores import ParsedSentence
 
 WORDS = ["the", "dog", "cat", "sees", "barks", "a", "."]
@@ -71,7 +71,7 @@ def test_a_bad_sentence_is_named_as_in_one_process(
     assert one.code == {"raise": 2, "skip": 3}[on_error]
 
 
-def die(lm: SyntacticLM, sentences: Sentences) -> list[ParsedSentence | None]:
+def die(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
     os.kill(os.getpid(), signal.SIGKILL)
     return []
 

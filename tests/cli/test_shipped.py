@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.cli.conftest import Treelm
-from treelm import SyntacticLM
+from treelm import LanguageModel
 from treelm import load as python_load
 from treelm.errors import InputError
 from treelm.inference.loading import THRESHOLD
@@ -52,7 +52,7 @@ def test_every_subcommand_takes_the_name(package: Path, project: Path, treelm: T
 
 
 def test_python_takes_the_name(package: Path) -> None:
-    by_name, by_hub = python_load("tiny"), SyntacticLM.from_pretrained("tiny")
+    by_name, by_hub = python_load("tiny"), LanguageModel.from_pretrained("tiny")
     assert by_name.search.threshold == THRESHOLD
     assert torch.equal(by_name.state_dict()["word_bias"], by_hub.state_dict()["word_bias"])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.systems import SMALL, small_setup
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch
 
@@ -17,7 +17,7 @@ VARIANTS = tuple(name for name, small in SMALL.items() if not small.is_estimated
 class World:
     """A network in training mode, what it is trained with, and its first batches."""
 
-    model: SyntacticLM
+    model: LanguageModel
     config: TrainingConfig
     batches: list[Batch]
 

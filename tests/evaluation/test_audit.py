@@ -7,14 +7,14 @@ import pytest
 
 from treelm.errors import InputError
 from treelm.evaluation.audit import AuditReport, Check, ProbabilityMass, Tolerances, audit, check_changes
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 from . import toys
 
 SENTENCES = [["a", "b", "c+d"], ["b"], ["c", "c", "a", "b+d", "a"]]
 
 
-def check(model: SyntacticLM, name: str) -> Check:
+def check(model: LanguageModel, name: str) -> Check:
     return {one.name: one for one in audit(model, SENTENCES).checks}[name]
 
 
@@ -55,7 +55,7 @@ def test_a_correct_model_passes_everything() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_broken_model_fails(model: SyntacticLM, name: str) -> None:
+def test_a_broken_model_fails(model: LanguageModel, name: str) -> None:
     assert check(model, name).outcome == "failed"
     assert not audit(model, SENTENCES).passed
 
@@ -63,7 +63,7 @@ def test_a_broken_model_fails(model: SyntacticLM, name: str) -> None:
 @pytest.mark.parametrize(
     "model", [toys.Peeks(), toys.DependsOnTheBatch(), toys.ForgetsInStreams(), toys.MixesPiecesUp()]
 )
-def test_a_fault_is_found_by_its_own_check_only(model: SyntacticLM) -> None:
+def test_a_fault_is_found_by_its_own_check_only(model: LanguageModel) -> None:
     failed = [one.name for one in audit(model, SENTENCES).checks if one.outcome == "failed"]
     assert len(failed) == 1
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Pieces, Vocabulary
-from treelm.models.base import IncrementalState, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import IncrementalState, LanguageModel, Losses, SentenceScore
 from treelm.trees.tree import Tree
 
 TOKENS = ("a", "b", "c", "+d")  # a word is one of them, or two: "x+d" is "x" and the piece "+d"
@@ -58,7 +58,7 @@ class ToyState(IncrementalState):
         return [len(one) for one in self.tokens]
 
 
-class ToyLM(SyntacticLM):
+class ToyLM(LanguageModel):
     """p(token | tokens before) depends on the number of tokens and on the last one."""
 
     system = "toy"

@@ -29,7 +29,7 @@ pytest.importorskip("starlette", reason="the extra treelm[explore] is not instal
 from treelm.explorer.server import Asked, Explorer, application
 from treelm.inference.loading import load
 from treelm.inference.stimuli import split, stimulus
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.states import IncrementalState
 from treelm.trees.tree import Tree
 
@@ -244,7 +244,7 @@ def test_a_model_that_takes_too_long_is_stopped_and_the_others_go_on(readers: li
 class _Refuses:
     """Says that a model cannot be asked for something."""
 
-    def __init__(self, lm: SyntacticLM, error: Exception) -> None:
+    def __init__(self, lm: LanguageModel, error: Exception) -> None:
         self._lm, self._error = lm, error
 
     def __getattr__(self, name: str) -> Any:

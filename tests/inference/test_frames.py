@@ -22,11 +22,11 @@ WORDS = {
 
 
 @pytest.fixture(scope="module")
-def models() -> dict[str, treelm.SyntacticLM]:
+def models() -> dict[str, treelm.LanguageModel]:
     return {name: treelm.load(RUNS / name) for name in ("lstm", "rnng")}
 
 
-def bits(lm: treelm.SyntacticLM) -> list[float]:
+def bits(lm: treelm.LanguageModel) -> list[float]:
     found = lm.surprisal([["I", "think", "."], ["The", "city"]])
     return [word.surprisal_bits for one in found for word in one.words]
 
@@ -38,7 +38,7 @@ def _unknown_words_are_warned_of() -> Any:
         yield
 
 
-def test_a_frame_of_pandas_keeps_its_index_and_columns(models: dict[str, treelm.SyntacticLM]) -> None:
+def test_a_frame_of_pandas_keeps_its_index_and_columns(models: dict[str, treelm.LanguageModel]) -> None:
     frame = pandas.DataFrame(WORDS, index=[10, 9, 8, 7, 6])
     before = frame.copy()
     found = models["rnng"].surprisal_table(
@@ -53,7 +53,7 @@ def test_a_frame_of_pandas_keeps_its_index_and_columns(models: dict[str, treelm.
     assert found["is_unk"].dtype == "int64"
 
 
-def test_a_frame_of_polars_stays_one_and_has_several_models(models: dict[str, treelm.SyntacticLM]) -> None:
+def test_a_frame_of_polars_stays_one_and_has_several_models(models: dict[str, treelm.LanguageModel]) -> None:
     frame = polars.DataFrame(WORDS)
     wide = treelm.surprisal_table(models, frame, word="form", sentence=["item"])
     assert isinstance(wide, polars.DataFrame)
@@ -68,7 +68,7 @@ def test_a_frame_of_polars_stays_one_and_has_several_models(models: dict[str, tr
     assert long["beam_converged"].null_count() == 5
 
 
-def test_what_is_unknown_or_written_together_is_warned_of(models: dict[str, treelm.SyntacticLM]) -> None:
+def test_what_is_unknown_or_written_together_is_warned_of(models: dict[str, treelm.LanguageModel]) -> None:
     frame = pandas.DataFrame({"sentence_id": [1, 1], "word": ["I", "The."]})
     warnings.resetwarnings()
     with warnings.catch_warnings(record=True) as caught:
@@ -79,7 +79,7 @@ def test_what_is_unknown_or_written_together_is_warned_of(models: dict[str, tree
     assert {one.filename for one in caught} <= {__file__, sys.modules["treelm.models.base"].__file__}
 
 
-def test_surprisals_of_texts_become_frames(models: dict[str, treelm.SyntacticLM]) -> None:
+def test_surprisals_of_texts_become_frames(models: dict[str, treelm.LanguageModel]) -> None:
     (found,) = models["rnng"].surprisal(["I think ."])
     frame = found.to_frame()
     assert frame["word"].tolist() == ["I", "think", "."]
@@ -105,7 +105,7 @@ def test_surprisals_of_texts_become_frames(models: dict[str, treelm.SyntacticLM]
     ],
 )
 def test_what_cannot_be_read_is_one_line(
-    models: dict[str, treelm.SyntacticLM], frame: Any, settings: dict[str, Any], expected: str
+    models: dict[str, treelm.LanguageModel], frame: Any, settings: dict[str, Any], expected: str
 ) -> None:
     if "columns" in settings:
         settings = {**settings, "word": "form", "sentence": "item"}
@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_one_line(
         models["lstm"].surprisal_table(frame, **settings)
 
 
-def test_several_models_need_a_shape_and_unigrams_are_given(models: dict[str, treelm.SyntacticLM]) -> None:
+def test_several_models_need_a_shape_and_unigrams_are_given(models: dict[str, treelm.LanguageModel]) -> None:
     frame = pandas.DataFrame(WORDS)
     with pytest.raises(InputError, match="several models in a plain table"):
         treelm.surprisal_table(models, frame, word="form", sentence="item", shape="plain")
@@ -127,7 +127,7 @@ def test_several_models_need_a_shape_and_unigrams_are_given(models: dict[str, tr
 
 
 def test_without_narwhals_the_extra_is_named(
-    models: dict[str, treelm.SyntacticLM], monkeypatch: pytest.MonkeyPatch
+    models: dict[str, treelm.LanguageModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "narwhals", None)
     with pytest.raises(InputError, match=r"treelm\[tables\]"):

@@ -10,18 +10,18 @@ import pytest
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.inference.processes import in_groups
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 RUN = Path(__file__).parents[1] / "legacy" / "lstm"
 GROUPS = [[["The", "city"], ["I"]], [["of"]], [["a", "b", "c"]]]
 
 
-def log_probs(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+def log_probs(lm: LanguageModel, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
     """A job: what another process can find by its name."""
     return [score.log_probs.tolist() for score in lm.score(sentences)]
 
 
-def refuse_single_words(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[int]:
+def refuse_single_words(lm: LanguageModel, sentences: Sequence[Sequence[str]]) -> list[int]:
     if any(len(words) == 1 for words in sentences):
         raise InputError("a single word", remedy="give two")
     return [len(words) for words in sentences]

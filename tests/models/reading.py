@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 
-def assert_reads_word_by_word_as_all_at_once(model: SyntacticLM) -> None:
+def assert_reads_word_by_word_as_all_at_once(model: LanguageModel) -> None:
     """Of a model over ``Tokens(8, 2)``: the tokens 0 and 1 go on, and 0+1+2 is one word."""
     texts = [["1+3", "5", "0+1+2", "7", "3"], ["2", "0+4", "6", "6", "1+1+7"]]
     scores = model.score(texts)

@@ -24,7 +24,7 @@ from treelm.inference.stimuli import stimulus
 from treelm.inference.stimulus_scores import score_stimuli
 from treelm.inference.surprisal import Totals
 from treelm.models import SYSTEMS, config_class, system_class
-from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.states import TextState
 
 TEXT = """\
@@ -60,10 +60,10 @@ def vocabulary(kind: str) -> Vocabulary:
 
 
 @cache
-def build(system: str, kind: str) -> SyntacticLM:
+def build(system: str, kind: str) -> LanguageModel:
     network: Any = system_class(system)
     torch.manual_seed(1)
-    lm: SyntacticLM = network(
+    lm: LanguageModel = network(
         config_class(network)(**SMALL[system].model), vocabulary=vocabulary(kind), labels=["S", "NP"]
     )
     with torch.no_grad():

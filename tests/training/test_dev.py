@@ -12,7 +12,7 @@ from treelm.corpora.data_config import DataConfig
 from treelm.errors import InputError
 from treelm.evaluation.evalb_files import bracketing_of
 from treelm.evaluation.span_protocols import SpanProtocol, score_spans
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.persistence.storage import load_model
 from treelm.training.dev import DevTrees
 from treelm.training.recipe import load_recipe
@@ -41,7 +41,7 @@ def test_f1_is_that_of_the_evaluation() -> None:
         def parse(self, sentences: list[list[str]]) -> list[Tree]:
             return [right_branching(words) for words in sentences]
 
-    model: SyntacticLM = RightBranching()  # type: ignore[assignment]
+    model: LanguageModel = RightBranching()  # type: ignore[assignment]
     protocol = SpanProtocol(name="inner spans", remove_punctuation=False)
     predicted = [bracketing_of(right_branching(tree.words())) for tree in gold]
     expected = score_spans([bracketing_of(tree) for tree in gold], predicted, protocol).sentence_f1

@@ -17,7 +17,7 @@ from tests.models.rnng.worlds import Tokens
 from treelm.corpora.vocabularies import build_vocabulary
 from treelm.corpora.vocabulary import FormCounts
 from treelm.models import system_class
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.training.recipe import load_recipe
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -101,7 +101,7 @@ def network_of(name: str) -> Any:
         return build(recipe.model.config, vocabulary=Tokens(NUM_TOKENS[corpus] - 1))
 
 
-def num_parameters(model: SyntacticLM) -> int:
+def num_parameters(model: LanguageModel) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 

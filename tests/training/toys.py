@@ -15,7 +15,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import IncrementalState, LanguageModel, Loss, Losses, SentenceScore
 from treelm.trees.tree import Tree
 
 FORMS = [f"w{index}" for index in range(10)]
@@ -31,7 +31,7 @@ class ToyConfig:
             raise InputError(f"dropout = {self.dropout}", remedy="give a number from 0 and below 1")
 
 
-class ToyLM(SyntacticLM):
+class ToyLM(LanguageModel):
     """p(token | token before it)."""
 
     system: ClassVar[str] = "toy"

@@ -21,7 +21,7 @@ from treelm.errors import InputError
 if TYPE_CHECKING:
     from treelm.evaluation.human.garden_paths import BeamSize
     from treelm.evaluation.human.material import Surprisals
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
 
 Subset = Literal["garden-path", "relative-clause", "agreement", "attachment"]
 
@@ -131,7 +131,7 @@ def _score_with(widths: tuple[int, int, int], run: str, options: Arguments) -> S
     from treelm.evaluation.human import sap
     from treelm.evaluation.human.garden_paths import LOST
 
-    def set_search(lm: SyntacticLM) -> str:
+    def set_search(lm: LanguageModel) -> str:
         if not lm.searches():
             remedy = "leave it out of --beam-sweep"
             raise InputError(f"{lm.system} scores without a search", where=run, remedy=remedy)

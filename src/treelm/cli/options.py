@@ -21,7 +21,7 @@ from treelm.errors import InputError, choose_from
 from treelm.models.search.settings import given_search
 
 if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
     from treelm.models.layers.devices import DeviceName
 
 RUN_HELP = (
@@ -216,7 +216,7 @@ def check_particles(given: Mapping[str, Any], search: str) -> None:
         raise InputError(f"{flag} with search by {search!r}", remedy="add --search particles, or leave it out")
 
 
-def note_lost_widths(run: str, system: SyntacticLM | type[SyntacticLM], given: Mapping[str, Any]) -> None:
+def note_lost_widths(run: str, system: LanguageModel | type[LanguageModel], given: Mapping[str, Any]) -> None:
     """Tell that a run scores without a search, so that widths that were given, for others perhaps, change nothing."""
     lost = [f"--{name.replace('_', '-')}" for name in WIDTHS if name in given]
     if lost and not system.searches():
@@ -224,7 +224,7 @@ def note_lost_widths(run: str, system: SyntacticLM | type[SyntacticLM], given: M
         note(f"{run}: {system.system} scores without a search, so {' and '.join(lost)} {change} nothing")
 
 
-def said_impossible(lm: SyntacticLM, found: str) -> str:
+def said_impossible(lm: LanguageModel, found: str) -> str:
     """Line about what has been found to have probability 0, by the model or because its search kept nothing."""
     why = "the model, or what its search kept, gives" if lm.searches() else "the model gives"
     return f"{found}: {why} them probability 0" + ("; try a wider beam" if lm.searches() else "")
@@ -239,13 +239,13 @@ def naming_run(run: str) -> Iterator[None]:
         raise InputError(error.found, where=error.where or run, remedy=error.remedy) from None
 
 
-def require_words(run: str, lm: SyntacticLM) -> None:
+def require_words(run: str, lm: LanguageModel) -> None:
     """Raise ``InputError`` that names the run if its model gives words no probabilities."""
     with naming_run(run):
         lm.require_words()
 
 
-def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[str, Any]]:
+def load_with_beam(run: str, options: ModelOptions) -> tuple[LanguageModel, dict[str, Any]]:
     """The model of a run, and the beam that it searches with from now on."""
     from treelm.inference.loading import load, run_beam
 
@@ -259,7 +259,7 @@ def load_with_beam(run: str, options: ModelOptions) -> tuple[SyntacticLM, dict[s
     return lm, beam
 
 
-def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> tuple[SyntacticLM, dict[str, Any]]:
+def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> tuple[LanguageModel, dict[str, Any]]:
     """The model of a run with the adaptive beam, and this; with a fixed one if widths are given and no threshold.
 
     Raises ``InputError`` for a threshold, or settings of a search, that cannot be.
@@ -281,7 +281,7 @@ def load_adaptive(run: str, options: ModelOptions, threshold: float | None) -> t
     return lm, {**beam, "threshold": threshold}
 
 
-def in_words(lm: SyntacticLM, beam: dict[str, Any]) -> str:
+def in_words(lm: LanguageModel, beam: dict[str, Any]) -> str:
     """Description such as "rnng, beam 100/10/1"; of a system that does not search, its name alone."""
     from treelm.models.search.settings import search_in_words
 

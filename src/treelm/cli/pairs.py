@@ -27,7 +27,7 @@ from treelm.cli.options import (
 
 if TYPE_CHECKING:
     from treelm.evaluation.minimal_pairs import MinimalPair, MinimalPairResult
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _score(
-    options: Arguments, run: str, lm: SyntacticLM, beam: dict[str, Any], pairs: Sequence[MinimalPair]
+    options: Arguments, run: str, lm: LanguageModel, beam: dict[str, Any], pairs: Sequence[MinimalPair]
 ) -> MinimalPairResult:
     from treelm.evaluation.minimal_pairs import score_pairs
     from treelm.inference.processes import computing, score

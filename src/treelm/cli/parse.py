@@ -24,7 +24,7 @@ from treelm.corpora.outputs import check_place
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
     from treelm.models.scores import ParsedSentence
     from treelm.trees.tree import Tree
 
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
     return report_skipped(skipped)
 
 
-def _draw(path: str, lm: SyntacticLM, tree: Tree, gold: Tree | None) -> None:
+def _draw(path: str, lm: LanguageModel, tree: Tree, gold: Tree | None) -> None:
     from treelm.figures.pictures import picture
     from treelm.models.persistence.files import write_atomically
 

@@ -17,7 +17,7 @@ from treelm.errors import InputError
 
 if TYPE_CHECKING:
     from treelm.evaluation.human.material import Material, Surprisals
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def score_run(
     material: Material,
     *,
     context: Literal["sentence", "document"] = "sentence",
-    set_search: Callable[[SyntacticLM], str] | None = None,
+    set_search: Callable[[LanguageModel], str] | None = None,
     columns: Sequence[str] = (),
 ) -> Surprisals:
     """Score a material by a run, and say what was unknown, impossible or not converged.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from treelm.evaluation.syntaxgym.results import Reference
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
     from treelm.evaluation.syntaxgym.suites import Suite
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def _of_runs(options: Arguments, suites: list[Suite]) -> _Results:
 
 
 def _evaluate(
-    options: Arguments, run: str, lm: SyntacticLM, widths: dict[str, Any], suites: list[Suite]
+    options: Arguments, run: str, lm: LanguageModel, widths: dict[str, Any], suites: list[Suite]
 ) -> list[SuiteResult]:
     from treelm.evaluation.syntaxgym.scoring import KeptScores, score_suites, write_sentences
     from treelm.inference.processes import in_groups, score

@@ -17,7 +17,7 @@ from treelm.corpora.outputs import finite
 from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.inference.surprisal import CONVERGED
-from treelm.models.base import IncrementalState, ProbabilityMass, SentenceScore, SyntacticLM
+from treelm.models.base import IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
 from treelm.models.layers.dropout import evaluating
 from treelm.models.scores import NoLogProbability
 
@@ -83,7 +83,7 @@ class Tolerances:
     probability: float = 1e-6
 
     @classmethod
-    def of(cls, model: SyntacticLM) -> Tolerances:
+    def of(cls, model: LanguageModel) -> Tolerances:
         """Tolerances for a model: exact, but for rounding where it scores in less than float64."""
         if model.scoring_dtype == torch.float64:
             return cls()
@@ -92,7 +92,7 @@ class Tolerances:
 
 
 def audit(
-    model: SyntacticLM,
+    model: LanguageModel,
     sentences: Sentences,
     *,
     seed: int = 1,
@@ -151,7 +151,7 @@ def fails_without_numbers(
 
 @fails_without_numbers("causality", 0.0, "nats")
 def check_causality(
-    model: SyntacticLM, sentences: Sentences, *, seed: int = 1, num_cuts: int = 3, tolerance: float = 0.0
+    model: LanguageModel, sentences: Sentences, *, seed: int = 1, num_cuts: int = 3, tolerance: float = 0.0
 ) -> Check:
     """Check that log p of a prefix stays the same, bit for bit, when words after it are changed, added or removed."""
     explanation = "a probability that depends on later words is not a prediction, and surprisals from it mean nothing"
@@ -177,7 +177,7 @@ def _other_suffixes(suffix: Sequence[str], pool: Sequence[str], generator: rando
 
 
 @fails_without_numbers("normalisation", 1e-6, "probability")
-def check_next_tokens(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
+def check_next_tokens(model: LanguageModel, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
     """Check that the probabilities of all next tokens and of the end sum to 1 after every prefix.
 
     A search that prunes may lose probability, never invent it: for scores that are lower bounds, sums may be below 1.
@@ -214,7 +214,7 @@ def check_enumeration(enumerate_all: Callable[[], ProbabilityMass | None] | None
 
 
 @fails_without_numbers("batch invariance", 0.0, "nats")
-def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, tolerance: float = 0.0) -> Check:
+def check_batches(model: LanguageModel, sentences: Sentences, *, seed: int = 1, tolerance: float = 0.0) -> Check:
     """Check that a sentence has the same scores alone as among others, in whatever order."""
     explanation = "scores that depend on what else is in the batch cannot be reproduced"
     if len(sentences) < 2:
@@ -231,7 +231,7 @@ def check_batches(model: SyntacticLM, sentences: Sentences, *, seed: int = 1, to
 
 
 @fails_without_numbers("incremental", 1e-6, "nats")
-def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
+def check_incremental(model: LanguageModel, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
     """Check that reading word by word gives the log probabilities that scoring whole sentences gives.
 
     Words are compared by ``extend_scored``, all their tokens together, and the end by ``next_word_log_probs``: not of a
@@ -244,7 +244,7 @@ def check_incremental(model: SyntacticLM, sentences: Sentences, *, tolerance: fl
     return check_changes("incremental", changes, tolerance, "nats", explanation)
 
 
-def check_search(model: SyntacticLM, sentences: Sentences) -> tuple[Check, ...]:
+def check_search(model: LanguageModel, sentences: Sentences) -> tuple[Check, ...]:
     """Measure, of a search that prunes, how far ``score`` and ``next_word_log_probs`` differ; count converged words.
 
     Both are lower bounds of the same probability by different searches, so no difference fails. Other systems
@@ -328,7 +328,7 @@ def _distances(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArr
     return np.where(np.isnan(sizes), math.inf, sizes)
 
 
-def word_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
+def word_changes(model: LanguageModel, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
     """Differences of each word's log probability as ``extend_scored`` gives it, and without a search of the end."""
     state = model.start()
     changes = []
@@ -341,7 +341,7 @@ def word_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore,
     return changes
 
 
-def next_token_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
+def next_token_changes(model: LanguageModel, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
     """Differences of the log probability of each word's first token, and of the end."""
     state = model.start()
     changes = []
@@ -354,7 +354,7 @@ def next_token_changes(model: SyntacticLM, words: Sequence[str], score: Sentence
     return changes
 
 
-def _at(model: SyntacticLM, state: IncrementalState, token: int, whole: np.float64, where: str) -> Change:
+def _at(model: LanguageModel, state: IncrementalState, token: int, whole: np.float64, where: str) -> Change:
     return _change(whole, float(model.next_word_log_probs(state)[0, token]), where)
 
 
@@ -363,13 +363,13 @@ def _change(whole: float, found: float, where: str) -> Change:
     return Change(float(size), where)
 
 
-def check_next_symbols(model: SyntacticLM, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
+def check_next_symbols(model: LanguageModel, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
     """Deprecated: the old name of ``check_next_tokens``."""
     warn_renamed("check_next_symbols", "check_next_tokens")
     return check_next_tokens(model, sentences, tolerance=tolerance)
 
 
-def next_symbol_changes(model: SyntacticLM, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
+def next_symbol_changes(model: LanguageModel, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
     """Deprecated: the old name of ``next_token_changes``."""
     warn_renamed("next_symbol_changes", "next_token_changes")
     return next_token_changes(model, words, score, label)

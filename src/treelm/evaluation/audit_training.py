@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from treelm.corpora.encoding import encode_words
 from treelm.errors import InputError
 from treelm.evaluation.audit import AuditReport, Change, Check, check_changes
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.layers.dropout import dropout_off
 from treelm.models.layers.precision import DECIMALS
 from treelm.models.streams import StreamLM
@@ -36,7 +36,7 @@ EXPLANATION = (
 
 
 def audit_training(
-    model: SyntacticLM,
+    model: LanguageModel,
     sentences: Sentences,
     *,
     seed: int = 1,

@@ -35,7 +35,7 @@ from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched, in_batches
 from treelm.inference.loading import load
 from treelm.inference.processes import Compute, analyse, computing, here, parse
-from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.base import Analysis, LanguageModel
 from treelm.models.layers.devices import DeviceName
 from treelm.models.scores import SentenceScore
 from treelm.models.search.settings import search_in_words
@@ -64,7 +64,7 @@ class Evaluation:
 
 
 def evaluate_sentences(
-    lm: SyntacticLM,
+    lm: LanguageModel,
     sentences: Iterable[Sentence],
     *,
     split: str,
@@ -102,7 +102,7 @@ def evaluate_sentences(
 
 
 def _with_trees(
-    lm: SyntacticLM, sentences: Iterable[Sentence], batch_size: int
+    lm: LanguageModel, sentences: Iterable[Sentence], batch_size: int
 ) -> Iterator[tuple[Sentence, Analysis | None]]:
     """Sentences with their scores under their own trees."""
     for group in batched(sentences, batch_size):
@@ -111,7 +111,7 @@ def _with_trees(
 
 
 def _result(
-    lm: SyntacticLM,
+    lm: LanguageModel,
     sentences: Sequence[Sentence],
     analyses: Sequence[Analysis],
     split: str,
@@ -313,7 +313,7 @@ def concerns_gold_trees(note: str) -> bool:
     return _AGAINST in note
 
 
-def _choose_builder(lm: SyntacticLM, builder: str | None) -> tuple[str, ...]:
+def _choose_builder(lm: LanguageModel, builder: str | None) -> tuple[str, ...]:
     """Set the way of building trees, for a system that has a choice; returns the note that tells it."""
     known = lm.tree_builders if lm.parses and lm.tree_builder is not None else {}
     if builder is not None and builder not in known:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treelm.evaluation.evalb_files import Bracketing, bracketing_of
 from treelm.evaluation.trivial_baselines import BUILDERS
 from treelm.inference.batching import batched
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.streams import StreamLM
 from treelm.trees.distances import tree_from_distances
 
@@ -32,7 +32,7 @@ class LearnedTrees:
 
 
 def learned_trees(
-    lm: SyntacticLM, sentences: Sequence[Sequence[str]], *, on_sentence: Callable[[], None] = lambda: None
+    lm: LanguageModel, sentences: Sequence[Sequence[str]], *, on_sentence: Callable[[], None] = lambda: None
 ) -> Iterator[LearnedTrees]:
     """The trees of one model, named by its system; if they come from distances, by both builders.
 

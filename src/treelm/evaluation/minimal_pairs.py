@@ -23,7 +23,7 @@ from treelm.inference.processes import Compute, here
 from treelm.models.scores import NATS_PER_BIT
 
 if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
     from treelm.models.scores import SentenceScore
 
 TIE = 1e-6  # nats: the probabilities of a pair are called equal if they are as near as that, relatively
@@ -244,7 +244,7 @@ def first_of_groups(pairs: Sequence[MinimalPair], most: int) -> list[MinimalPair
 
 
 def score_pairs(
-    lm: SyntacticLM,
+    lm: LanguageModel,
     pairs: Sequence[MinimalPair],
     *,
     tokenisation: Tokenisation = "treebank",

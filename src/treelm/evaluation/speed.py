@@ -22,7 +22,7 @@ from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.inference.loading import load
 from treelm.models import system_class
-from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.layers.devices import process_peak_mb, restart_peak
 from treelm.models.search.settings import SearchPrecision
 from treelm.models.streams import StreamLM
@@ -80,7 +80,7 @@ def endless_updates(recipe: Recipe) -> Iterator[Iterator[tuple[Batch, Update]]]:
         yield _updates(setup.model, setup.recipe.training, batches)
 
 
-def _updates(model: SyntacticLM, config: TrainingConfig, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Update]]:
+def _updates(model: LanguageModel, config: TrainingConfig, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Update]]:
     fabric = build_fabric(config)
     optimizer = build_optimizer(model, config, epoch=0)
     fabric.setup(model, optimizer)

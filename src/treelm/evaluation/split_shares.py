@@ -12,7 +12,7 @@ import torch
 from treelm.corpora.word_vocabulary import WordVocabulary
 from treelm.errors import InputError
 from treelm.models import system_class
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.streams import StreamLM
 from treelm.training.recipe import ModelConfig
 from treelm.trees.tree import Tree
@@ -77,7 +77,7 @@ class SharesOverSeeds:
 
 
 def random_shares(
-    build: Callable[[int], SyntacticLM], sentences: Sequence[Sequence[str]], *, num_seeds: int = 25
+    build: Callable[[int], LanguageModel], sentences: Sequence[Sequence[str]], *, num_seeds: int = 25
 ) -> Iterator[SplitShares]:
     """Yield the shares of models that have not been trained; ``build`` makes one from a seed (0, 1, ...)."""
     return (split_shares(build(seed).parse(sentences)) for seed in range(num_seeds))
@@ -101,7 +101,7 @@ def untrained(model: ModelConfig, sentences: Iterable[Sequence[str]]) -> Callabl
     return build
 
 
-def require_binary_trees(model: SyntacticLM, *, where: str) -> StreamLM:
+def require_binary_trees(model: LanguageModel, *, where: str) -> StreamLM:
     """The model, if its trees are of splits in two. Raises ``InputError`` for others."""
     if not isinstance(model, StreamLM) or not model.parses:
         raise _no_binary_trees(model.system, where)

@@ -28,7 +28,7 @@ from treelm.corpora.stream_batches import BPTTBatches, StreamBatch
 from treelm.errors import InputError, check_positive
 from treelm.evaluation.perplexity import LikelihoodSums, Perplexity, perplexity, sum_scores
 from treelm.evaluation.report import GIVEN_TREES, EvaluationResult
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.layers.dropout import evaluating
 from treelm.models.layers.softmax import target_log_probs
 from treelm.models.readings import Carried
@@ -117,7 +117,7 @@ class StreamProtocol:
         return f"in a stream of {self.rows} {'row' if self.rows == 1 else 'rows'}{pointer}"
 
 
-def stream_perplexities(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol) -> tuple[Perplexity, ...]:
+def stream_perplexities(lm: LanguageModel, corpus: PreparedCorpus, protocol: StreamProtocol) -> tuple[Perplexity, ...]:
     """Compute perplexity per word, ends included; of characters also per character (BPC) or, without ends, per token.
 
     Raises ``InputError`` for a system that reads whole sentences only.
@@ -129,7 +129,7 @@ def stream_perplexities(lm: SyntacticLM, corpus: PreparedCorpus, protocol: Strea
     return tuple(perplexity(sums, unit=unit, context=protocol.name) for unit in units)  # type: ignore[arg-type]
 
 
-def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol) -> LikelihoodSums:
+def stream_likelihood(lm: LanguageModel, corpus: PreparedCorpus, protocol: StreamProtocol) -> LikelihoodSums:
     """Sums for ``stream_perplexities``, in the precision of the model's weights; the model is left as it was."""
     lm = require_stream(lm)
     encoded = EncodedCorpus(corpus, lm.vocabulary, corpus.labels)
@@ -154,14 +154,14 @@ def stream_likelihood(lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamP
     )
 
 
-def require_stream(lm: SyntacticLM) -> StreamLM:
+def require_stream(lm: LanguageModel) -> StreamLM:
     """Return the model itself; raise ``InputError`` for a system that reads whole sentences only."""
     if not isinstance(lm, StreamLM):
         raise _no_stream(lm)
     return lm
 
 
-def require_context(lm: SyntacticLM, protocol: StreamProtocol, *, fixed_rows: bool = False) -> None:
+def require_context(lm: LanguageModel, protocol: StreamProtocol, *, fixed_rows: bool = False) -> None:
     """Raise ``InputError`` for a model that reads no text in a row, and for what only streams have."""
     if isinstance(lm, StreamLM):
         return
@@ -173,12 +173,12 @@ def require_context(lm: SyntacticLM, protocol: StreamProtocol, *, fixed_rows: bo
         raise InputError(found, remedy=f"leave {what} out")
 
 
-def _no_stream(lm: SyntacticLM) -> InputError:
+def _no_stream(lm: LanguageModel) -> InputError:
     found = f"{lm.system} reads whole sentences, not streams"
     return InputError(found, remedy="set stream = no: sentence by sentence")
 
 
-def document_perplexity(lm: SyntacticLM, corpus: PreparedCorpus) -> Perplexity:
+def document_perplexity(lm: LanguageModel, corpus: PreparedCorpus) -> Perplexity:
     """Compute perplexity per word, ends included, each sentence read given its document so far (``score_text``).
 
     Raises ``InputError`` for a model that does not keep its context.
@@ -225,7 +225,7 @@ def stream_protocol(recipe: Recipe) -> StreamProtocol:
 
 
 def evaluate_stream(
-    lm: SyntacticLM,
+    lm: LanguageModel,
     recipe: Recipe,
     name: str,
     *,
@@ -264,7 +264,7 @@ def evaluate_stream(
 
 
 def _fitting(
-    lm: SyntacticLM, corpus: PreparedCorpus, protocol: StreamProtocol, name: str, *, fixed_rows: bool
+    lm: LanguageModel, corpus: PreparedCorpus, protocol: StreamProtocol, name: str, *, fixed_rows: bool
 ) -> tuple[StreamProtocol, tuple[str, ...]]:
     """The protocol, or that of one row with a note if there are not as many tokens as rows.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from treelm.errors import InputError
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.scores import PartialAnalysis
 from treelm.models.states import IncrementalState
 from treelm.models.structures import Structure
@@ -57,7 +57,7 @@ class Look:
 class Reader:
     """One model. Its work is done in a thread of its own, in small parts, in the order in which they were asked for."""
 
-    def __init__(self, name: str, lm: SyntacticLM) -> None:
+    def __init__(self, name: str, lm: LanguageModel) -> None:
         """Begin before the first word; ``name`` is what the page calls the model."""
         self.name, self.lm = name, lm
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"explorer-{name}")

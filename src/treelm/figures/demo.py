@@ -10,7 +10,7 @@ from treelm.figures.memory_grid import MemoryGrid
 from treelm.figures.stack_tape import TapeGrid
 from treelm.figures.terminal import draw_tree
 from treelm.inference.loading import load
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.scores import sentence_surprisal
 from treelm.models.structures import SlotSpans, StackTape
 
@@ -29,7 +29,7 @@ def seen_in_sentence(run: Path, words: Sequence[str]) -> Iterator[str]:
             yield "the stack after every word, and how many constituents hold each\n\n" + TapeGrid(tape=tape).as_text()
 
 
-def drawn_sentence(lm: SyntacticLM, words: Sequence[str]) -> str:
+def drawn_sentence(lm: LanguageModel, words: Sequence[str]) -> str:
     """A sentence's best tree, with the surprisal in bits under every word unless the system is a bare parser."""
     (analysis,) = lm.analyse([words])
     if analysis.score is None:

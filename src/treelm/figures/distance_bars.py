@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 
 from treelm.figures.markup import escaped, svg_file
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.structures import Distances, of_kind
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -104,7 +104,7 @@ class DistanceBars:
         )
 
 
-def distance_bars(lm: SyntacticLM, words: Sequence[str]) -> DistanceBars:
+def distance_bars(lm: LanguageModel, words: Sequence[str]) -> DistanceBars:
     """The bars of a sentence, one for each token: words, or the characters of words.
 
     Raises ``InputError`` for a sentence without words and for a system without distances.

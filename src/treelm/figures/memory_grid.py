@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from unicodedata import east_asian_width
 
 from treelm.figures.markup import escaped, svg_file
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.structures import SlotSpans, of_kind
 
 FONT_SIZE = 13
@@ -76,7 +76,7 @@ class MemoryGrid:
         return self.as_svg()
 
 
-def grid_of_sentence(lm: SyntacticLM, words: Sequence[str]) -> MemoryGrid:
+def grid_of_sentence(lm: LanguageModel, words: Sequence[str]) -> MemoryGrid:
     """The grid of a sentence. Raises ``InputError`` if it has no words, and for a system without such a memory."""
     return MemoryGrid.of(of_kind(lm.structure(words), SlotSpans))
 

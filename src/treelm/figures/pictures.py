@@ -7,12 +7,12 @@ from treelm.figures.memory_grid import MemoryGrid
 from treelm.figures.span_attention import SpanAttentionFigure
 from treelm.figures.stack_attention import StackAttention
 from treelm.figures.stack_tape import TapeGrid
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.trees.tree import Tree
 
 
-def picture(lm: SyntacticLM, tree: Tree, gold: Tree | None = None) -> str:
+def picture(lm: LanguageModel, tree: Tree, gold: Tree | None = None) -> str:
     """Draw what the tree that a system has found follows from, by the kind of its ``structure``, else the tree.
 
     Distances are drawn as bars, a memory as a grid of slots by words, attention over spans beside the tree and, if it

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treelm.figures.markup import escaped, size_of, svg_file
 from treelm.figures.terminal import draw_tree
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.structures import SpanWeights, of_kind
 from treelm.trees.tree import Tree
 
@@ -179,7 +179,7 @@ def _shade(weight: float) -> str:
     return _SHADES[min(int(weight * len(_SHADES)), len(_SHADES) - 1)]
 
 
-def span_attention_of(lm: SyntacticLM, words: Sequence[str], gold: Tree | None = None) -> SpanAttentionFigure:
+def span_attention_of(lm: LanguageModel, words: Sequence[str], gold: Tree | None = None) -> SpanAttentionFigure:
     """The attention over a sentence by itself. Raises ``InputError`` if it has no words, or the system no such one."""
     found = of_kind(lm.structure(words), SpanWeights)
     (derived,) = lm.parse([words])

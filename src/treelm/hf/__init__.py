@@ -14,7 +14,7 @@ from treelm.errors import InputError
 from treelm.models.persistence.hub import save_parts
 
 if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -32,7 +32,7 @@ AutoModelForCausalLM.register(TreelmConfig, TreelmForCausalLM, exist_ok=True)
 AutoTokenizer.register(TreelmConfig, slow_tokenizer_class=TreelmTokenizer, exist_ok=True)
 
 
-def export_model(lm: SyntacticLM, folder: Path) -> None:
+def export_model(lm: LanguageModel, folder: Path) -> None:
     """Write a model as a folder of transformers, with its tokenizer; it is there when it is complete.
 
     Raises ``InputError`` for a system that does not read step by step, or whose words need trees or a search.

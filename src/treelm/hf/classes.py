@@ -22,7 +22,7 @@ from treelm.corpora.vocabularies import load_vocabulary, save_vocabulary, vocabu
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
 from treelm.models import config_class, system_class
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.configs import from_plain
 from treelm.models.persistence.hub import EXPORTED
 from treelm.models.persistence.storage import describe_model
@@ -67,7 +67,7 @@ class TreelmForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         self.generation_config.use_cache = False
 
     @classmethod
-    def of(cls, lm: SyntacticLM) -> Self:
+    def of(cls, lm: LanguageModel) -> Self:
         """The same model. Raises ``InputError`` for a system that has no logits of the next token."""
         if not isinstance(lm, StreamLM):
             found = f"{lm.system} does not read step by step"

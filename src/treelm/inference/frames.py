@@ -16,13 +16,13 @@ from treelm.inference.stimuli import Columns, PlacedRow, Punctuation, check_docu
 from treelm.inference.stimulus_advice import Advice
 from treelm.inference.stimulus_scores import Context
 from treelm.inference.surprisal_table import MODEL, NamedModel, Shape, SourceNames, SurprisalTable, TableSettings
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 _SOURCE = "data frame"
 
 
 def surprisal_table(
-    models: SyntacticLM | Mapping[str, SyntacticLM],
+    models: LanguageModel | Mapping[str, LanguageModel],
     frame: Any,
     *,
     word: str = "word",
@@ -54,11 +54,11 @@ def surprisal_table(
     except TypeError:
         found = f"{type(frame).__name__} where a data frame was expected"
         raise InputError(found, remedy="give one of pandas or polars, or read a file by treelm surprisal") from None
-    named = {"": models} if isinstance(models, SyntacticLM) else dict(models)
+    named = {"": models} if isinstance(models, LanguageModel) else dict(models)
     if not named:
         raise InputError("no model", remedy="give one, or several by their names")
     settings = TableSettings(
-        shape=shape or ("plain" if isinstance(models, SyntacticLM) else "wide"),
+        shape=shape or ("plain" if isinstance(models, LanguageModel) else "wide"),
         columns=tuple(columns),
         frequencies=Frequencies.named(frequencies) if isinstance(frequencies, str) else frequencies,
         lag=lag,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from treelm.corpora.tokens import BLANKS
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, SyntacticLM
+from treelm.models.base import IncrementalState, LanguageModel
 from treelm.trees.tree import Tree, from_flat
 
 _COLDEST = 1e-3
@@ -45,7 +45,7 @@ _DEFAULT = Drawing()
 
 
 def generate(
-    lm: SyntacticLM, *, num_sentences: int, seed: int, drawing: Drawing = _DEFAULT, with_trees: bool = True
+    lm: LanguageModel, *, num_sentences: int, seed: int, drawing: Drawing = _DEFAULT, with_trees: bool = True
 ) -> Iterator[tuple[list[str], Tree | None]]:
     """Sample sentences and, if asked, the model's tree over each (None if it has none); a seed gives the same ones.
 
@@ -63,7 +63,7 @@ def generate(
 
 
 def _generate(
-    lm: SyntacticLM, num_sentences: int, generator: torch.Generator, drawing: Drawing, with_trees: bool
+    lm: LanguageModel, num_sentences: int, generator: torch.Generator, drawing: Drawing, with_trees: bool
 ) -> Iterator[tuple[list[str], Tree | None]]:
     spelled = (lm.vocabulary.spell([index]) for index in range(len(lm.vocabulary)))
     unwritable = torch.tensor([not text.strip(BLANKS + "\0") for text in spelled])  # no word is such a token alone
@@ -73,7 +73,7 @@ def _generate(
 
 
 def _sample(
-    lm: SyntacticLM, generator: torch.Generator, drawing: Drawing, unwritable: Tensor
+    lm: LanguageModel, generator: torch.Generator, drawing: Drawing, unwritable: Tensor
 ) -> tuple[list[str], IncrementalState]:
     """The words of a sentence, and the state after the last of them."""
     end, ends_word = len(lm.vocabulary), lm.vocabulary.ends_word
@@ -95,7 +95,7 @@ def _sample(
     return words, whole
 
 
-def _tree(lm: SyntacticLM, state: IncrementalState, words: list[str]) -> Tree:
+def _tree(lm: LanguageModel, state: IncrementalState, words: list[str]) -> Tree:
     """The model's tree with the words as they are written; a model knows its tokens only."""
     coming = iter(words)
     (tree,) = lm.partial_trees(state)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from treelm.corpora.inputs import file_hash, read_bytes
 from treelm.errors import InputError
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.persistence.shipped import find_run
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ THRESHOLD = 10.0
 """The search for surprisals of single words, as wide as the doubt; docs/models/rnng-search.md has what it costs."""
 
 
-def load(run: str | Path, *, device: DeviceName = "cpu") -> SyntacticLM:
+def load(run: str | Path, *, device: DeviceName = "cpu") -> LanguageModel:
     """The model of a run folder (or of any folder that ``save_pretrained`` wrote), in evaluation mode.
 
     Or a model that ships with the package, by its name (``rnng-gum-open``), unless there is a folder of that name; or

@@ -16,36 +16,36 @@ from typing import Any, NamedTuple, TypeVar
 from treelm.corpora.mapping import mapping, usable_cores
 from treelm.errors import InputError
 from treelm.inference.loading import load, model_hash
-from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.base import Analysis, LanguageModel
 from treelm.models.layers.devices import DeviceName, device_of
 from treelm.models.persistence.hub import PREFIX
 from treelm.models.scores import ParsedSentence, SentenceScore
 
 Result = TypeVar("Result")
 Sentences = Sequence[Sequence[str]]
-Job = Callable[[SyntacticLM, Sentences], Sequence[Result]]
+Job = Callable[[LanguageModel, Sentences], Sequence[Result]]
 """Operation on sentences: a function of a module, so that another process finds it."""
 
 _WORKER = {"what": "a process that computes", "remedy": "free memory, or lower the number of processes"}
 _WORTH_STARTING = 20.0  # seconds of work that are left: to start processes takes a few
 
 
-def score(lm: SyntacticLM, sentences: Sentences) -> list[SentenceScore]:
+def score(lm: LanguageModel, sentences: Sentences) -> list[SentenceScore]:
     """The scores of sentences (a ``Job``)."""
     return lm.score(sentences)
 
 
-def analyse(lm: SyntacticLM, sentences: Sentences) -> list[Analysis]:
+def analyse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
     """Scores and trees of sentences (a ``Job``)."""
     return lm.analyse(sentences)
 
 
-def parse(lm: SyntacticLM, sentences: Sentences) -> list[Analysis]:
+def parse(lm: LanguageModel, sentences: Sentences) -> list[Analysis]:
     """Trees of sentences without scores, which many systems find without predicting a word (a ``Job``)."""
     return [Analysis(score=None, tree=tree) for tree in lm.parse(sentences)]
 
 
-def annotate(lm: SyntacticLM, sentences: Sentences) -> list[ParsedSentence | None]:
+def annotate(lm: LanguageModel, sentences: Sentences) -> list[ParsedSentence | None]:
     """The trees of sentences with their tags, None for one without words (a ``Job``)."""
     parsed = iter(lm.annotate([words for words in sentences if words]))
     return [next(parsed) if words else None for words in sentences]
@@ -84,7 +84,7 @@ def here(compute: Callable[[Sentences], Sequence[Result]]) -> Compute[Result]:
 @contextmanager
 def computing(
     job: Job[Result],
-    lm: SyntacticLM,
+    lm: LanguageModel,
     *,
     run: str,
     processes: int = 1,
@@ -108,7 +108,7 @@ def computing(
 
 def in_groups(
     job: Job[Result],
-    lm: SyntacticLM,
+    lm: LanguageModel,
     groups: Iterable[Sentences],
     *,
     run: str,
@@ -161,7 +161,7 @@ def require_same(run: str, identity: str, identify: Callable[[str], str]) -> Non
 
 
 @lru_cache(maxsize=1)
-def _model(run: str, identity: str, device: DeviceName) -> SyntacticLM:
+def _model(run: str, identity: str, device: DeviceName) -> LanguageModel:
     require_same(run, identity, model_hash)
     return load(run, device=device)
 

@@ -16,7 +16,7 @@ from treelm.inference.batching import in_batches
 from treelm.inference.processes import Compute, here, score
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.surprisal import ScoredSentence, word_offsets
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.entropies import ENTROPY, next_entropies
 from treelm.models.scores import Gathering, SentenceScore, SentenceSurprisal, WordSurprisal, sentence_surprisal
 
@@ -41,7 +41,7 @@ class ScoredStimulus:
 
 
 def score_stimuli(
-    lm: SyntacticLM,
+    lm: LanguageModel,
     stimuli: Iterable[Stimulus],
     *,
     context: Context = "sentence",
@@ -77,7 +77,7 @@ def score_stimuli(
             yield _gathered(lm, one, found, "sentence")
 
 
-def score_with_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
+def score_with_entropies(lm: LanguageModel, sentences: Sequence[Sequence[str]]) -> list[SentenceScore]:
     """Scores with the column ``ENTROPY`` (a ``Job``)."""
     if lm.keeps_context:
         return [one for sentence in sentences for one in lm.score_text([sentence], entropies=True)]
@@ -87,7 +87,7 @@ def score_with_entropies(lm: SyntacticLM, sentences: Sequence[Sequence[str]]) ->
     ]
 
 
-def _gathered(lm: SyntacticLM, stimulus: Stimulus, score: SentenceScore, context: Context) -> ScoredStimulus:
+def _gathered(lm: LanguageModel, stimulus: Stimulus, score: SentenceScore, context: Context) -> ScoredStimulus:
     tokens = sentence_surprisal(stimulus.as_read.words, score, lm.vocabulary)
     scored = ScoredSentence(
         sentence=stimulus.sentence,
@@ -97,7 +97,7 @@ def _gathered(lm: SyntacticLM, stimulus: Stimulus, score: SentenceScore, context
     return ScoredStimulus(stimulus=stimulus, scored=scored, context=context)
 
 
-def gatherings(lm: SyntacticLM) -> Mapping[str, Gathering]:
+def gatherings(lm: LanguageModel) -> Mapping[str, Gathering]:
     """How a word of several tokens gets its value in each column; nothing of a system that lists names, as once."""
     if isinstance(lm.word_columns, Mapping):
         return lm.word_columns

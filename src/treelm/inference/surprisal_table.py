@@ -29,7 +29,7 @@ from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Stimulus
 from treelm.inference.stimulus_scores import Context, ScoredStimulus, score_stimuli
 from treelm.inference.surprisal import CONVERGED, END_OF_SENTENCE, Totals, word_offsets
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.entropies import ENTROPY, start_entropy
 from treelm.models.scores import SentenceScore, WordSurprisal
 
@@ -48,7 +48,7 @@ class NamedModel:
     """A model in a table. ``unigrams`` are of its training corpus, ``compute`` scores elsewhere (``computing``)."""
 
     name: str
-    lm: SyntacticLM
+    lm: LanguageModel
     compute: Compute[SentenceScore] | None = None
     unigrams: Unigrams | None = None
 
@@ -89,7 +89,7 @@ class SourceNames(NamedTuple):
     shows_document: bool = False
 
 
-def check_columns(models: Mapping[str, SyntacticLM], names: Sequence[str]) -> None:
+def check_columns(models: Mapping[str, LanguageModel], names: Sequence[str]) -> None:
     """Raise ``InputError`` for the first name that none of the models (by their names) has a column of."""
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
@@ -101,7 +101,7 @@ def check_columns(models: Mapping[str, SyntacticLM], names: Sequence[str]) -> No
             raise InputError(f"no column {name!r} from {', '.join(systems)}", remedy=choose_from(name, known))
 
 
-def columns_of(lm: SyntacticLM) -> tuple[str, ...]:
+def columns_of(lm: LanguageModel) -> tuple[str, ...]:
     """Name the columns that a model's table can have besides those of every table and ``PREDICTORS``."""
     reduced = [name for name, column in _REDUCED_FROM.items() if column in (ENTROPY, *lm.word_columns)]
     return (ENTROPY, *sorted(lm.word_columns), *reduced)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from treelm.errors import InputError, is_out_of_memory
 from treelm.inference.loading import load, model_hash
 from treelm.inference.processes import require_same
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.layers.devices import DeviceName
 from treelm.models.persistence.shipped import find_run
 from treelm.models.persistence.storage import read_system
@@ -76,7 +76,7 @@ def parser_version(name: str) -> str:
     return model_hash(name)
 
 
-def parser_class(name: str) -> type[SyntacticLM] | None:
+def parser_class(name: str) -> type[LanguageModel] | None:
     """The system of a run, of which nothing is loaded; None for parsers that are installed apart.
 
     Raises ``InputError`` for a run that is not there.
@@ -93,7 +93,7 @@ def parser_has_confidence(name: str) -> bool:
 class _Run:
     """A trained model of this package. Where its trees have no tags, the tag is X."""
 
-    def __init__(self, lm: SyntacticLM, beam: Mapping[str, Any]) -> None:
+    def __init__(self, lm: LanguageModel, beam: Mapping[str, Any]) -> None:
         """Set the beam, if one is given; raises ``InputError`` for a system without trees."""
         lm.require_trees()
         if beam:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from treelm.errors import InputError
 
 if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM as SyntacticLM
+    from treelm.models.base import LanguageModel as LanguageModel
 
 SYSTEMS: dict[str, str] = {
     "chart": "treelm.models.chart.network:ChartParser",
@@ -36,7 +36,7 @@ BENCHMARKED = "rnng"
 """The system that ``treelm bench`` measures if none is named."""
 
 
-def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
+def system_class(name: str, *, where: str | None = None) -> type[LanguageModel]:
     """The network class of a system; raises ``InputError`` for a name that is in no table.
 
     >>> system_class("ngram").__name__
@@ -47,11 +47,11 @@ def system_class(name: str, *, where: str | None = None) -> type[SyntacticLM]:
         remedy = f"known systems are {', '.join(sorted(SYSTEMS))}; a newer treelm may know more"
         raise InputError(f"unknown system {name!r}", where=where, remedy=remedy)
     module, _, class_name = known[name].partition(":")
-    found: type[SyntacticLM] = getattr(import_module(module), class_name)
+    found: type[LanguageModel] = getattr(import_module(module), class_name)
     return found
 
 
-def config_class(system: type[SyntacticLM]) -> type[Any]:
+def config_class(system: type[LanguageModel]) -> type[Any]:
     """The config dataclass of a system, which its constructor's argument ``config`` is annotated with."""
     annotation: type[Any] = get_type_hints(system.__init__)["config"]
     return annotation

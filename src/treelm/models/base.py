@@ -40,7 +40,7 @@ from treelm.models.states import IncrementalState, TextState
 from treelm.models.structures import Structure, UsedRule
 from treelm.trees.tree import Tree
 
-__all__ = ["Analysis", "IncrementalState", "Loss", "Losses", "ProbabilityMass", "SentenceScore", "SyntacticLM"]
+__all__ = ["Analysis", "IncrementalState", "LanguageModel", "Loss", "Losses", "ProbabilityMass", "SentenceScore"]
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -87,7 +87,7 @@ def takes_a_word_each(method: Method) -> Method:
     return cast(Method, of_checked)
 
 
-class SyntacticLM(Pretrained, ABC):
+class LanguageModel(Pretrained, ABC):
     """A left-to-right language model with (latent, predicted or given) phrase structure."""
 
     predicts_labels: ClassVar[bool] = True  # True if its trees have labels of their own, not one for all
@@ -232,7 +232,7 @@ class SyntacticLM(Pretrained, ABC):
     @classmethod
     def searches(cls) -> bool:
         """Tell whether it scores by a search, whose width ``set_beam`` sets."""
-        return cls.set_beam is not SyntacticLM.set_beam
+        return cls.set_beam is not LanguageModel.set_beam
 
     @abstractmethod
     def losses(self, batch: SentenceBatch) -> Losses:
@@ -293,7 +293,7 @@ class SyntacticLM(Pretrained, ABC):
     @classmethod
     def require_rules(cls) -> None:
         """Raise ``InputError`` for a system without ``used_rules``: asked before any work is done."""
-        if cls.used_rules is SyntacticLM.used_rules:
+        if cls.used_rules is LanguageModel.used_rules:
             raise cls._without_rules()
 
     @classmethod
@@ -407,7 +407,7 @@ class SyntacticLM(Pretrained, ABC):
         return [[] for _ in range(state.num_sentences)]
 
 
-class EstimatedLM(SyntacticLM):
+class EstimatedLM(LanguageModel):
     """A system whose parameters follow from one look at the training data: training calls ``estimate`` once.
 
     It has no differentiable losses, no optimiser and no checkpoints; its recipes leave ``[training]`` empty.

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
-from treelm.models.base import IncrementalState, SentenceScore, SyntacticLM, takes_texts
+from treelm.models.base import IncrementalState, LanguageModel, SentenceScore, takes_texts
 from treelm.models.bounds import CheckedConfig
 from treelm.models.entropies import ENTROPY, next_entropies
 from treelm.models.layers.documents import DocumentEncoder
@@ -47,7 +47,7 @@ class DocumentConfig(CheckedConfig):
         self.require_at_least(1, "context_tokens", "context_size")
 
 
-class DocumentReader(SyntacticLM):
+class DocumentReader(LanguageModel):
     """A system whose config is a ``DocumentConfig``, and whose sentences begin from vectors that may be given.
 
     A subclass calls ``read_documents`` once in its constructor, adds ``documents.of_batch`` to the vectors that the

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 
 from treelm.corpora.encoding import encode_words
-from treelm.models.base import IncrementalState, SyntacticLM
+from treelm.models.base import IncrementalState, LanguageModel
 
 ENTROPY = "next_entropy_bits"
 """The column that is computed on demand only: it takes a distribution over the whole vocabulary after every word."""
 
 
 def next_entropies(
-    lm: SyntacticLM, sentences: Sequence[Sequence[str]], state: IncrementalState | None = None
+    lm: LanguageModel, sentences: Sequence[Sequence[str]], state: IncrementalState | None = None
 ) -> list[NDArray[np.float64]]:
     """Entropy in bits of what follows each word (one token of the vocabulary, or the end), one array a sentence.
 
@@ -42,7 +42,7 @@ def next_entropies(
     return [np.array(one) for one in found]
 
 
-def start_entropy(lm: SyntacticLM) -> float:
+def start_entropy(lm: LanguageModel) -> float:
     """Entropy in bits of what comes first in a sentence, as ``next_entropies`` has it of what follows a word."""
     return entropy_bits(lm.next_word_log_probs(lm.start(1))[0])
 

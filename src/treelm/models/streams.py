@@ -22,7 +22,7 @@ from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
+from treelm.models.base import IncrementalState, LanguageModel, takes_texts
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.precision import DECIMALS, ExactCopy
 from treelm.models.layers.softmax import summed_cross_entropy, target_log_probs
@@ -37,7 +37,7 @@ _STEPS = 256  # of a text, read at a time; changes no value
 _LOG_PROBS, _ENTROPY = "log_probs", "next_entropy_bits"
 
 
-class StreamLM(SyntacticLM):
+class StreamLM(LanguageModel):
     """A language model that carries a hidden state from token to token.
 
     Its constructor is ``(config, *, vocabulary, labels)``. The end token V stands before each sentence and after it;

@@ -14,7 +14,7 @@ from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, shard_rows
 from treelm.training.metrics import LossSum, sum_of
@@ -29,7 +29,12 @@ _SENTENCES = 64  # parsed together
 
 @torch.no_grad()
 def evaluate(
-    fabric: Fabric, model: SyntacticLM, batches: Iterable[Batch], config: TrainingConfig, *, ranks: Ranks | None = None
+    fabric: Fabric,
+    model: LanguageModel,
+    batches: Iterable[Batch],
+    config: TrainingConfig,
+    *,
+    ranks: Ranks | None = None,
 ) -> LossSum:
     """The model's own loss on dev, without dropout; in a stream, every segment goes on where the one before stopped.
 
@@ -46,7 +51,7 @@ def evaluate(
 
 
 def _own_losses(
-    fabric: Fabric, model: SyntacticLM, batches: Iterable[Batch], config: TrainingConfig, ranks: Ranks
+    fabric: Fabric, model: LanguageModel, batches: Iterable[Batch], config: TrainingConfig, ranks: Ranks
 ) -> list[tuple[int, LossSum]]:
     """The losses of the batches that are this process', with their numbers."""
     found: list[tuple[int, LossSum]] = []
@@ -82,7 +87,7 @@ class DevTrees:
         return cls(parsed)
 
     @torch.no_grad()
-    def unlabeled_f1(self, model: SyntacticLM, ranks: Ranks | None = None) -> float:
+    def unlabeled_f1(self, model: LanguageModel, ranks: Ranks | None = None) -> float:
         """Mean of the sentences' F1, 0..100 (``inner_f1``). Of several processes (``ranks``) each parses some.
 
         The model is in training mode afterwards.
@@ -99,7 +104,7 @@ class DevTrees:
         model.train()
         return sum(scores) / len(scores)
 
-    def _sentence_f1(self, model: SyntacticLM, start: int) -> list[float]:
+    def _sentence_f1(self, model: LanguageModel, start: int) -> list[float]:
         """F1 of each sentence of a group, 0..100."""
         gold = self.trees[start : start + _SENTENCES]
         parsed = model.parse([tree.words() for tree in gold])

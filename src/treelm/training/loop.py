@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 
 from treelm.errors import InputError
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.training.checkpoints import Checkpoints, lock_folder
 from treelm.training.config import TrainingConfig
 from treelm.training.data import Batch, Batches, read_epoch
@@ -48,7 +48,7 @@ class Step:
 
 
 def fit(
-    model: SyntacticLM,
+    model: LanguageModel,
     batches: Batches,
     dev: Iterable[Batch] | None,
     config: TrainingConfig,
@@ -90,7 +90,7 @@ def fit(
 
 
 def fit_locked(
-    model: SyntacticLM,
+    model: LanguageModel,
     batches: Batches,
     dev: Iterable[Batch] | None,
     config: TrainingConfig,

@@ -11,7 +11,7 @@ from treelm.corpora.catalog import SPLITS, Split
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.vocabularies import encode_vocabulary
 from treelm.errors import InputError
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.configs import to_plain
 from treelm.models.persistence.storage import VOCABULARY
 from treelm.training.checkpoints import FOLDER, REMEDY, Checkpoint
@@ -22,13 +22,13 @@ _PLACES = ("corpus", *SPLITS)  # the same data may stand elsewhere now
 _logger = logging.getLogger(__name__)
 
 
-def origin_files(model: SyntacticLM, recipe: Recipe | None) -> dict[str, bytes]:
+def origin_files(model: LanguageModel, recipe: Recipe | None) -> dict[str, bytes]:
     """Vocabulary and recipe as files of the run folder, to be kept in a checkpoint."""
     files = {VOCABULARY: encode_vocabulary(model.vocabulary)}
     return files if recipe is None else {**files, FILE_NAME: encode_recipe(recipe)}
 
 
-def check_origin(checkpoint: Checkpoint, model: SyntacticLM, recipe: Recipe | None, run: Path, *, says: bool) -> None:
+def check_origin(checkpoint: Checkpoint, model: LanguageModel, recipe: Recipe | None, run: Path, *, says: bool) -> None:
     """Raise ``InputError`` that names what is not as in the checkpoint: a split of the data, recipe or vocabulary.
 
     Paths of the data may differ, their content may not. Of a run that was begun before data were noted, it ``says`` so.
@@ -53,7 +53,9 @@ def _without_places(recipe: Recipe) -> dict[str, Any]:
     return {name: value for name, value in to_plain(recipe.data).items() if name not in _PLACES}
 
 
-def _check_data(before: Mapping[str, str], model: SyntacticLM, recipe: Recipe | None, run: Path, *, says: bool) -> None:
+def _check_data(
+    before: Mapping[str, str], model: LanguageModel, recipe: Recipe | None, run: Path, *, says: bool
+) -> None:
     now = model.data_identity
     if bool(before) != bool(now):
         if says:

@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError, is_out_of_memory
-from treelm.models.base import Losses, SyntacticLM
+from treelm.models.base import LanguageModel, Losses
 from treelm.models.readings import Carried
 from treelm.models.streams import StreamLM
 from treelm.training.config import TrainingConfig
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 def compute_in_parts(
     fabric: Fabric,
-    model: SyntacticLM,
+    model: LanguageModel,
     batch: Batch,
     config: TrainingConfig,
     *,
@@ -87,7 +87,7 @@ def join_rows(parts: Sequence[Carried]) -> Carried:
     return parts[0] if len(parts) == 1 else {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _stream_model(model: SyntacticLM) -> StreamLM:
+def _stream_model(model: LanguageModel) -> StreamLM:
     if not isinstance(model, StreamLM):
         remedy = 'set batches = "sentences"'
         raise InputError(f"{model.system} reads whole sentences, not streams", where="[training]", remedy=remedy)

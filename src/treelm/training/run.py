@@ -22,7 +22,7 @@ from treelm.corpora.vocabularies import build_vocabulary, load_vocabulary, save_
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError, is_out_of_memory
 from treelm.models import system_class
-from treelm.models.base import EstimatedLM, SyntacticLM
+from treelm.models.base import EstimatedLM, LanguageModel
 from treelm.models.bounds import InventoryConfig
 from treelm.models.configs import to_plain
 from treelm.models.persistence.shipped import find_run
@@ -60,14 +60,16 @@ class Setup:
     """Everything that ``fit`` or ``estimate`` needs, made from a recipe whose bounds are now known."""
 
     recipe: Recipe
-    model: SyntacticLM
+    model: LanguageModel
     encoded: EncodedCorpus
     batches: RecipeBatches
     dev: RecipeBatches | None
     dev_trees: DevTrees | None = None  # if models are selected by F1
 
 
-def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on_terminal: bool = True) -> SyntacticLM:
+def train(
+    recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on_terminal: bool = True
+) -> LanguageModel:
     """Train by a recipe and return the best model, as it was saved in the run folder.
 
     ``resume`` goes on with the run in ``run_directory``; use ``load_run_recipe`` to get its recipe. ``on_terminal``
@@ -92,7 +94,7 @@ def train(recipe: Recipe, run_directory: Path | str, *, resume: bool = False, on
 
 def _calibrate(setup: Setup, run: Path) -> None:
     """Let the model that was kept fit itself to dev, where its system does so."""
-    if type(setup.model).calibrate is SyntacticLM.calibrate or not isinstance(setup.dev, SentenceBatches):
+    if type(setup.model).calibrate is LanguageModel.calibrate or not isinstance(setup.dev, SentenceBatches):
         return
     batches = list(setup.dev)
     if batches:
@@ -260,7 +262,7 @@ def set_up(recipe: Recipe, *, vocabulary: Vocabulary | None = None) -> Setup:
     return Setup(recipe=recipe, model=model, encoded=encoded, batches=batches, dev=dev, dev_trees=trees)
 
 
-def _dev_trees(recipe: Recipe, model: SyntacticLM) -> DevTrees | None:
+def _dev_trees(recipe: Recipe, model: LanguageModel) -> DevTrees | None:
     if recipe.training.select_by != "unlabeled_f1" or not recipe.data.has_split("dev"):
         return None
     if not model.parses:
@@ -269,7 +271,7 @@ def _dev_trees(recipe: Recipe, model: SyntacticLM) -> DevTrees | None:
     return DevTrees.read(recipe.data)
 
 
-def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -> RecipeBatches:
+def _train_batches(encoded: EncodedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
     config = recipe.training
     if config.batches == "sentences":
         return SentenceBatches(
@@ -306,10 +308,10 @@ def _train_batches(encoded: EncodedCorpus, model: SyntacticLM, recipe: Recipe) -
     )
 
 
-def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -> SyntacticLM:
+def _build(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str]) -> LanguageModel:
     build: Any = system_class(config.system)
     try:
-        model: SyntacticLM = build(config=config.config, vocabulary=vocabulary, labels=labels)
+        model: LanguageModel = build(config=config.config, vocabulary=vocabulary, labels=labels)
     except InputError as error:
         raise InputError(error.found, where=error.where or "[model]", remedy=error.remedy) from error
     except (RuntimeError, MemoryError) as error:
@@ -329,7 +331,7 @@ def resolve_bounds(model: ModelConfig, train_data: PreparedCorpus) -> ModelConfi
     return replace(model, config=model.config.fitted_to(train_data, model.bounds_margin), bounds_margin=None)
 
 
-def dev_batches(corpus: PreparedCorpus, model: SyntacticLM, recipe: Recipe) -> RecipeBatches:
+def dev_batches(corpus: PreparedCorpus, model: LanguageModel, recipe: Recipe) -> RecipeBatches:
     """The batches on which a recipe evaluates a model in training: sentences, or a stream."""
     labels = model.labels if model.predicts_labels else merge_labels([corpus])  # else any label will do
     unknown_labels = recipe.data.unknown_labels

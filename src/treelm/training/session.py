@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from treelm.errors import InputError
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.configs import plain_defaults, to_plain
 from treelm.models.persistence.storage import describe_model, remove_leftovers, save_model
 from treelm.models.readings import Carried
@@ -40,7 +40,7 @@ class Session:
 
     def __init__(
         self,
-        model: SyntacticLM,
+        model: LanguageModel,
         batches: Batches,
         config: TrainingConfig,
         run_directory: Path,

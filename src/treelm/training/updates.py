@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.errors import InputError
-from treelm.models.base import Losses, SyntacticLM
+from treelm.models.base import LanguageModel, Losses
 from treelm.models.layers.dropout import shared_draws
 from treelm.models.layers.graphs import cuda_graphs, has_graphs
 from treelm.training.config import TrainingConfig
@@ -35,7 +35,7 @@ class Update(NamedTuple):
 
 def make_update(
     fabric: Fabric,
-    model: SyntacticLM,
+    model: LanguageModel,
     optimizer: Optimizer,
     batch: Batch,
     config: TrainingConfig,
@@ -90,7 +90,7 @@ def count_shards(config: TrainingConfig, ranks: Ranks) -> int:
     return config.shards or ranks.number
 
 
-def check_shards(model: SyntacticLM, config: TrainingConfig, ranks: Ranks) -> None:
+def check_shards(model: LanguageModel, config: TrainingConfig, ranks: Ranks) -> None:
     """Raise ``InputError`` for shards that there cannot be."""
     num_shards = count_shards(config, ranks)
     if num_shards < ranks.number:
@@ -104,7 +104,7 @@ def check_shards(model: SyntacticLM, config: TrainingConfig, ranks: Ranks) -> No
         raise InputError(found, where="[training]", remedy='take one process, or norm = "layer" in [model]')
 
 
-def check_graphs(model: SyntacticLM, config: TrainingConfig, device: torch.device) -> None:
+def check_graphs(model: LanguageModel, config: TrainingConfig, device: torch.device) -> None:
     """Raise ``InputError`` for CUDA graphs that there cannot be."""
     if not config.cuda_graphs:
         return
@@ -123,7 +123,7 @@ def own_shards(batch: Batch, config: TrainingConfig, ranks: Ranks) -> dict[int, 
 
 
 def _random_numbers(
-    model: SyntacticLM, config: TrainingConfig, ranks: Ranks, step: int, shard: int
+    model: LanguageModel, config: TrainingConfig, ranks: Ranks, step: int, shard: int
 ) -> AbstractContextManager[None]:
     """Random numbers that belong to the shard; the whole batch of a single process goes on with the global ones."""
     if config.shards is None and ranks.number == 1:
@@ -137,13 +137,13 @@ def _divisor(batch: Batch, config: TrainingConfig) -> int:
     return int(batch.num_words.sum()) if config.normalise_loss == "word" else len(batch)
 
 
-def _clip(fabric: Fabric, model: SyntacticLM, optimizer: Optimizer, config: TrainingConfig) -> float:
+def _clip(fabric: Fabric, model: LanguageModel, optimizer: Optimizer, config: TrainingConfig) -> float:
     largest = math.inf if config.gradient_clip is None else config.gradient_clip
     norm = fabric.clip_gradients(model, optimizer, max_norm=largest, error_if_nonfinite=False)
     return math.nan if norm is None else norm.item()
 
 
-def check_finite(model: SyntacticLM, *, step: int) -> None:
+def check_finite(model: LanguageModel, *, step: int) -> None:
     """Raise ``NonFiniteError`` when a weight is not finite, so that it is never saved."""
     for name, tensor in model.state_dict().items():
         if not torch.isfinite(tensor).all():

@@ -22,7 +22,7 @@ from treelm.figures.memory_grid import grid_of_sentence
 from treelm.figures.report import analyse
 from treelm.figures.report.analyse import MOST_ANALYSES, analyses_of, examples_of, kept_sentences, with_sentences
 from treelm.figures.span_attention import span_attention_of
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.trees.tree import Tree
 
 WORDS = ("1", "2", "3")
@@ -39,7 +39,7 @@ def silent(what: str, total: int | None) -> Iterator[Callable[[], None]]:
 
 
 @pytest.mark.parametrize("make", [prpn, palm, som])
-def test_trees_and_bits_are_those_of_the_system(make: Callable[[], SyntacticLM]) -> None:
+def test_trees_and_bits_are_those_of_the_system(make: Callable[[], LanguageModel]) -> None:
     network = make().eval()
     (found,) = analyses_of(network, [sentence()])
     (surprisal,) = network.surprisal([list(WORDS)])
@@ -95,7 +95,7 @@ def row(name: str) -> RunMetrics:
 def test_all_rows_are_analysed_and_kept_analyses_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[Path] = []
 
-    def load(path: Path) -> SyntacticLM:
+    def load(path: Path) -> LanguageModel:
         loaded.append(path)
         return prpn().eval()
 

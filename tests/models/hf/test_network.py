@@ -14,7 +14,7 @@ from tests.models.hf.worlds import CONTEXT, MAKERS, SENTENCES, transformers
 from treelm import load
 from treelm.errors import InputError
 from treelm.evaluation.audit import audit
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 from . import plain
 
@@ -24,7 +24,7 @@ LONG = [*SENTENCES[2], *SENTENCES[3], *SENTENCES[0], *SENTENCES[3], *SENTENCES[2
 
 
 @every_model
-def test_words_have_the_bits_that_transformers_gives_their_tokens(folder: Path, lm: SyntacticLM) -> None:
+def test_words_have_the_bits_that_transformers_gives_their_tokens(folder: Path, lm: LanguageModel) -> None:
     for words, found in zip(SENTENCES, lm.surprisal(SENTENCES), strict=True):
         bits, end = plain.word_bits(folder, words)
         assert [word.surprisal_bits for word in found.words] == pytest.approx(bits, abs=1e-5)
@@ -39,7 +39,7 @@ def test_the_audit_finds_nothing(lm: Any) -> None:
 
 
 @every_model
-def test_a_batch_of_eight_has_the_scores_of_each_alone(lm: SyntacticLM) -> None:
+def test_a_batch_of_eight_has_the_scores_of_each_alone(lm: LanguageModel) -> None:
     eight = [words[:length] for words in SENTENCES for length in (1, 5)]
     together = lm.score(eight)
     for words, score in zip(eight, together, strict=True):
@@ -47,7 +47,7 @@ def test_a_batch_of_eight_has_the_scores_of_each_alone(lm: SyntacticLM) -> None:
 
 
 @with_keys_and_values
-def test_distributions_sum_to_one_at_every_token_and_hold_what_scores_say(lm: SyntacticLM) -> None:
+def test_distributions_sum_to_one_at_every_token_and_hold_what_scores_say(lm: LanguageModel) -> None:
     lm.double()
     (score,) = lm.score([SENTENCES[2]])
     state, said = lm.start(), []
@@ -62,7 +62,7 @@ def test_distributions_sum_to_one_at_every_token_and_hold_what_scores_say(lm: Sy
 
 
 @with_keys_and_values
-def test_states_never_change_and_texts_may_wait(lm: SyntacticLM) -> None:
+def test_states_never_change_and_texts_may_wait(lm: LanguageModel) -> None:
     lm.double()
     begin = lm.extend(lm.start(2), ["the", "dogs"])
     before = lm.next_word_log_probs(begin)
@@ -76,7 +76,7 @@ def test_states_never_change_and_texts_may_wait(lm: SyntacticLM) -> None:
 
 
 @every_model
-def test_a_text_of_sentences_is_one_text(lm: SyntacticLM) -> None:
+def test_a_text_of_sentences_is_one_text(lm: LanguageModel) -> None:
     lm.double()
     (whole,) = lm.score([[word for words in SENTENCES[:2] for word in words]])
     first, second = lm.score_text(SENTENCES[:2], entropies=True)
@@ -121,13 +121,13 @@ def test_a_long_text_is_read_in_windows_word_by_word_too(context: int, folder: P
 
 
 @pytest.mark.parametrize("name", ["unigram"])
-def test_a_word_that_cannot_be_written_is_unknown(lm: SyntacticLM) -> None:
+def test_a_word_that_cannot_be_written_is_unknown(lm: LanguageModel) -> None:
     known, unknown = lm.surprisal([["dog", "猫"]])[0].words
     assert (known.is_unk, unknown.is_unk, unknown.unk_class) == (False, True, "<unk>")
 
 
 @pytest.mark.parametrize("name", ["gpt2"])
-def test_what_is_no_word_to_the_tokenizer_is_refused(lm: SyntacticLM) -> None:
+def test_what_is_no_word_to_the_tokenizer_is_refused(lm: LanguageModel) -> None:
     for word in ("New York", "<|endoftext|>", " dog"):
         with pytest.raises(InputError, match="as one word"):
             lm.score([["the", word]])
@@ -148,7 +148,7 @@ def test_a_model_that_sees_what_it_predicts_is_refused(folder: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["llama"])
-def test_saved_and_read_again_it_says_the_same(lm: SyntacticLM, tmp_path: Path) -> None:
+def test_saved_and_read_again_it_says_the_same(lm: LanguageModel, tmp_path: Path) -> None:
     lm.save_pretrained(tmp_path / "kept")
     again = load(tmp_path / "kept")
     assert again.score(SENTENCES)[2].log_probs.tolist() == lm.score(SENTENCES)[2].log_probs.tolist()

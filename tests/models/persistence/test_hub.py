@@ -6,7 +6,7 @@ import torch
 from tests.training.toys import toy_model
 from treelm.errors import InputError
 from treelm.models import SYSTEMS
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.training.checkpoints import lock_folder
 
 
@@ -14,7 +14,7 @@ def test_saved_and_loaded_from_a_folder_it_is_the_same_model(tmp_path: Path, mon
     monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
     model = toy_model()
     model.save_pretrained(tmp_path / "model")
-    loaded = SyntacticLM.from_pretrained(str(tmp_path / "model"))
+    loaded = LanguageModel.from_pretrained(str(tmp_path / "model"))
     assert type(loaded) is type(model)
     for one, other in zip(model.state_dict().values(), loaded.state_dict().values(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
@@ -55,6 +55,6 @@ def test_of_the_hub_only_the_files_of_a_model_are_taken(tmp_path: Path, monkeypa
     monkeypatch.setitem(SYSTEMS, "toy", "tests.training.toys:ToyLM")
     monkeypatch.setattr("treelm.models.persistence.storage.snapshot_download", download)
     monkeypatch.setattr("huggingface_hub.hub_mixin.hf_hub_download", download_one)
-    SyntacticLM.from_pretrained("someone/model", revision="v1")
+    LanguageModel.from_pretrained("someone/model", revision="v1")
     assert (asked["name"], asked["revision"], alone) == ("someone/model", "v1", ["config.json"])
     assert sorted(asked["allow_patterns"]) == ["config.json", "model.safetensors", "vocabulary.json"]

@@ -16,7 +16,7 @@ from treelm.evaluation.human.garden_paths import EffectInBits, measure_effects
 from treelm.evaluation.human.material import Material, Surprisals, score_material
 from treelm.evaluation.human.reading import ModelResult, measure_reading
 from treelm.evaluation.human.regression import require_library
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 CORPORA: dict[str, Callable[[str], ReadingCorpus]] = {natural_stories.NAME: natural_stories.load, ucl.NAME: ucl.load}
 """Corpora of reading times that a comparison takes, and how each is loaded from a folder."""
@@ -81,7 +81,7 @@ def load_corpus(name: str, folder: str) -> ReadingCorpus:
 
 
 def reading_metrics(
-    lm: SyntacticLM, name: str, corpus: ReadingCorpus, on_sentence: Callable[[], None]
+    lm: LanguageModel, name: str, corpus: ReadingCorpus, on_sentence: Callable[[], None]
 ) -> ReadingMetrics:
     """Score a corpus by a model and compare it with the published ones, in the corpus' own design."""
     own = _score(lm, name, corpus, on_sentence)
@@ -100,12 +100,12 @@ def reading_metrics(
     )
 
 
-def garden_path_metrics(lm: SyntacticLM, name: str, on_sentence: Callable[[], None]) -> GardenPathMetrics:
+def garden_path_metrics(lm: LanguageModel, name: str, on_sentence: Callable[[], None]) -> GardenPathMetrics:
     """Score the SAP benchmark by a model."""
     found = measure_effects(_score(lm, name, sap.material(), on_sentence)).effects
     return GardenPathMetrics(effects=tuple(one for one in found if math.isfinite(one.bits)))
 
 
-def _score(lm: SyntacticLM, name: str, material: Material, on_sentence: Callable[[], None]) -> Surprisals:
+def _score(lm: LanguageModel, name: str, material: Material, on_sentence: Callable[[], None]) -> Surprisals:
     options: dict[str, Any] = {"name": name, "normalise": normalise, "on_sentence": on_sentence}
     return score_material(lm, material, **options)

@@ -50,7 +50,7 @@ from treelm.evaluation.syntaxgym.suites import Suite, load_suites
 from treelm.inference.annotation import parser_of
 from treelm.inference.batching import batched
 from treelm.inference.loading import load, model_hash
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.configs import from_plain, to_plain
 from treelm.models.layers.devices import DeviceName, find_device
 from treelm.models.persistence.storage import read_data_identity
@@ -139,7 +139,7 @@ class _Measuring:
         """Read the run's recipe; the model is not loaded yet."""
         self._run, self._name, self._settings, self._kept, self._show = run, name, settings, kept, show
         self._recipe = _with_settings(recipe_of_model(run), settings)
-        self._lm: SyntacticLM | None = None
+        self._lm: LanguageModel | None = None
         beam = self._recipe.evaluation.beam
         self._weights = model_hash(run)
         self._origin = {"treelm": __version__, "format": FORMAT_VERSION, "weights": self._weights, **beam}
@@ -169,7 +169,7 @@ class _Measuring:
         """Tell whether words alone, without trees, are enough for the run's probabilities."""
         return bool(metrics.perplexities) and not metrics.needs_trees
 
-    def _model(self) -> SyntacticLM:
+    def _model(self) -> LanguageModel:
         if self._lm is None:
             self._lm = load(self._run, device=self._settings.device)
             self._check_weights()
@@ -361,7 +361,7 @@ def _text_hash(sentences: Sequence[Sentence]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _scoring_speed(lm: SyntacticLM, sentences: Sequence[Sentence]) -> float:
+def _scoring_speed(lm: LanguageModel, sentences: Sequence[Sentence]) -> float:
     """Words a second of probabilities alone, without trees where a search does not give both."""
     num_words, begin = 0, perf_counter()
     for batch in batched(sentences, SPEED_BATCH):

@@ -18,7 +18,7 @@ from treelm.errors import InputError
 from treelm.inference.processes import Compute
 from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.stimulus_scores import Context, score_stimuli
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore, WordSurprisal
 
 Floats = NDArray[np.float64]
@@ -72,7 +72,7 @@ class Surprisals:
 
 
 def score_material(
-    lm: SyntacticLM,
+    lm: LanguageModel,
     material: Material,
     *,
     name: str,

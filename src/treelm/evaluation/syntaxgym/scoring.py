@@ -27,7 +27,7 @@ from treelm.models.persistence.files import sealed_line, unsealed_line
 from treelm.models.scores import sentence_surprisal
 
 if TYPE_CHECKING:
-    from treelm.models.base import SyntacticLM
+    from treelm.models.base import LanguageModel
     from treelm.models.scores import SentenceScore
 
 TokensOf = Mapping[str, Sequence[ScoredToken]]
@@ -195,7 +195,7 @@ def _has_unknown(formula: Formula, regions: Mapping[tuple[str, int], RegionToken
 
 
 def score_suites(
-    lm: SyntacticLM,
+    lm: LanguageModel,
     suites: Sequence[Suite],
     *,
     tokenisation: Tokenisation = "treebank",
@@ -255,7 +255,7 @@ class ScoredText:
 
 
 def score_texts(
-    lm: SyntacticLM,
+    lm: LanguageModel,
     texts: Sequence[str],
     *,
     tokenisation: Tokenisation,
@@ -284,7 +284,7 @@ def score_texts(
 
 
 def _scored(
-    lm: SyntacticLM, text: str, spans: tuple[tuple[int, int], ...], words: Words, score: SentenceScore
+    lm: LanguageModel, text: str, spans: tuple[tuple[int, int], ...], words: Words, score: SentenceScore
 ) -> ScoredText:
     surprisal = sentence_surprisal(words, score, lm.vocabulary)
     return ScoredText(
@@ -309,7 +309,7 @@ class KeptScores:
         self.path = path
 
     @classmethod
-    def of(cls, lm: SyntacticLM, settings: Mapping[str, Any], *, tokenisation: Tokenisation) -> KeptScores:
+    def of(cls, lm: LanguageModel, settings: Mapping[str, Any], *, tokenisation: Tokenisation) -> KeptScores:
         """Find the place in the cache of treelm for the scores of this model under these settings of its search.
 
         It is one place for settings that are said and that are not, and for all of those of a model without a search.

@@ -16,7 +16,7 @@ from treelm.errors import InputError
 from treelm.evaluation.comparison.measure import ShowProgress
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics, SentenceAnalysis, WordBits
 from treelm.inference.loading import load, model_hash
-from treelm.models.base import Analysis, SyntacticLM
+from treelm.models.base import Analysis, LanguageModel
 from treelm.models.scores import sentence_surprisal
 from treelm.models.structures import Distances, SlotSpans, SpanWeights, StackSight, StackTape
 from treelm.training.run import recipe_of_model
@@ -81,7 +81,7 @@ def _analysed(row: RunMetrics, sentences: Sequence[Sentence]) -> tuple[SentenceA
     return analyses_of(lm, sentences)
 
 
-def analyses_of(lm: SyntacticLM, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
+def analyses_of(lm: LanguageModel, sentences: Sequence[Sentence]) -> tuple[SentenceAnalysis, ...]:
     """Trees, surprisals, and what only this system has."""
     if lm.needs_trees:
         found = [_given_tree(lm, one) for one in sentences]
@@ -90,13 +90,13 @@ def analyses_of(lm: SyntacticLM, sentences: Sequence[Sentence]) -> tuple[Sentenc
     return tuple(_analysis(lm, one, analysis) for one, analysis in zip(sentences, found, strict=True))
 
 
-def _given_tree(lm: SyntacticLM, sentence: Sentence) -> Analysis:
+def _given_tree(lm: LanguageModel, sentence: Sentence) -> Analysis:
     """The score of a sentence under its own tree; nothing of one that has none."""
     scores = [None] if sentence.tree is None else lm.score_given([sentence])
     return Analysis(score=scores[0], tree=None)
 
 
-def _analysis(lm: SyntacticLM, sentence: Sentence, found: Analysis) -> SentenceAnalysis:
+def _analysis(lm: LanguageModel, sentence: Sentence, found: Analysis) -> SentenceAnalysis:
     words = sentence.words
     return SentenceAnalysis(
         words=words,
@@ -108,7 +108,7 @@ def _analysis(lm: SyntacticLM, sentence: Sentence, found: Analysis) -> SentenceA
     )
 
 
-def _beam(lm: SyntacticLM, words: Sequence[str]) -> tuple[tuple[PartialTree, ...], ...]:
+def _beam(lm: LanguageModel, words: Sequence[str]) -> tuple[tuple[PartialTree, ...], ...]:
     """The best analyses after each word, of a system that searches."""
     if not lm.searches():
         return ()
@@ -126,7 +126,7 @@ def _beam(lm: SyntacticLM, words: Sequence[str]) -> tuple[tuple[PartialTree, ...
     return tuple(steps)
 
 
-def _bits(lm: SyntacticLM, words: Sequence[str], found: Analysis) -> WordBits | None:
+def _bits(lm: LanguageModel, words: Sequence[str], found: Analysis) -> WordBits | None:
     if found.score is None:
         return None
     surprisal = sentence_surprisal(words, found.score, lm.vocabulary)
@@ -138,7 +138,7 @@ def _bits(lm: SyntacticLM, words: Sequence[str], found: Analysis) -> WordBits | 
     )
 
 
-def _structure(lm: SyntacticLM, words: Sequence[str]) -> dict[str, Any]:
+def _structure(lm: LanguageModel, words: Sequence[str]) -> dict[str, Any]:
     """The structure of a sentence under the name of its field, rounded."""
     match lm.structure(words):
         case Distances() as found:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.tokens import Tokenisation, token_spans
 from treelm.errors import InputError
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore
 
 
@@ -51,14 +51,14 @@ def lines_of(text: str, how: Tokenisation) -> Iterator[Line]:
         start += len(line) + 1
 
 
-def score_lines(lm: SyntacticLM, texts: Sequence[str], how: Tokenisation) -> list[list[ScoredLine]]:
+def score_lines(lm: LanguageModel, texts: Sequence[str], how: Tokenisation) -> list[list[ScoredLine]]:
     """The sentences of each text, scored together, each from its beginning."""
     lines = [list(lines_of(text, how)) for text in texts]
     scores = iter(lm.score([line.words for own in lines for line in own]))
     return [[ScoredLine(**vars(line), score=next(scores)) for line in own] for own in lines]
 
 
-def token_ids(lm: SyntacticLM, line: Line) -> list[int]:
+def token_ids(lm: LanguageModel, line: Line) -> list[int]:
     """The tokens of a sentence, as its model reads them."""
     tokens: list[int] = encode_words([line.words], lm.vocabulary).tokens.tolist()
     return tokens

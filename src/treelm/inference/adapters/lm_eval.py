@@ -16,7 +16,7 @@ from treelm.corpora.tokens import BLANKS, Tokenisation
 from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, lines_of, score_lines, token_ids
 from treelm.inference.loading import load
-from treelm.models.base import IncrementalState, SyntacticLM
+from treelm.models.base import IncrementalState, LanguageModel
 from treelm.models.layers.devices import DeviceName
 
 _NO_HARNESS, _INSTALL = "the evaluation harness is not installed", "pip install 'treelm[lm-eval]'"
@@ -33,7 +33,7 @@ class Answers:
     """The answers of a model to the three kinds of request of the harness."""
 
     def __init__(
-        self, lm: SyntacticLM, *, tokenisation: Tokenisation = "treebank", group_size: int = 64, greedy: bool = True
+        self, lm: LanguageModel, *, tokenisation: Tokenisation = "treebank", group_size: int = 64, greedy: bool = True
     ) -> None:
         """Wrap a model; ``greedy`` looks whether a continuation is the likeliest one, word by word, which takes long.
 
@@ -147,13 +147,13 @@ def register() -> None:
     register_model("treelm")(Registered)
 
 
-def harness_model(run: str | Path | SyntacticLM, **options: Any) -> Any:
+def harness_model(run: str | Path | LanguageModel, **options: Any) -> Any:
     """An ``lm_eval.api.model.LM`` of a run folder or a model: what ``lm_eval.simple_evaluate(model=...)`` takes.
 
     ``options`` are those of ``Answers``. Raises ``InputError`` if the harness is not installed.
     """
     build = _harness_class()
-    return build(run if isinstance(run, SyntacticLM) else load(run), **options)
+    return build(run if isinstance(run, LanguageModel) else load(run), **options)
 
 
 def _harness_class() -> Any:

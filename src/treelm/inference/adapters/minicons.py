@@ -21,7 +21,7 @@ from treelm.corpora.tokens import Tokenisation
 from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, as_list, lines_of, one_sentence, score_lines, token_ids
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 
 Unit = Literal["token", "word", "symbol"]  # symbol: deprecated, the old name of token
 Reduction = Callable[[Tensor], float]
@@ -37,7 +37,7 @@ class Scorer:
     """Scores of texts of one sentence each, by any system."""
 
     def __init__(
-        self, lm: SyntacticLM, *, unit: Unit = "token", tokenisation: Tokenisation = "blanks", with_end: bool = False
+        self, lm: LanguageModel, *, unit: Unit = "token", tokenisation: Tokenisation = "blanks", with_end: bool = False
     ) -> None:
         """Wrap a model; a score is of a ``unit``: a token of the vocabulary or a word.
 

@@ -16,7 +16,7 @@ from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import IncrementalState, LanguageModel, Loss, Losses, SentenceScore
 from treelm.models.chart.config import ChartConfig
 from treelm.models.chart.decoding import decode, log_potentials, span_probabilities
 from treelm.models.chart.gold import chain_numbers, crossing
@@ -42,7 +42,7 @@ class GoldSpans(NamedTuple):
     allowed: Tensor  # (B, spans) bool: spans that cross no constituent
 
 
-class ChartParser(SyntacticLM):
+class ChartParser(LanguageModel):
     """A parser that scores every labelled span of a sentence, and gives trees of any arity exact probabilities.
 
     A derivation is a binary tree with a label, or none, on every span; a tree stands for all derivations whose labelled

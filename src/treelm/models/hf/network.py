@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.errors import InputError
-from treelm.models.base import IncrementalState, SyntacticLM, takes_texts
+from treelm.models.base import IncrementalState, LanguageModel, takes_texts
 from treelm.models.hf.files import load_parts
 from treelm.models.hf.vocabulary import CausalVocabulary
 from treelm.models.persistence.hub import save_parts
@@ -67,7 +67,7 @@ class CausalState(TextState):
     rows: tuple[_Row, ...]
 
 
-class CausalLM(SyntacticLM):
+class CausalLM(LanguageModel):
     """Any causal language model of transformers; a text begins with its beginning of sequence.
 
     A sentence is scored by itself, as the text that its words make with blanks between them; ``score_text`` lets

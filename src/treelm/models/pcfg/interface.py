@@ -15,7 +15,7 @@ from torch import Tensor
 from treelm.corpora.encoding import encode_words
 from treelm.corpora.vocabulary import Vocabulary
 from treelm.errors import InputError
-from treelm.models.base import Analysis, IncrementalState, SyntacticLM
+from treelm.models.base import Analysis, IncrementalState, LanguageModel
 from treelm.models.layers.precision import DECIMALS, one_thread
 from treelm.models.pcfg.decoding import by_span
 from treelm.models.pcfg.mixture import MixedReading
@@ -34,7 +34,7 @@ class GrammarState(TextState):
     readings: tuple[MixedReading, ...]
 
 
-class GrammarLM(SyntacticLM):
+class GrammarLM(LanguageModel):
     """A language model whose words are the leaves of a grammar's trees: exact, and causal by construction.
 
     It is computed in float64 on one core, sentence by sentence, so that a sentence has the same scores in any batch.

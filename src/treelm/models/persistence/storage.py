@@ -42,7 +42,7 @@ from treelm.models.persistence.tensors import (
 )
 
 if TYPE_CHECKING:
-    from treelm.models import SyntacticLM
+    from treelm.models import LanguageModel
 
 FORMAT_VERSION = 1
 VOCABULARY, WEIGHTS = "vocabulary.json", "model.safetensors"  # beside ``CONFIG``
@@ -61,7 +61,7 @@ _FACTOR = 8  # initialisation may make copies
 class Pretrained(nn.Module, ModelHubMixin, library_name="treelm", tags=_TAGS):
     """A network that is saved as a folder, the same as a run folder holds, and loaded from a folder or from the hub.
 
-    ``SyntacticLM.from_pretrained("runs/demo")`` reads a folder if there is one, else the model of that name
+    ``LanguageModel.from_pretrained("runs/demo")`` reads a folder if there is one, else the model of that name
     in the package if there is one; otherwise the name is that of a repository on the hub.
     """
 
@@ -79,8 +79,8 @@ class Pretrained(nn.Module, ModelHubMixin, library_name="treelm", tags=_TAGS):
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
         """The model of a folder, of the package, or of the hub; ``options`` are those of the hub's downloads.
 
-        >>> from treelm.models.base import SyntacticLM
-        >>> lm = SyntacticLM.from_pretrained("ngram-gum-open")
+        >>> from treelm.models.base import LanguageModel
+        >>> lm = LanguageModel.from_pretrained("ngram-gum-open")
         >>> [word.word for word in lm.surprisal(["The dog barks ."])[0].words]
         ['The', 'dog', 'barks', '.']
         """
@@ -159,7 +159,7 @@ def remove_leftovers(directory: Path) -> None:
             path.unlink()
 
 
-def load_model(directory: Path | str) -> SyntacticLM:
+def load_model(directory: Path | str) -> LanguageModel:
     """Read a model, in evaluation mode on the CPU; raises ``InputError`` for anything that is not as it was saved.
 
     The name of a model that ships with the package will do as well (``persistence.shipped``).
@@ -167,7 +167,7 @@ def load_model(directory: Path | str) -> SyntacticLM:
     directory = find_run(directory)
     foreign = _foreign_class(directory)
     if foreign is not None:
-        read: SyntacticLM = (foreign.read_file if directory.is_file() else foreign.read_folder)(directory)
+        read: LanguageModel = (foreign.read_file if directory.is_file() else foreign.read_folder)(directory)
         return read
     if not (directory / WEIGHTS).exists() and (directory / "checkpoints").is_dir():
         remedy = "finish training with `treelm train --resume`"
@@ -214,7 +214,7 @@ def read_reading(directory: Path) -> dict[str, Any]:
     return reading if isinstance(reading, dict) else {}
 
 
-def read_system(directory: Path) -> type[SyntacticLM]:
+def read_system(directory: Path) -> type[LanguageModel]:
     """The class of the model of a folder; raises ``InputError`` for a description that is none."""
     foreign = _foreign_class(directory)
     return foreign or system_class(_read_header(directory)["system"], where=str(directory / CONFIG))
@@ -312,7 +312,9 @@ def _check_depth(config: Mapping[str, Any], num_tensors: int, where: str) -> Non
             raise InputError(f"{name} = {value}, but {num_tensors} tensors of weights", where=where, remedy=_REMEDY)
 
 
-def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str) -> SyntacticLM:
+def _build(
+    header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str, Tensor], *, where: str
+) -> LanguageModel:
     system = system_class(header["system"], where=where)
     config = from_plain(config_class(system), header["config"], where=f"{where} config", null=math.inf)
     if reading := _reading(header, system, where):
@@ -325,7 +327,7 @@ def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str,
         _no_larger_than(tensors, where=where, remedy=_REMEDY),
     ):  # the random weights are replaced: leave the caller's generator alone
         try:
-            model: SyntacticLM = build(config=config, vocabulary=vocabulary, labels=header["labels"])
+            model: LanguageModel = build(config=config, vocabulary=vocabulary, labels=header["labels"])
         except InputError as error:
             place = f"{where} {_READING}" if reading else where
             raise InputError(error.found, where=place, remedy=error.remedy) from error
@@ -337,7 +339,7 @@ def _build(header: dict[str, Any], vocabulary: Vocabulary, tensors: Mapping[str,
     return model
 
 
-def _reading(header: Mapping[str, Any], system: type[SyntacticLM], where: str) -> dict[str, Any]:
+def _reading(header: Mapping[str, Any], system: type[LanguageModel], where: str) -> dict[str, Any]:
     """Values that ``config.json`` gives anew, under ``reading``, for fields that touch no weight: whoever reads may."""
     reading = header.get(_READING, {})
     known = f"give {' and '.join(system.reading_fields)} alone" if system.reading_fields else f"remove {_READING!r}"

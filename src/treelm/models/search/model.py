@@ -19,9 +19,9 @@ from treelm.errors import InputError, check_choice
 from treelm.models.base import (
     Analysis,
     IncrementalState,
+    LanguageModel,
     ProbabilityMass,
     SentenceScore,
-    SyntacticLM,
     takes_a_word_each,
     takes_texts,
 )
@@ -51,7 +51,7 @@ class ScoredTree:
     log_prob: float
 
 
-class GenerativeParser(SyntacticLM):
+class GenerativeParser(LanguageModel):
     """A joint model of a sentence and its tree, built action by action, read by word-synchronous search."""
 
     changeable: ClassVar[tuple[str, ...]] = ("search",)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from treelm.corpora.batches import SentenceBatch
 from treelm.corpora.encoding import encode_words, word_of_token
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.models.base import Analysis, IncrementalState, Loss, Losses, SentenceScore, SyntacticLM
+from treelm.models.base import Analysis, IncrementalState, LanguageModel, Loss, Losses, SentenceScore
 from treelm.models.layers.binary_structure import first_siblings
 from treelm.models.layers.devices import to_device
 from treelm.models.layers.dropout import dropout, dropout_mask
@@ -48,7 +48,7 @@ class Positions:
     offsets: IntArray  # (B + 1,)
 
 
-class ShiftReduce(SyntacticLM):
+class ShiftReduce(LanguageModel):
     """A parser that builds binary trees from the left, and may predict words from the state of its stack.
 
     Before a word is shifted, REDUCE joins the two items on top of the stack as often as the model decides, with the

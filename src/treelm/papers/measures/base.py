@@ -15,7 +15,7 @@ from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Preprocessing, Sentence
 from treelm.errors import InputError, check_positive
 from treelm.inference.loading import load
-from treelm.models.base import SyntacticLM
+from treelm.models.base import LanguageModel
 from treelm.papers.data import DataRoot
 from treelm.training.recipe import Recipe
 from treelm.training.run import load_run_recipe
@@ -51,7 +51,7 @@ class Subject:
         """The arguments of ``set_beam``: as the recipe says, but for those that are given."""
         return {**self.recipe.evaluation.beam, **given}
 
-    def model(self, search: Mapping[str, Any]) -> SyntacticLM:
+    def model(self, search: Mapping[str, Any]) -> LanguageModel:
         """Load the model, to search as the recipe says, or otherwise."""
         lm = load(self.run, device="auto")
         lm.set_beam(**self.search(search))
