@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treelm.errors import InputError
-from treelm.evaluation.audit import AuditReport, Check, ProbabilityMass, Tolerances, audit, check_changes
+from treelm.evaluation.audit import AuditReport, Check, ProbabilityMass, Tolerances, audit
 from treelm.models.base import LanguageModel
 
 from . import toys
@@ -147,9 +147,3 @@ def test_equal_infinities_are_no_change() -> None:
             return np.array([-np.inf, -np.inf, -np.inf, -np.inf, 0.0])
 
     assert audit(Impossible(), SENTENCES).passed
-
-
-def test_the_old_name_of_a_function_still_gives_it_and_says_so() -> None:
-    with pytest.warns(DeprecationWarning, match="is now treelm.evaluation.audit.check_changes"):
-        from treelm.evaluation.audit import judge_changes
-    assert judge_changes is check_changes

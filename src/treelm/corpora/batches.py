@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from treelm.corpora.arrays import hash_of
 from treelm.corpora.grouping import BatchesConfig, arrange, starts_of_pieces
-from treelm.deprecation import warn_renamed
 from treelm.errors import InputError, check_positive
 
 _DEFAULT = BatchesConfig()
@@ -49,11 +48,6 @@ class SentenceBatch:
     def tokens_of(self, index: int) -> NDArray[np.int64]:
         """The tokens of one sentence."""
         return self.tokens[self.token_offsets[index] : self.token_offsets[index + 1]]
-
-    def symbols(self, index: int) -> NDArray[np.int64]:
-        """Deprecated: the old name of ``tokens_of``."""
-        warn_renamed("SentenceBatch.symbols", "tokens_of")
-        return self.tokens_of(index)
 
 
 class Encoded(Protocol):

@@ -18,7 +18,6 @@ from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.outputs import making_folder, remove_abandoned
 from treelm.corpora.sentence import Sentence
 from treelm.corpora.vocabulary import Pieces, Vocabulary
-from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.trees.transitions import FIRST_NT, SHIFT
 
@@ -227,12 +226,6 @@ def word_of_token(tokens: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> ND
     """The number of the word that each token of a sentence belongs to; ``ends_word`` (V,) is the vocabulary's."""
     ends_before = ends_word[tokens[:-1]]
     return np.concatenate(([0], np.cumsum(ends_before)))[: len(tokens)].astype(np.int64)
-
-
-def word_of_symbol(symbols: NDArray[np.int64], ends_word: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Deprecated: the old name of ``word_of_token``."""
-    warn_renamed("word_of_symbol", "word_of_token")
-    return word_of_token(symbols, ends_word)
 
 
 def _chunks(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -17,8 +17,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treelm.deprecation import adopt_old_names, renamed
-
 SubwordModel = Literal["unigram", "bpe"]
 
 
@@ -64,11 +62,6 @@ class Vocabulary(ABC):
     is_predictable: ClassVar[bool] = True
     """True if a word is what its tokens spell; false if they only describe it, and no model can predict it by them."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Let a subclass that was written for the release before work: see ``adopt_old_names``."""
-        super().__init_subclass__(**options)
-        adopt_old_names(cls, {"symbol": "token"})
-
     @abstractmethod
     def __len__(self) -> int:
         """Number of tokens."""
@@ -88,11 +81,6 @@ class Vocabulary(ABC):
     @abstractmethod
     def token(self, index: int) -> str:
         """The token with this id, as text."""
-
-    def symbol(self, index: int) -> str:
-        """Deprecated: the old name of ``token``."""
-        found: str = renamed(self, "symbol", "token")(index)
-        return found
 
     def spell(self, tokens: Sequence[int]) -> str:
         """The word form that the tokens of one word write."""

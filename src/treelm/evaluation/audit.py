@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from treelm.corpora.outputs import finite
-from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.inference.surprisal import CONVERGED
 from treelm.models.base import IncrementalState, LanguageModel, ProbabilityMass, SentenceScore
@@ -361,23 +360,3 @@ def _at(model: LanguageModel, state: IncrementalState, token: int, whole: np.flo
 def _change(whole: float, found: float, where: str) -> Change:
     (size,) = _distances(np.array([whole]), np.array([found]))
     return Change(float(size), where)
-
-
-def check_next_symbols(model: LanguageModel, sentences: Sentences, *, tolerance: float = 1e-6) -> Check:
-    """Deprecated: the old name of ``check_next_tokens``."""
-    warn_renamed("check_next_symbols", "check_next_tokens")
-    return check_next_tokens(model, sentences, tolerance=tolerance)
-
-
-def next_symbol_changes(model: LanguageModel, words: Sequence[str], score: SentenceScore, label: str) -> list[Change]:
-    """Deprecated: the old name of ``next_token_changes``."""
-    warn_renamed("next_symbol_changes", "next_token_changes")
-    return next_token_changes(model, words, score, label)
-
-
-def __getattr__(name: str) -> Any:
-    """Give ``check_changes`` under its old name, with a ``DeprecationWarning``."""
-    if name != "judge_changes":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn_renamed(f"{__name__}.judge_changes", f"{__name__}.check_changes")
-    return check_changes

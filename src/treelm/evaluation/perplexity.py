@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.outputs import finite
-from treelm.deprecation import takes_old_names, warn_renamed
 from treelm.errors import InputError
 from treelm.models.configs import NULL as _NULL
 
@@ -23,7 +22,6 @@ Unit = Literal["word", "symbol", "character"]
 EndPolicy = Literal["with_end", "without_end"]
 
 
-@takes_old_names(symbols_nats="tokens_nats", num_symbols="num_tokens")
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodSums:
     """Sums that every perplexity is computed from; those of parts add up with ``+``.
@@ -52,18 +50,6 @@ class LikelihoodSums:
             num_characters=(self.num_characters or 0) + (other.num_characters or 0) if known else None,
             is_lower_bound=self.is_lower_bound or other.is_lower_bound,
         )
-
-    @property
-    def symbols_nats(self) -> float:
-        """Deprecated: the old name of ``tokens_nats``."""
-        warn_renamed("LikelihoodSums.symbols_nats", "tokens_nats")
-        return self.tokens_nats
-
-    @property
-    def num_symbols(self) -> int:
-        """Deprecated: the old name of ``num_tokens``."""
-        warn_renamed("LikelihoodSums.num_symbols", "num_tokens")
-        return self.num_tokens
 
 
 @dataclass(frozen=True, kw_only=True)

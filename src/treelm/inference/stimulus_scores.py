@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -91,19 +90,10 @@ def _gathered(lm: LanguageModel, stimulus: Stimulus, score: SentenceScore, conte
     tokens = sentence_surprisal(stimulus.as_read.words, score, lm.vocabulary)
     scored = ScoredSentence(
         sentence=stimulus.sentence,
-        surprisal=gather(stimulus, tokens, gatherings(lm)),
+        surprisal=gather(stimulus, tokens, lm.word_columns),
         offsets=word_offsets(stimulus.sentence),
     )
     return ScoredStimulus(stimulus=stimulus, scored=scored, context=context)
-
-
-def gatherings(lm: LanguageModel) -> Mapping[str, Gathering]:
-    """How a word of several tokens gets its value in each column; nothing of a system that lists names, as once."""
-    if isinstance(lm.word_columns, Mapping):
-        return lm.word_columns
-    found = f"word_columns of {lm.system} lists names; give a mapping, name -> first, last, sum or least"
-    warnings.warn(found, DeprecationWarning, stacklevel=2)
-    return {}
 
 
 def gather(stimulus: Stimulus, tokens: SentenceSurprisal, columns: Mapping[str, Gathering]) -> SentenceSurprisal:

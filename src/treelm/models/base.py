@@ -20,7 +20,6 @@ from treelm.corpora.sentence import Sentence
 from treelm.corpora.stream_batches import StreamBatch
 from treelm.corpora.tokens import check_words, words_of_each
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.deprecation import adopt_old_names, renamed
 from treelm.errors import InputError
 from treelm.models.persistence.storage import Pretrained
 from treelm.models.scores import (
@@ -120,7 +119,6 @@ class LanguageModel(Pretrained, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         """Let a system score, parse and analyse texts as well: to Python, a text is a list."""
         super().__init_subclass__(**options)
-        adopt_old_names(cls, {"extend_symbols": "extend_tokens"})
         for name in {"score", "parse", "analyse", "annotate"} & cls.__dict__.keys():
             setattr(cls, name, takes_texts(cls.__dict__[name]))
         if "extend" in cls.__dict__:
@@ -354,11 +352,6 @@ class LanguageModel(Pretrained, ABC):
     @abstractmethod
     def extend_tokens(self, state: IncrementalState, tokens: Sequence[int | None]) -> IncrementalState:
         """The state after one more token in each sentence; None for a sentence that waits. Changes nothing."""
-
-    def extend_symbols(self, state: IncrementalState, symbols: Sequence[int | None]) -> IncrementalState:
-        """Deprecated: the old name of ``extend_tokens``. A system that implements it implements that one."""
-        found: IncrementalState = renamed(self, "extend_symbols", "extend_tokens")(state, symbols)
-        return found
 
     @takes_a_word_each
     def extend(self, state: IncrementalState, words: Sequence[str]) -> IncrementalState:

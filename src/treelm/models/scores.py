@@ -13,7 +13,6 @@ from torch import Tensor
 
 from treelm.corpora.tables import Cell, to_frame
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.deprecation import takes_old_names, warn_renamed
 from treelm.errors import InputError
 from treelm.trees.tree import Tree
 
@@ -55,7 +54,6 @@ class NoLogProbability(InputError):
         return NoLogProbability, (self.found, self.where)
 
 
-@takes_old_names(word_of_symbol="word_of_token")
 @dataclass(frozen=True, kw_only=True)
 class SentenceScore:
     """log p(token | tokens before it) in nats, for every token and, last, the end of the sentence.
@@ -77,12 +75,6 @@ class SentenceScore:
             token = "the end" if place == len(self.word_of_token) else f"word {int(self.word_of_token[place]) + 1}"
             found = f"the model gives {token} a log probability of {self.log_probs[place]}"
             raise NoLogProbability(found)
-
-    @property
-    def word_of_symbol(self) -> NDArray[np.int64]:
-        """Deprecated: the old name of ``word_of_token``."""
-        warn_renamed("SentenceScore.word_of_symbol", "word_of_token")
-        return self.word_of_token
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,17 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treelm.corpora.vocabulary import Vocabulary
-from treelm.deprecation import adopt_old_names, renamed
 from treelm.errors import InputError
 
 
 class IncrementalState(ABC):
     """Knowledge of a model after some words of n sentences. Never changed: ``extend`` gives a new one."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Let a subclass that was written for the release before work: see ``adopt_old_names``."""
-        super().__init_subclass__(**options)
-        adopt_old_names(cls, {"num_symbols_read": "num_tokens_read", "check_symbols": "check_tokens"})
 
     @property
     @abstractmethod
@@ -45,16 +39,6 @@ class IncrementalState(ABC):
         if len(tokens) != self.num_sentences:
             found = f"{len(tokens)} tokens for {self.num_sentences} sentences"
             raise InputError(found, remedy="give one token, or None, for each sentence")
-
-    @property
-    def num_symbols_read(self) -> Sequence[int]:
-        """Deprecated: the old name of ``num_tokens_read``."""
-        found: Sequence[int] = renamed(self, "num_symbols_read", "num_tokens_read")
-        return found
-
-    def check_symbols(self, symbols: Sequence[int | None]) -> None:
-        """Deprecated: the old name of ``check_tokens``."""
-        renamed(self, "check_symbols", "check_tokens")(symbols)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -139,10 +139,3 @@ def test_a_file_that_is_no_comparison_is_refused(tmp_path: Path, change: dict[st
     path.write_text(json.dumps({**Comparison(runs=(FULL,)).to_json(), **change}))
     with pytest.raises(InputError, match=r"comparison\.json"):
         Comparison.load(path)
-
-
-def test_the_old_names_of_module_and_classes_still_give_the_new_ones_and_say_so() -> None:
-    with pytest.warns(DeprecationWarning, match=r"is now treelm\.evaluation\.comparison\.metrics"):
-        from treelm.evaluation.comparison.figures import F1Figure, PairFigures, RunFigures, SyntaxGymFigures
-    assert (RunFigures, PairFigures, SyntaxGymFigures) == (RunMetrics, PairMetrics, SyntaxGymMetrics)
-    assert F1Figure is F1Metric

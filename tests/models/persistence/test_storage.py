@@ -177,12 +177,3 @@ def test_an_unfinished_run_says_to_resume(saved: Path) -> None:
     (saved / "checkpoints").mkdir()
     with pytest.raises(InputError, match=r"training has not saved a model yet; finish training with .*--resume"):
         load_model(saved)
-
-
-def test_the_old_name_of_the_module_still_gives_its_contents_and_says_so(saved: Path) -> None:
-    with pytest.warns(DeprecationWarning, match=r"is now treelm\.models\.persistence\.storage"):
-        from treelm.models.storage import load_model as load_by_its_old_name
-    assert load_by_its_old_name is load_model
-    with pytest.warns(DeprecationWarning, match="is now"):
-        from treelm.models.storage import KEY
-    assert KEY == "narrowed"

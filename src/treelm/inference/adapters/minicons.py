@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from treelm.corpora.tokens import Tokenisation
-from treelm.deprecation import warn_renamed
 from treelm.errors import InputError
 from treelm.inference.adapters import ScoredLine, as_list, lines_of, one_sentence, score_lines, token_ids
 from treelm.models.base import LanguageModel
 
-Unit = Literal["token", "word", "symbol"]  # symbol: deprecated, the old name of token
+Unit = Literal["token", "word"]
 Reduction = Callable[[Tensor], float]
 END = "</s>"
 
@@ -43,9 +42,6 @@ class Scorer:
 
         ``with_end`` counts the end of the sentence as one more, under the name ``</s>``.
         """
-        if unit == "symbol":
-            warn_renamed('unit="symbol"', 'unit="token"')
-            unit = "token"
         if unit not in ("token", "word"):
             raise InputError(f"unit = {unit!r}", remedy="choose token or word")
         self.lm, self._unit, self._tokenisation, self._with_end = lm, unit, tokenisation, with_end
