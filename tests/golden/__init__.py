@@ -1,0 +1,1 @@
+"""The golden record: what treelm says today, in figures, to be compared after the code has moved."""

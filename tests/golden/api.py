@@ -1,0 +1,209 @@
+"""All that the record asks of treelm in Python, as plain values: after a change of the interface, adapt this alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+import treelm
+from treelm.errors import InputError
+from treelm.inference.loading import run_beam
+
+REFUSED = "refused"
+
+
+def ask(question: Callable[[], Any]) -> Any:
+    """The answer, or that there is none for this system."""
+    try:
+        return question()
+    except (InputError, AttributeError, NotImplementedError):
+        return REFUSED
+
+
+def load(run: str | Path) -> Any:
+    """A model, searching by its adaptive beam."""
+    return treelm.load(run)
+
+
+def narrow(lm: Any, run: str | Path) -> None:
+    """Search as the run's recipe says, but no wider than 20/5."""
+    beam = run_beam(run)
+    beam["action_beam"], beam["word_beam"] = min(beam["action_beam"], 20), min(beam["word_beam"], 5)
+    lm.set_beam(**beam)
+
+
+def adaptive(lm: Any) -> None:
+    """Search by an adaptive beam, no wider than 60/20."""
+    lm.set_beam(action_beam=60, word_beam=20, fast_track=1, threshold=4.0)
+
+
+def by_particles(lm: Any, number: int, seed: int) -> None:
+    """Search by particles."""
+    lm.set_beam(action_beam=20, word_beam=5, fast_track=1, search="particles", num_particles=number, search_seed=seed)
+
+
+def abilities(lm: Any) -> dict[str, Any]:
+    """What it says it can do."""
+    found = {"predicts_words": lm.predicts_words, "parses": lm.parses, "needs_trees": lm.needs_trees}
+    return {**found, "searches": lm.searches(), "keeps_context": lm.keeps_context, "size": len(lm.vocabulary)}
+
+
+def _score(score: Any) -> dict[str, Any]:
+    columns = {name: list(map(float, values)) for name, values in score.columns.items()}
+    words = score.word_of_token.tolist()
+    return {"log_probs": score.log_probs.tolist(), "words": words, "bound": score.is_lower_bound, "columns": columns}
+
+
+def score(lm: Any, sentences: Sequence[Sequence[str]]) -> Any:
+    """Log probabilities and columns."""
+    return [_score(one) for one in lm.score(sentences)]
+
+
+def score_text(lm: Any, sentences: Sequence[Sequence[str]]) -> Any:
+    """The same of sentences that follow one another."""
+    return [_score(one) for one in lm.score_text(sentences, entropies=True)]
+
+
+def score_given(lm: Any, path: Path) -> Any:
+    """Scores of the sentences of a treebank, with their trees."""
+    from treelm.corpora.readers import read_sentences
+
+    return [_score(one) for one in lm.score_given(list(read_sentences(path))[:4])]
+
+
+def surprisal(lm: Any, texts: Sequence[str]) -> Any:
+    """Bits of every word and end."""
+    return [
+        {
+            "words": [(w.word, w.surprisal_bits, w.is_unk, w.unk_class, w.num_pieces) for w in one.words],
+            "end": one.end_surprisal_bits,
+        }
+        for one in lm.surprisal(texts)
+    ]
+
+
+def parse(lm: Any, texts: Sequence[str]) -> list[str]:
+    """Trees."""
+    return [str(tree) for tree in lm.parse(texts)]
+
+
+def analyse(lm: Any, texts: Sequence[str]) -> Any:
+    """Scores and trees of one search."""
+    return [(str(one.tree), one.score.log_probs.tolist() if one.score else None) for one in lm.analyse(texts)]
+
+
+def nbest(lm: Any, texts: Sequence[str], number: int) -> Any:
+    """Trees with their log probabilities."""
+    return [[_plain(one) for one in trees] for trees in lm.parse_nbest(texts, number)]
+
+
+def annotate(lm: Any, texts: Sequence[str]) -> Any:
+    """Trees with tags and confidence."""
+    return [(str(one.tree), one.tags, one.confidence) for one in lm.annotate(texts)]
+
+
+def used_rules(lm: Any, texts: Sequence[str]) -> Any:
+    """Rules of a grammar."""
+    return [_plain(rule) for rule in lm.used_rules(texts)[:20]]
+
+
+def structure(lm: Any, words: Sequence[str]) -> Any:
+    """The values that determine a tree."""
+    found = lm.structure(words)
+    return _plain(found) if found is not None else REFUSED
+
+
+def word_by_word(lm: Any, words: Sequence[str]) -> Any:
+    """States extended: log probabilities of each word, of the next ones, partial trees and analyses."""
+    state, steps = lm.start(1), []
+    for word in words:
+        state, log_probs = lm.extend_scored(state, [word])
+        following = lm.next_word_log_probs(state)[0]
+        steps.append(
+            {
+                "log_prob": float(log_probs[0]),
+                "mass": float(following.logsumexp(-1)),
+                "best": [lm.vocabulary.token(int(i)) for i in following[:-1].topk(3).indices],
+                "some": following[:: max(1, len(following) // 7)].tolist(),
+                "tree": ask(lambda state=state: str(lm.partial_trees(state)[0])),
+                "analyses": ask(lambda state=state: [(str(a.tree), a.share) for a in lm.partial_analyses(state, 3)[0]]),
+            }
+        )
+    after = ask(lambda: lm.next_word_log_probs(lm.start_after([list(words)]))[0][:3].tolist())
+    return {
+        "steps": steps,
+        "extended": lm.next_word_log_probs(lm.extend(lm.start(2), words[:1] * 2))[1][:3].tolist(),
+        "after": after,
+    }
+
+
+def table(lm: Any, path: Path) -> str:
+    """The data frame of a table of words."""
+    import pandas
+
+    frame = pandas.read_csv(path)
+    found = treelm.surprisal_table(lm, frame, word="form", sentence="item", punctuation="summed", lag=1)
+    return str(found.to_csv(index=False))
+
+
+def minicons(lm: Any, texts: list[str]) -> Any:
+    """Figures under minicons' names."""
+    from treelm.inference.adapters.minicons import Scorer
+
+    scorer = Scorer(lm, unit="word", tokenisation="treebank")
+    distribution = ask(lambda: scorer.next_word_distribution(texts[:1])[0][:5].tolist())
+    return {
+        "sequences": scorer.sequence_score(texts),
+        "words": scorer.token_score(texts, surprisal=True),
+        "given": scorer.conditional_score(texts[0], texts[1]),
+        "distribution": distribution,
+    }
+
+
+def harness(lm: Any, texts: list[str]) -> Any:
+    """Answers to the three questions of the evaluation harness."""
+    from treelm.inference.adapters.lm_eval import Answers
+
+    answers: Any = Answers(lm)
+    asked = [SimpleNamespace(args=(texts[0], f" {texts[1]}"))]
+    return {
+        "given": answers.loglikelihood(asked),
+        "rolling": answers.loglikelihood_rolling([SimpleNamespace(args=(text,)) for text in texts]),
+        "until": answers.generate_until([SimpleNamespace(args=("The", {"until": ["."], "max_gen_toks": 5}))]),
+    }
+
+
+def exported(lm: Any, folder: Path, text: str) -> Any:
+    """Logits of the model that transformers opens."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    import treelm.hf
+
+    treelm.hf.export_model(lm, folder)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer([text], return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**inputs).logits[0].double()
+    return {"ids": inputs.input_ids.tolist(), "some": logits[:, :: max(1, logits.shape[1] // 7)].tolist()}
+
+
+def saved(lm: Any, folder: Path) -> Any:
+    """Parameters after saving and loading."""
+    lm.save_pretrained(folder)
+    again = treelm.SyntacticLM.from_pretrained(folder)
+    return {name: float(value.double().sum()) for name, value in again.state_dict().items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, treelm.Tree):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _plain(one) for name, one in vars(value).items()} if hasattr(value, "__dict__") else asdict(value)
+    if hasattr(value, "_asdict"):
+        return {name: _plain(one) for name, one in value._asdict().items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
