@@ -9,15 +9,15 @@ import json
 import sys
 from dataclasses import dataclass
 from time import process_time
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import one_line
 import torch
-import tyro
 from numpy.typing import NDArray
 
 import treelm
+from treelm.cli.arguments import Positional
 from treelm.corpora.data_config import DataConfig, locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.tokens import words_of
@@ -54,7 +54,7 @@ WRONG_BITS, HALF = 0.1, 0.5
 class Arguments:
     """What to search, and how."""
 
-    runs: tyro.conf.Positional[tuple[str, ...]]
+    runs: Annotated[tuple[str, ...], Positional("RUN")]
     """Run folders, or models of the package, that search with a beam."""
     file: str | None = None
     """Sentences, any format that treelm reads; dev of gum-open unless given."""
@@ -137,4 +137,4 @@ def _share(of: NDArray[np.bool_], among: NDArray[np.bool_]) -> float | None:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, Arguments))

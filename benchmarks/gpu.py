@@ -26,8 +26,9 @@ from typing import Any
 
 import gpu_public
 import gpu_systems
-import tyro
 from gpu_timing import Row, Settings, Work, device_name, failed
+
+from treelm.cli.arguments import parse
 
 TOTAL_SECONDS = 460.0
 
@@ -161,4 +162,4 @@ def table(report: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+    main(parse(Arguments, Path(__file__).name, sys.argv[1:]))

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import one_line
-import tyro
 
 from treelm.cli import run as treelm
 from treelm.corpora.data_config import locate_split
@@ -94,4 +93,4 @@ def _succeed(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, Arguments))

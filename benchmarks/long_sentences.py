@@ -14,7 +14,6 @@ from time import process_time
 
 import one_line
 import torch
-import tyro
 
 import treelm
 from treelm.corpora.data_config import DataConfig, locate_split
@@ -57,4 +56,4 @@ def _seconds(lm: LanguageModel, sentences: Sequence[Sequence[str]]) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, Arguments))

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import one_line
-import tyro
 from human_figures import MEASURES, effect_text, milli
 from model_card import FIGURES, duration, read_figures, write_figures
 from syntax_figures import pairs_text
 
 from treelm import __version__
+from treelm.cli.arguments import Positional
 from treelm.corpora.inputs import file_hash
 from treelm.errors import InputError, choose_from
 from treelm.models.base import LanguageModel
@@ -48,7 +48,7 @@ MISSING = "-"
 class Arguments:
     """What to measure."""
 
-    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME")] = ()
+    names: Annotated[tuple[str, ...], Positional("NAME")] = ()
     """Models of the packages; without any, all."""
     natural_stories: str = ""
     """Folder of Natural Stories; without it, that of treelm's cache."""
@@ -199,4 +199,4 @@ def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, Arguments))

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
+from treelm.cli.arguments import Positional, parse
 from treelm.corpora.outputs import replacing
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -32,7 +31,7 @@ _HYPHEN, _CUT = "-", "HYPH"
 class Arguments:
     """What to read and to write."""
 
-    files: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FILE")]
+    files: Annotated[tuple[Path, ...], Positional("FILE")]
     """Bracket files with tags."""
     to: Path
     """Bracket file to write."""
@@ -71,4 +70,4 @@ def main(options: Arguments) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    sys.exit(main(parse(Arguments, Path(__file__).name, sys.argv[1:])))

@@ -16,7 +16,6 @@ from statistics import median
 from time import process_time
 
 import one_line
-import tyro
 
 from treelm.corpora.data_config import DataConfig
 from treelm.evaluation.speed import endless_updates
@@ -102,4 +101,4 @@ def _train(options: Arguments, batch_size: int, precision: Precision, pipe: Conn
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

@@ -27,10 +27,10 @@ from typing import Annotated
 
 import one_line
 import torch
-import tyro
 from run_recipes import about_recipe, origin_in_words, without_paths
 from shipping import CARD, Origin, add_curve, differences, ship
 
+from treelm.cli.arguments import Positional
 from treelm.corpora.companions import COMPANIONS
 from treelm.errors import InputError
 from treelm.models.persistence.shipped import FOLDER
@@ -54,7 +54,7 @@ HOMES = {name: FOLDER for name in OWN} | {
 class Arguments:
     """What to make."""
 
-    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME")] = ()
+    names: Annotated[tuple[str, ...], Positional("NAME")] = ()
     """Recipes, which are also the names of the models; without any, all that are shipped."""
     runs: Path = Path("runs/pretrained")
     """Folder of the run folders."""
@@ -168,4 +168,4 @@ def _report(folder: Path, most_megabytes: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, Arguments))

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import one_line
 import torch
-import tyro
 
 from treelm.errors import InputError
 from treelm.models.prpn.config import VARIANTS, PRPNConfig
@@ -72,4 +71,4 @@ def draw(config: PRPNConfig, seed: int) -> DistanceShares:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, Arguments))

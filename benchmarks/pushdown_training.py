@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import one_line
 import torch
-import tyro
 from torch import Tensor, nn
 from torch.nn import functional
 from transformer_training import UNCOUNTED, Turns
@@ -159,4 +158,4 @@ def main(options: Turns) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Turns)))
+    sys.exit(one_line.run(main, Turns))

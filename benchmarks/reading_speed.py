@@ -17,8 +17,8 @@ from itertools import accumulate
 from typing import Annotated, Literal
 
 import one_line
-import tyro
 
+from treelm.cli.arguments import Positional
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.errors import InputError
@@ -32,7 +32,7 @@ _WARM_UP = 2  # sentences that are read before, so that what is made once is the
 class Arguments:
     """What to measure."""
 
-    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
+    run: Annotated[str, Positional("RUN")]
     """A run, or a model of the package."""
     words: int = 1000
     """Words to read, at least."""
@@ -94,4 +94,4 @@ def main(options: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

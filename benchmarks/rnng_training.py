@@ -10,7 +10,6 @@ import sys
 from dataclasses import asdict, dataclass
 
 import one_line
-import tyro
 
 from treelm.corpora.data_config import DataConfig
 from treelm.evaluation.speed import compare_batch_sizes
@@ -48,4 +47,4 @@ def main(options: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

@@ -12,7 +12,6 @@ from typing import Literal
 
 import one_line
 import torch
-import tyro
 from torch import Tensor
 
 SHAPES = """256x1024 256x256 512x1024 1024x256 256x8953 256x30 160x640 160x1920 160x160 320x160 160x5543 160x512 160x64
@@ -75,4 +74,4 @@ def _multiply(rows: Tensor, weight: Tensor, bias: Tensor, *, in_place: bool) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, Arguments))

@@ -18,7 +18,6 @@ from typing import Any
 
 import one_line
 import torch
-import tyro
 
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
@@ -78,4 +77,4 @@ def main(options: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(one_line.run(main, Arguments))

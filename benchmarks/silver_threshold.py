@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-import tyro
 from one_line import run
 from silver_trees import f1_of
 
+from treelm.cli.arguments import Positional
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
 from treelm.errors import InputError
@@ -45,9 +45,9 @@ CONFIDENCE = ("place", "num_words", "confidence", "expected_f1")
 class Arguments:
     """What to do."""
 
-    action: Annotated[tyro.conf.Positional[Literal["choose", "keep", "describe"]], tyro.conf.arg()]
+    action: Annotated[Literal["choose", "keep", "describe"], Positional("ACTION")]
     """choose: print the table of thresholds. keep: write the corpus. describe: write what is known of all trees."""
-    places: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PLACE")]
+    places: Annotated[tuple[str, ...], Positional("PLACE")]
     """choose: the parser and treebanks. keep, describe: the folder of silver trees."""
     parser: str = ""
     """The parser (keep, describe)."""
@@ -203,4 +203,4 @@ def _packed(path: Path) -> Iterator[io.TextIOWrapper]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(run(main, Arguments))

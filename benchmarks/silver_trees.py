@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
 from one_line import run
 
+from treelm.cli.arguments import Positional
 from treelm.corpora.data_config import locate_split
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -33,7 +33,7 @@ QUARTERS, BLOCKS = 4, (64, 512, 4096)
 class Arguments:
     """What to measure."""
 
-    run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
+    run: Annotated[str, Positional("RUN")]
     """A run, or a model of the package."""
     split: Literal["dev", "test"] = "dev"
     """Split of its corpus for F1 and confidence."""
@@ -98,4 +98,4 @@ def f1_of(sentences: Sequence[Sentence], parsed: Sequence[ParsedSentence]) -> fl
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, tyro.cli(Arguments, description=__doc__)))
+    sys.exit(run(main, Arguments))

@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 import one_line
 import torch
-import tyro
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -192,4 +191,4 @@ def _time(som: SOM, loss: Callable[[], Tensor], precision: MatmulPrecision) -> f
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

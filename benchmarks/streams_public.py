@@ -26,7 +26,6 @@ from unittest.mock import patch
 import numpy as np
 import one_line
 import torch
-import tyro
 from public_codes import detached, import_public
 from torch import Tensor, nn
 from torch.nn import functional
@@ -295,4 +294,4 @@ def _prpn(code: Path, num_words: int) -> Public:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import one_line
 import torch
-import tyro
 from torch import Tensor, nn
 from torch.nn import functional
 from transformer_training import PlainLayer, Turns
@@ -170,4 +169,4 @@ def main(options: Arguments) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

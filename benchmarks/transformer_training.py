@@ -19,7 +19,6 @@ from typing import Any, Literal
 import numpy as np
 import one_line
 import torch
-import tyro
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -198,4 +197,4 @@ def update(
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

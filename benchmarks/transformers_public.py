@@ -41,7 +41,6 @@ import one_line
 import public_pushdown
 import public_transformer_grammar
 import torch
-import tyro
 from public_codes import Training, Update
 from transformer_training import update
 
@@ -192,4 +191,4 @@ def counted(updates: Iterator[Update], number: int) -> Count:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

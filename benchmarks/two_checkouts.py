@@ -13,7 +13,8 @@ from statistics import median
 from typing import Annotated
 
 import one_line
-import tyro
+
+from treelm.cli.arguments import Positional
 
 _PREPARE = """
 import gzip, itertools, tempfile, time
@@ -65,9 +66,9 @@ for words in sentences[:3]:
 class Arguments:
     """Two interpreters, each with its treelm."""
 
-    before: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PYTHON_BEFORE")]
+    before: Annotated[str, Positional("PYTHON_BEFORE")]
     """Python of the checkout to compare with."""
-    after: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PYTHON_AFTER")]
+    after: Annotated[str, Positional("PYTHON_AFTER")]
     """Python of the changed checkout."""
     rounds: int = 8
     """Pairs of runs."""
@@ -95,4 +96,4 @@ def _seconds(python: str, program: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(one_line.run(main, tyro.cli(Arguments)))
+    sys.exit(one_line.run(main, Arguments))

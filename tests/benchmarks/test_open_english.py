@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import tyro
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "packages" / "treelm-english" / "corpus"))
 import extract
 import open_english as builder
 
 from tests.pages import ROOT, blocks
+from treelm.cli.arguments import parse
 
 CORPUS = Path(builder.__file__).parent
 ROW = {"title": "t", "author": "", "date": "1925", "licence": "CC0"}
@@ -100,11 +100,11 @@ def test_the_commands_of_the_page_are_understood_also_without_lxml(monkeypatch: 
     lines = [line.partition(" #")[0] for block in blocks("shell", page) for line in block.splitlines()]
     commands = {line.split()[1].rpartition("/")[2]: line.split()[2:] for line in lines if "/corpus/" in line}
     assert commands.keys() == {"extract.py", "open_english.py"}
-    raw = tyro.cli(extract.Arguments, args=commands["extract.py"])
+    raw = parse(extract.Arguments, "extract.py", commands["extract.py"])
     assert (raw.repositories, raw.output, raw.only) == (Path("REPOSITORIES"), Path("RAW"), ())
-    built = tyro.cli(builder.Arguments, args=commands["open_english.py"])
+    built = parse(builder.Arguments, "open_english.py", commands["open_english.py"])
     assert (built.raw, built.output, built.held_out) == (Path("RAW"), Path("FOLDER"), Path("DATA"))
-    assert tyro.cli(extract.Arguments, args=["A", "-o", "B", "--only", "masc", "plos"]).only == ("masc", "plos")
+    assert parse(extract.Arguments, "extract.py", ["A", "-o", "B", "--only", "masc", "plos"]).only == ("masc", "plos")
 
 
 def test_the_builder_writes_into_the_folder_of_its_output(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_builder_writes_into_the_folder_of_its_output(tmp_path: Path) -> Non
         "\n".join("\t".join(cells) for cells in (extract.COLUMNS, [named[name] for name in extract.COLUMNS])) + "\n",
     )
     builder.write_packed(raw / "18f.txt.gz", f"{FOX}\n")
-    assert builder.main(tyro.cli(builder.Arguments, args=[str(raw), "--output", str(folder)])) == 0
+    assert builder.main(parse(builder.Arguments, "open_english.py", [str(raw), "--output", str(folder)])) == 0
     assert gzip.decompress((folder / "train.txt.gz").read_bytes()).decode() == f"{FOX_WORDS}\n"
     assert {path.name for path in folder.iterdir()} == {
         "documents.tsv.gz",

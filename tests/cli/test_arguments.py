@@ -1,39 +1,47 @@
-import sys
 from collections.abc import Sequence
 
 import pytest
 
 from tests.cli.conftest import Treelm
-from treelm.cli.arguments import gather_repeated
+from treelm.cli.arguments import parse
+from treelm.cli.bench import Arguments as Bench
 from treelm.cli.train import Arguments
 
 
 @pytest.mark.parametrize(
-    ("given", "read"),
+    ("given", "recipe", "changes"),
     [
-        (["--set", "A=1", "--set", "B=2"], ["--set", "A=1", "B=2"]),
-        (["--set", "A=1", "B=2", "--quiet", "--set", "C=3"], ["--quiet", "--set", "A=1", "B=2", "C=3"]),
-        (["--set=A=1", "demo", "--set", "B=2", "--out", "x"], ["demo", "--out", "x", "--set", "A=1", "B=2"]),
-        (["--set", "A=1", "--", "--set", "B=2"], ["--set", "A=1", "--", "--set", "B=2"]),
-        (["demo", "--out", "x"], ["demo", "--out", "x"]),
-        (["--out", "x", "--quiet", "demo"], ["demo", "--out", "x", "--quiet"]),
-        (["--out", "-x", "--quiet", "demo", "--", "y"], ["--out", "-x", "--quiet", "--", "demo", "y"]),
+        (["demo", "--set", "A=1", "--set", "B=2"], "demo", ("A=1", "B=2")),
+        (["demo", "--set", "A=1", "B=2", "--quiet", "--set", "C=3"], "demo", ("A=1", "B=2", "C=3")),
+        (["--set=A=1", "demo", "--set", "B=2", "--out", "x"], "demo", ("A=1", "B=2")),
+        (["--set", "A=1", "--", "demo"], "demo", ("A=1",)),
+        (["--set", "A=1", "--quiet", "demo"], "demo", ("A=1",)),
+        (["-o", "x", "demo"], "demo", ()),
     ],
 )
-def test_values_of_a_repeated_flag_add_up(given: Sequence[str], read: list[str]) -> None:
-    assert gather_repeated(Arguments, given) == read
+def test_values_of_a_repeated_option_add_up(given: Sequence[str], recipe: str, changes: tuple[str, ...]) -> None:
+    found = parse(Arguments, "treelm train", given)
+    assert (found.recipe, found.set) == (recipe, changes)
+
+
+def test_values_have_the_types_of_their_fields() -> None:
+    found = parse(Bench, "treelm bench", ["rnng", "--batch-sizes", "1", "2", "--seconds", "-.5", "--json", "x.json"])
+    assert (found.batch_sizes, found.seconds, found.output) == ((1, 2), -0.5, "x.json")
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("parse", "run", "--bogus"), "treelm parse: unrecognized options: --bogus; see treelm parse --help"),
-        (("parse",), "treelm parse: missing"),
-        (("parse", "run", "--batch-size", "foo"), "'foo' is not a whole number"),
-        (("evaluate", "run", "--split", "foo"), "invalid choice 'foo' for argument '--split'"),
-        (("parse", "run", "--word-beam", "foo"), "error parsing --word-beam: 'foo' is not a whole number"),
-        (("data", "frob"), "'frob'"),
-        (("parse", "run", "--batch-size"), "missing value for argument '--batch-size'"),
+        (("parse", "run", "--bogus"), "treelm parse: unrecognized arguments: --bogus; "),
+        (("parse", "run", "--word-bem", "3"), "did you mean --word-beam? "),
+        (("parse", "run", "in.txt", "out.txt"), "unrecognized arguments: out.txt"),
+        (("parse",), "the following arguments are required: RUN"),
+        (("parse", "run", "--batch-size", "foo"), "argument --batch-size: 'foo' is not a whole number"),
+        (("parse", "run", "--batch-size", "1.5"), "argument --batch-size: '1.5' is not a whole number"),
+        (("explore", "--max-seconds", "long"), "argument --max-seconds: 'long' is not a number"),
+        (("evaluate", "run", "--split", "foo"), "argument --split: invalid choice: 'foo' (choose from"),
+        (("data", "frob"), "argument ACTION: invalid choice: 'frob'"),
+        (("parse", "run", "--batch-size"), "argument --batch-size: expected one argument"),
     ],
 )
 def test_a_usage_error_is_one_line(treelm: Treelm, arguments: tuple[str, ...], expected: str) -> None:
@@ -41,16 +49,3 @@ def test_a_usage_error_is_one_line(treelm: Treelm, arguments: tuple[str, ...], e
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert expected in outcome.err
     assert outcome.err.endswith(f"see treelm {arguments[0]} --help\n")
-
-
-@pytest.mark.parametrize("drawn", ["", "usage: treelm parse\n", "\N{BOX DRAWINGS LIGHT ARC DOWN AND RIGHT}\n"])
-def test_a_drawing_that_is_not_understood_is_one_line_too(
-    treelm: Treelm, monkeypatch: pytest.MonkeyPatch, drawn: str
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        print(drawn, file=sys.stderr)
-        sys.exit(2)
-
-    monkeypatch.setattr("tyro.cli", refuse)
-    line = "treelm parse: arguments that cannot be read; see treelm parse --help\n"
-    assert treelm("parse", "run", "--bogus") == (2, "", line)

@@ -61,7 +61,7 @@ def test_completion_of_bash_knows_subcommands_and_options(treelm: Treelm) -> Non
     script = treelm("completion", "bash").out
     call = """
     {script}
-    COMP_WORDS=(treelm {words}); COMP_CWORD={place}; _tyro_treelm; printf '%s\\n' "${{COMPREPLY[@]}}"
+    COMP_WORDS=(treelm {words}); COMP_CWORD={place}; _shtab_treelm; printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     for words, place_of, expected in (("sur", 1, "surprisal"), ("surprisal --spl", 2, "--split-sentences")):
         typed = call.format(script=script, words=words, place=place_of)

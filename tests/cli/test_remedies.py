@@ -20,7 +20,6 @@ OF_OTHERS = {
     "errors.py": {"--mem"},  # of sbatch
     "training/placement.py": {"--ntasks-per-node"},  # of srun
     "cli/arguments.py": {"--no"},  # begins the names of options that switch off
-    "cli/completion.py": {"--tyro-write-completion"},  # of the library that reads arguments
     "cli/options.py": {"--out"},  # the old name of --output
     "corpora/companions.py": {"--upgrade"},  # of pip
     "corpora/mapping.py": {"--scheduler-file"},  # of dask

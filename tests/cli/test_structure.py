@@ -102,7 +102,7 @@ def test_a_format_is_of_a_file_and_a_split_of_the_runs_data(
 
 
 @pytest.mark.parametrize(
-    ("runs", "message"), [((), "no runs; name one or more"), (("prpn", "prpn"), "the same run twice")]
+    ("runs", "message"), [((), "arguments are required: RUN"), (("prpn", "prpn"), "the same run twice")]
 )
 def test_one_run_is_one_seed(treelm: Treelm, treebank: Path, runs: tuple[str, ...], message: str) -> None:
     outcome = treelm("structure", *(HERE / run for run in runs), "--data", treebank)

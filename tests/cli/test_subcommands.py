@@ -146,7 +146,7 @@ def test_several_runs_are_in_one_table_and_what_is_said_names_each(
         (["run", "in.txt", "--lag-columns", "rt"], "--lag-columns without --lag"),
         (["run", "in.txt", "--split-sentences", "xx"], "no rules for sentences of language 'xx'"),
         (["run", "in.txt", "--columns", "open_node"], "did you mean open_nodes?"),
-        ([], "no run given"),
+        ([], "required: RUN ... FILE"),
     ],
 )
 def test_what_no_table_can_be_made_of_is_one_line(

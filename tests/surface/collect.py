@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from tests.legacy.make import HERE as RUNS
 
@@ -95,27 +95,13 @@ def _arguments_of(module: types.ModuleType) -> list[Any]:
 
 
 def _flags_of(subcommand: str, arguments: Any) -> Iterator[str]:
-    hints = get_type_hints(arguments, include_extras=True)
-    for field in dataclasses.fields(arguments):
-        shown = _shown_name(hints[field.name]) or field.name
-        annotation, positional = _without_markers(hints[field.name])
-        name = field.name.upper() if positional else f"--{shown.replace('_', '-')}"
+    from treelm.cli.arguments import Positional, annotated_fields, name_of
+
+    for field, annotation, marks in annotated_fields(arguments):
+        is_positional = any(isinstance(mark, Positional) for mark in marks)
+        name = field.name.upper() if is_positional else name_of(field, marks).name
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
         yield f"{subcommand} {name} {_type(annotation)}{default}"
-
-
-def _shown_name(annotation: Any) -> str | None:
-    """The name of a flag, where it is not that of the field."""
-    return next((name for one in getattr(annotation, "__metadata__", ()) if (name := getattr(one, "name", None))), None)
-
-
-def _without_markers(annotation: Any) -> tuple[Any, bool]:
-    """The type, and whether tyro takes it from its place instead of a flag."""
-    positional = False
-    while hasattr(annotation, "__metadata__"):
-        positional |= any("positional" in repr(marker).lower() for marker in annotation.__metadata__)
-        annotation = annotation.__origin__
-    return annotation, positional
 
 
 def _type(annotation: Any) -> str:

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from nltk_data import masc_document, speech_document
 from open_english import write_packed
 from wikipedia import wikisplit_sentences
 
+from treelm.cli.arguments import Named, Positional, parse
 from treelm.errors import InputError
 
 COLUMNS = ("source", "number", "work", "title", "author", "date", "licence")
@@ -37,9 +37,9 @@ Document = Mapping[str, str]
 class Arguments:
     """Where from and where to."""
 
-    repositories: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="REPOSITORIES")]
+    repositories: Annotated[Path, Positional("REPOSITORIES")]
     """Folder of git directories."""
-    output: Annotated[Path, tyro.conf.arg(aliases=("-o",))]
+    output: Annotated[Path, Named("--output", ("-o",))]
     """Folder of the raw texts."""
     only: tuple[str, ...] = ()
     """Sources to extract; without any, all, and the table of documents."""
@@ -172,4 +172,4 @@ def main(options: Arguments) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    sys.exit(main(parse(Arguments, Path(__file__).name, sys.argv[1:])))

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
+from treelm.cli.arguments import Named, Positional, parse
 from treelm.corpora.running_text import CHARACTERS, normalise, sentences_of
 from treelm.corpora.tokens import words_of
 
@@ -61,9 +60,9 @@ _HELD_OUT_COLUMNS = ("sentence", "Sentence", "ambiguous", "unambiguous")
 class Arguments:
     """What to build."""
 
-    raw: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RAW")]
+    raw: Annotated[Path, Positional("RAW")]
     """Folder of the raw texts."""
-    output: Annotated[Path, tyro.conf.arg(aliases=("-o",))]
+    output: Annotated[Path, Named("--output", ("-o",))]
     """Folder of train.txt.gz, dev.txt.gz, test.txt.gz and documents.tsv.gz."""
     held_out: Path | None = None
     """Folder of the corpora that models are measured on."""
@@ -257,4 +256,4 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Arguments, description=__doc__)))
+    sys.exit(main(parse(Arguments, Path(__file__).name, sys.argv[1:])))

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import tyro
-
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.files import check_not_input, open_output, write_metadata
 from treelm.cli.options import OutputPath
-from treelm.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +23,7 @@ class Arguments:
     Example: treelm data align wiki-parsed.ptb --text wiki.train.tokens --output wikitext-2-trees/train.ptb
     """
 
-    trees: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TREES")]
+    trees: Annotated[tuple[str, ...], Positional("TREES")]
     """Files of trees (brackets or CoNLL-U; .gz too) that hold the sentences of the text, and may hold more."""
     text: str
     """The text: a sentence or a paragraph a line, words apart by blanks."""
@@ -40,13 +37,11 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "data align", arguments)
+    options = parse(Arguments, "treelm data align", arguments)
     from treelm.corpora.alignment import align
     from treelm.corpora.readers import read_sentences
     from treelm.trees.brackets import format_tree
 
-    if not options.trees:
-        raise InputError("no files of trees", remedy="name one or more before --text")
     check_not_input([options.out, f"{options.out}.json"], [*options.trees, options.text])
     trees = [one for file in options.trees for one in read_sentences(file, format=options.format, tags=options.tags)]
     lines = list(read_sentences(options.text, format="text", empty_lines=True))

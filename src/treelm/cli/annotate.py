@@ -65,7 +65,7 @@ class Arguments(ModelOptions, WorkerOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "data annotate", arguments)
+    options = parse(Arguments, "treelm data annotate", arguments)
     from treelm import __version__
     from treelm.corpora.inputs import STDIN
     from treelm.corpora.lines import format_of

@@ -1,138 +1,186 @@
-"""Arguments of subcommands: one frozen dataclass each, parsed by tyro."""
+"""Arguments of subcommands: one frozen dataclass each, read by argparse.
+
+A field is an option, named after it, unless it is annotated with ``Positional``; its docstring is its help. A tuple is
+an option that takes several values and may be repeated, a bool a switch.
+"""
 
 from __future__ import annotations
 
+import argparse
+import ast
 import inspect
-import re
 import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import fields
-from io import StringIO
+import textwrap
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from shlex import quote
-from textwrap import fill
-from typing import Any, TypeVar
-
-import tyro
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from treelm.corpora.outputs import note as note
-from treelm.errors import InputError
+from treelm.errors import InputError, nearest
 
 Arguments = TypeVar("Arguments")
 
-_EXIT_USAGE = 2
-_NUMBER = re.compile(r"-\.?\d")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_RULE = re.compile(r"[─\-\s]*")
-_PHRASES = (
-    (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number"),
-    (r"could not convert string to float: (.*)", r"\1 is not a number"),
-    (r"no type matching INT could be instantiated from \[('.*?')\].*", r"\1 is not a whole number"),
-    (r"no type matching FLOAT could be instantiated from \[('.*?')\].*", r"\1 is not a number"),
-    (r"\. Expected 1 values\.", ""),
-    (r"[Mm]issing from treelm \w+:", "missing"),
-    (r" Folder of a trained model[^.]*\.| \(required\)", ""),
-)
+
+@dataclass(frozen=True)
+class Positional:
+    """Annotation of a field that is given by its place, not behind an option."""
+
+    metavar: str
+    help: str = ""
+    """Instead of the field's docstring."""
 
 
-def parse(kind: type[Arguments], subcommand: str, arguments: list[str]) -> Arguments:
-    """Read the arguments of a subcommand; prints help and exits by itself.
+@dataclass(frozen=True)
+class Named:
+    """Annotation of an option that is not named after its field, or has short names."""
 
-    A flag that takes several values may be repeated. Raises ``InputError`` for arguments that cannot be read.
+    name: str
+    aliases: tuple[str, ...] = ()
+
+
+def parse(kind: type[Arguments], program: str, arguments: Sequence[str]) -> Arguments:
+    """Read the arguments of a program, or of a subcommand such as "treelm parse"; prints help and exits by itself.
+
+    Raises ``InputError`` for arguments that cannot be read.
     """
-    complaint = StringIO()
+    given, unknown = parser_of(kind, program).parse_known_intermixed_args(arguments)
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in vars(given).items()}
+    if unknown:
+        meant = nearest(unknown[0].partition("=")[0], option_names(kind)) if unknown[0].startswith("-") else ""
+        remedy = f"{meant}see {program} --help"
+        raise InputError(f"unrecognized arguments: {' '.join(unknown)}", remedy=remedy)
+    return kind(**values)
+
+
+def parser_of(kind: type[Any], program: str) -> argparse.ArgumentParser:
+    """A parser that finds values of the fields that are given, and no others."""
+    parser = _Parser(
+        prog=program,
+        description=description_of(kind),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    docs, usage = _docstrings(kind), [program]
+    for field, annotation, marks in annotated_fields(kind):
+        place = next((mark for mark in marks if isinstance(mark, Positional)), None)
+        text = (place.help if place else "") or docs.get(field.name, "")
+        if field.default not in (MISSING, None, "", ()) and not isinstance(field.default, bool):
+            shown = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+            text = f"{text} (default: {shown})"
+        options = {"help": text.replace("%", "%%"), **_options(field, annotation)}
+        is_required = field.default is MISSING
+        if place is not None:
+            if not is_required:
+                options.setdefault("nargs", "?")
+            parser.add_argument(field.name, metavar=place.metavar, **options)
+            several = " ..." if options.get("nargs") in ("*", "+") and " " not in place.metavar else ""
+            usage.append(f"{place.metavar}{several}" if is_required else f"[{place.metavar}{several}]")
+        else:
+            named = name_of(field, marks)
+            if "type" in options:
+                options["metavar"] = {_whole_number: "INT", _number: "FLOAT"}.get(
+                    options["type"], named.name[2:].upper()
+                )
+            if is_required:
+                options["required"] = True
+                usage.append(f"{named.name} {options.get('metavar', '{...}')}")
+            parser.add_argument(named.name, *named.aliases, dest=field.name, **options)
+    parser.usage = " ".join([*usage, "[options]"])
+    return parser
+
+
+def option_names(kind: type[Any]) -> list[str]:
+    """The options of a subcommand, without their short names."""
+    found = annotated_fields(kind)
+    return [
+        name_of(field, marks).name for field, _, marks in found if not any(isinstance(m, Positional) for m in marks)
+    ]
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ``InputError``."""
+        raise InputError(message, remedy=f"see {self.prog} --help")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End after help, which is flushed here where a closed pipe still gets an answer."""
+        print(end="", flush=True)
+        sys.exit(status)
+
+
+def annotated_fields(kind: type[Any]) -> Iterator[tuple[Field[Any], Any, tuple[Any, ...]]]:
+    """Every field with its type and the marks of its annotation."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        hint = hints[field.name]
+        annotation, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        yield field, annotation, tuple(marks)
+
+
+def name_of(field: Field[Any], marks: Iterable[Any]) -> Named:
+    """How the option of a field is called."""
+    usual = Named(f"--{field.name.replace('_', '-')}")
+    return next((mark for mark in marks if isinstance(mark, Named)), usual)
+
+
+def _options(field: Field[Any], annotation: Any) -> dict[str, Any]:
+    """What ``add_argument`` is told of a field's type."""
+    if get_origin(annotation) in (Union, types.UnionType):  # with None, which leaving it out means
+        annotation = next(one for one in get_args(annotation) if one is not types.NoneType)
+    if annotation is bool:
+        return {"action": argparse.BooleanOptionalAction if field.default is True else "store_true"}
+    options: dict[str, Any] = {}
+    if get_origin(annotation) is tuple:
+        annotation, *more = get_args(annotation)
+        number = "+" if field.default is MISSING else "*"
+        options = {"nargs": number, "action": "extend"} if more == [...] else {"nargs": 1 + len(more)}
+    if get_origin(annotation) is Literal:
+        return {**options, "choices": get_args(annotation)}
+    return {**options, "type": {int: _whole_number, float: _number}.get(annotation, annotation)}
+
+
+def _whole_number(text: str) -> int:
     try:
-        # A standard output that was closed is None, which tyro cannot print help on.
-        with redirect_stderr(complaint), redirect_stdout(sys.stdout or StringIO()):
-            return tyro.cli(
-                kind,
-                prog=f"treelm {subcommand}",
-                description=_wrapped(description_of(kind)),
-                args=gather_repeated(kind, arguments),
-                config=SHOWN,
-            )
-    except SystemExit as end:
-        if end.code != _EXIT_USAGE:
-            print(end="", flush=True)  # help, here where a closed pipe still gets an answer
-            raise
-        raise InputError(_first_words(complaint.getvalue()), remedy=f"see treelm {subcommand} --help") from None
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
-SHOWN = (tyro.conf.DisallowNone,)
-"""Markers of how help is written: a flag that may be left out takes an INT, not {None}|INT."""
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
 
 
 def description_of(kind: Any) -> str:
-    """What help says first: the docstring, each example a paragraph of its own.
-
-    >>> description_of(type("A", (), {"__doc__": "Count words.\\n\\n    Example: a\\n    Example: b"}))
-    'Count words.\\n\\nExample: a\\n\\nExample: b'
-    """
-    return (inspect.getdoc(kind) or "").replace("\nExample:", "\n\nExample:").replace("\n\n\n", "\n\n")
-
-
-def _wrapped(description: str) -> str:
-    """Break the lines of paragraphs, where tyro keeps breaks before a blank; examples stay whole, to be copied."""
-    width = shutil.get_terminal_size().columns - 1
-    parts = description.split("\n\n")
-    return "\n\n".join(one if one.startswith("Example:") else fill(one, width, subsequent_indent="  ") for one in parts)
+    """What help says first: the docstring in lines as wide as the terminal, each example a line of its own."""
+    width = shutil.get_terminal_size().columns - 2
+    paragraphs = (inspect.getdoc(kind) or "").replace("\nExample:", "\n\nExample:").split("\n\n")
+    return "\n\n".join(
+        one if one.startswith("Example:") else textwrap.fill(one, width) for one in map(str.strip, paragraphs)
+    )
 
 
-def gather_repeated(kind: Any, arguments: Sequence[str]) -> list[str]:
-    """Put what belongs to no flag first, and all values of each flag that takes several behind one occurrence of it.
-
-    ``RUN --set A=1 --quiet FILE --set B=2`` becomes ``RUN FILE --quiet --set A=1 B=2``, and ``RUN --end FILE`` becomes
-    ``RUN FILE --end``: tyro keeps only the last occurrence of a flag, and takes several runs and a file only together.
-    """
-    several = {f"--{one.name.replace('_', '-')}" for one in fields(kind) if isinstance(one.default, tuple)}
-    switches = {f"--{one.name.replace('_', '-')}" for one in fields(kind) if isinstance(one.default, bool)}
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    placed: list[str] = []
-    others: list[str] = []
-    gathered: dict[str, list[str]] = {}
-    target, takes_value = placed, False
-    for argument in arguments[:end]:
-        flag, equals, value = argument.partition("=")
-        flag = flag.replace("_", "-")
-        if takes_value:
-            others.append(argument)
-            takes_value = False
-        elif flag in several:
-            target = gathered.setdefault(flag, [flag])
-            if equals:  # this value alone: what follows belongs to no flag
-                target.append(value)
-                target = placed
-        elif argument.startswith("-") and argument != "-" and not _NUMBER.match(argument):
-            others.append(argument)
-            target = placed
-            takes_value = not equals and flag not in (*switches, "--help", "-h") and not flag.startswith("--no-")
-        else:
-            target.append(argument)
-    rest = [*others, *(argument for values in gathered.values() for argument in values)]
-    return [*placed, *rest] if end == len(arguments) else [*rest, "--", *placed, *arguments[end + 1 :]]
-
-
-def _first_words(box: str) -> str:
-    """Find what a box of tyro's says below its title and before its last rules, on one line.
-
-    The title stands in the frame, or, where tyro draws in ASCII, in a block of its own. No public call of tyro gives
-    the message alone, and its wording changes, so pyproject.toml says which releases are read here; of another one, a
-    box that is not understood is "arguments that cannot be read".
-    """
-    blocks = [""]
-    for line in _COLOUR.sub("", box).splitlines():
-        words = line.strip("│| ")
-        if _RULE.fullmatch(words):
-            blocks.append("")
-        elif not line.startswith(("╭", "╰", "+")):
-            blocks[-1] = f"{blocks[-1]} {words}".strip()
-    blocks = [block for block in blocks if block]
-    words = next(iter(blocks if "╭" in box else blocks[1:]), "arguments that cannot be read")
-    for pattern, replacement in _PHRASES:
-        words = re.sub(pattern, replacement, words)
-    return (words[:1].lower() + words[1:]).rstrip(".")
+def _docstrings(kind: type[Any]) -> dict[str, str]:
+    """The docstring of every field, in one line: the text that stands below it in the class."""
+    found: dict[str, str] = {}
+    for base in filter(is_dataclass, reversed(kind.__mro__)):
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in pairwise(definition.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = " ".join(words.split())
+    return found
 
 
 def how_called() -> str:

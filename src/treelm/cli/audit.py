@@ -42,7 +42,7 @@ class Arguments(InputOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "audit", arguments)
+    options = parse(Arguments, "treelm audit", arguments)
     from treelm.evaluation import audit, audit_training
     from treelm.inference.loading import load
 

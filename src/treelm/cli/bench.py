@@ -9,9 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-import tyro
-
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Named, Positional, note, parse
 from treelm.cli.files import open_output
 from treelm.cli.options import refuse_lost
 from treelm.corpora.outputs import json_text
@@ -40,7 +38,7 @@ class Arguments:
     Example: treelm bench rnng --batch-sizes 16 64 -o bench.json
     """
 
-    system: Annotated[tyro.conf.Positional[str], tyro.conf.arg()] = BENCHMARKED
+    system: Annotated[str, Positional("SYSTEM")] = BENCHMARKED
     """System to measure."""
     run: str = ""
     """Folder of a trained model for the search."""
@@ -62,13 +60,13 @@ class Arguments:
     """Training time of the model for the search, when no run is given."""
     rounds: int | None = None
     """Deprecated, without effect: SOM's forms are compared by benchmarks/som_forms.py of the source."""
-    output: Annotated[str, tyro.conf.arg(aliases=("-o", "--json"))] = ""
+    output: Annotated[str, Named("--output", ("-o", "--json"))] = ""
     """File to write all metrics into, as JSON."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "bench", arguments)
+    options = parse(Arguments, "treelm bench", arguments)
     from treelm.corpora.consoles import OutputConsole
     from treelm.corpora.outputs import check_place
     from treelm.models import system_class

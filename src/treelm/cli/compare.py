@@ -11,9 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.files import check_not_input, print_json, progress_bar
 from treelm.cli.options import (
     FileFormat,
@@ -49,7 +47,7 @@ class Arguments(ModelOptions, PairOptions, WideTables):
     Example: treelm compare runs/demo runs/som-small --report report.html --sentences sentences.txt
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[tuple[str, ...], Positional("RUN")]
     """Folders of trained models, or comparison.json files of comparisons made before."""
     split: Literal["train", "dev", "test"] = "test"
     """Split of each run's own corpus."""
@@ -87,7 +85,7 @@ class Arguments(ModelOptions, PairOptions, WideTables):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "compare", arguments)
+    options = parse(Arguments, "treelm compare", arguments)
     from treelm.corpora.inputs import require_rereadable
     from treelm.corpora.readers import read_sentences
     from treelm.evaluation.comparison.compare import compare

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
+from argparse import ArgumentParser
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
 from treelm.cli import SUBCOMMANDS
-from treelm.cli.arguments import SHOWN, note, parse
+from treelm.cli.arguments import Positional, note, parse, parser_of
 from treelm.cli.files import open_output
 
 Shell = Literal["bash", "zsh", "fish"]
@@ -27,7 +24,7 @@ class Arguments:
     Example: treelm completion zsh > ~/.zfunc/_treelm
     """
 
-    shell: Annotated[tyro.conf.Positional[Shell], tyro.conf.arg()]
+    shell: Annotated[Shell, Positional("SHELL")]
     """The shell: bash, zsh or fish."""
     install: bool = False
     """Write the script to where the shell looks for it, instead of to standard output."""
@@ -35,18 +32,32 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "completion", arguments)
-    text = script(options.shell)
-    if not options.install:
-        with open_output("-") as out:
-            out.write(text)
-        return 0
+    import shtab
+
+    options = parse(Arguments, "treelm completion", arguments)
+    program = ArgumentParser("treelm")
+    subcommands = program.add_subparsers()
+    for name, what in SUBCOMMANDS.items():
+        parser = parser_of(import_module(f"treelm.cli.{name}").Arguments, name)
+        for action in parser._actions:
+            if action.type is str:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+        subcommands.add_parser(name, help=what, parents=[parser], add_help=False)
+    script = shtab.complete(program, options.shell)
     path = place(options.shell)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open_output(str(path)) as out:
-        out.write(text)
-    note(f"wrote {path}; it holds from the next shell on" + _and(options.shell, path))
+    if options.install:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with open_output(str(path) if options.install else "-") as out:
+        out.write(script)
+    if options.install:
+        note(f"wrote {path}; it holds from the next shell on{_HINTS.get(options.shell, '')}")
     return 0
+
+
+_HINTS = {
+    "bash": " (where bash-completion is not there: source it in ~/.bashrc)",
+    "zsh": ", if ~/.zshrc has fpath+=(~/.zfunc) before compinit",
+}
 
 
 def place(shell: Shell) -> Path:
@@ -59,21 +70,3 @@ def place(shell: Shell) -> Path:
         "zsh": home / ".zfunc" / "_treelm",
         "fish": config / "fish" / "completions" / "treelm.fish",
     }[shell]
-
-
-def _and(shell: Shell, path: Path) -> str:
-    if shell == "bash":
-        return " (where bash-completion is not there: source it in ~/.bashrc)"
-    return f", if ~/.zshrc has fpath+=({path.parent}) before compinit" if shell == "zsh" else ""
-
-
-def script(shell: Shell) -> str:
-    """The script of a shell, made of the arguments of all subcommands; file names where nothing else is known."""
-    kinds = {name: import_module(f"treelm.cli.{name}").Arguments for name in SUBCOMMANDS}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "script"
-        with suppress(SystemExit):
-            tyro.extras.subcommand_cli_from_dict(
-                kinds, prog="treelm", args=["--tyro-write-completion", shell, str(path)], config=SHOWN
-            )
-        return path.read_text(encoding="utf-8").replace("complete -F ", "complete -o default -F ")

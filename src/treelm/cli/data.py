@@ -8,10 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-
 from treelm.cli import NESTED
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.files import check_not_input, progress_bar
 from treelm.cli.options import OutputPath
 from treelm.corpora.sentence import Preprocessing
@@ -41,9 +39,9 @@ class Arguments:
     Example: treelm data statistics gum-open
     """
 
-    action: Annotated[tyro.conf.Positional[Action], tyro.conf.arg()] = "list"
+    action: Annotated[Action, Positional("ACTION")] = "list"
     """Action to take."""
-    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME|FILE")] = ()
+    names: Annotated[tuple[str, ...], Positional("NAME|FILE")] = ()
     """Names of corpora, or files."""
     format: Literal["auto", "brackets", "conllu", "text"] = "auto"
     """Format of the files."""
@@ -68,7 +66,7 @@ def main(arguments: list[str]) -> int:
     """Run the subcommand."""
     if arguments and (nested := NESTED.get(f"data {arguments[0]}")) is not None:
         return int(import_module(f"treelm.cli.{nested}").main(arguments[1:]))
-    options = parse(Arguments, "data", arguments)
+    options = parse(Arguments, "treelm data", arguments)
     if options.action != "list" and not options.names:
         raise InputError(f"nothing to {options.action}", remedy=f"treelm data {options.action} NAME, such as gum-open")
     actions = {"list": _list, "show": _show, "statistics": _statistics, "prepare": _prepare, "text8": _text8}

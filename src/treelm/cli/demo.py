@@ -75,7 +75,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "demo", arguments)
+    options = parse(Arguments, "treelm demo", arguments)
     runs = _runs(options)
     if options.again:
         _throw_away([run for run in runs.values() if (run / "recipe.toml").exists()])

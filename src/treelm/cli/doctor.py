@@ -27,7 +27,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "doctor", arguments)
+    options = parse(Arguments, "treelm doctor", arguments)
     from treelm.models.environment import examine
 
     found = examine()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_not_input, open_output, print_json, progress_bar, report_skipped
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from treelm.training.recipe import Recipe
 
 Stream = Literal["no", "beside", "only"]
-Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-"""A switch whose opposite, if it has one, is a switch of its own: the recipe decides where neither is given."""
 _OF_FILES = ("run", "gold", "predicted", "params", "sentences", "json")
 """Options of one bracket file against another: all others are of a run."""
 MOST_COLUMNS = 3  # splits or files that are shown with all their metrics, each in a column; more get a row each
@@ -62,14 +58,14 @@ class Arguments(ModelOptions, WorkerOptions):
     """Only so many sentences of each split, the first ones."""
     format: FileFormat = "auto"
     """Format of the files of --data. auto: by their names."""
-    stream: Flag = False
+    stream: bool = False
     """Also the perplexity of the whole text in a row, the hidden state kept over sentences: what papers on LMs report.
     Without this and the next three, as in the recipe."""
-    stream_only: Flag = False
+    stream_only: bool = False
     """Nothing but that."""
-    no_stream: Flag = False
+    no_stream: bool = False
     """Only the metrics of sentences and trees."""
-    no_stream_only: Flag = False
+    no_stream_only: bool = False
     """The metrics of sentences and trees too; --protocol, --trees and --tree-builder imply it."""
     stream_rows: int | None = None
     """Rows in which the stream is read, each from the zero state; without it, as in the recipe (the cache's too), and
@@ -102,7 +98,7 @@ class Arguments(ModelOptions, WorkerOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "evaluate", arguments)
+    options = parse(Arguments, "treelm evaluate", arguments)
     if bool(options.gold) != bool(options.predicted) or bool(options.run) == bool(options.gold):
         raise InputError("cannot tell what to evaluate", remedy="give RUN, or --gold FILE --predicted FILE")
     return _evaluate_files(options) if options.gold else _evaluate_run(options)

@@ -45,7 +45,7 @@ class Arguments(ModelOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "explore", arguments)
+    options = parse(Arguments, "treelm explore", arguments)
     missing = [name for name in ("starlette", "uvicorn", "blingfire") if find_spec(name) is None]
     if missing:
         raise InputError(f"{' and '.join(missing)} not installed", remedy='pip install "treelm[explore]"')

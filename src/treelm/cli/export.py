@@ -29,7 +29,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "export", arguments)
+    options = parse(Arguments, "treelm export", arguments)
     from treelm.inference.loading import load
 
     out = Path(options.output)

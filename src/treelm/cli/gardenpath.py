@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from treelm.cli.arguments import parse
 from treelm.cli.files import check_items, print_json, write_items
-from treelm.cli.options import ItemsFile, WideTables, refuse_lost
+from treelm.cli.options import WideTables, refuse_lost
 from treelm.cli.surprisal_sources import (
     SourceOptions,
     gather_surprisals,
@@ -44,7 +44,7 @@ class Arguments(SourceOptions, WideTables):
     beam_sweep: tuple[int, ...] = ()
     """Sizes of a fixed beam: the effects by each (widths SIZE, SIZE/10, SIZE/100), and what pruning lost. Only of runs
     that search."""
-    items: ItemsFile = ""
+    items: str = ""
     """File to write: a row for each item, region, effect and model, with its bits beside people's milliseconds; .tsv,
     .csv, .parquet or .xlsx."""
     stimuli: bool = False
@@ -53,7 +53,7 @@ class Arguments(SourceOptions, WideTables):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "gardenpath", arguments)
+    options = parse(Arguments, "treelm gardenpath", arguments)
     from treelm.evaluation.human import sap
     from treelm.evaluation.human.garden_paths import measure_effects
     from treelm.evaluation.human.reading import check_names

@@ -35,7 +35,7 @@ class Arguments(ModelOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "generate", arguments)
+    options = parse(Arguments, "treelm generate", arguments)
     from treelm.inference.generation import Drawing, generate
     from treelm.trees.brackets import format_tree
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Positional, note, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +20,13 @@ class Arguments:
     Example: treelm models rnng-gum-open
     """
 
-    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")] = ""
+    name: Annotated[str, Positional("NAME")] = ""
     """A model of the package."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "models", arguments)
+    options = parse(Arguments, "treelm models", arguments)
     from treelm.models.persistence.shipped import missing_models, shipped_folder, shipped_names
 
     if options.name:

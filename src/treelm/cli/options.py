@@ -11,9 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-
-from treelm.cli.arguments import note
+from treelm.cli.arguments import Named, Positional, note
 from treelm.corpora.inputs import STDIN
 from treelm.corpora.readers import read_sentences
 from treelm.corpora.sentence import Sentence
@@ -27,12 +25,12 @@ if TYPE_CHECKING:
 RUN_HELP = (
     "Folder of a trained model, the name of one that comes with the package (treelm models), or hf:NAME_OR_FOLDER."
 )
-RunFolder = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN", help=RUN_HELP)]
-InputFile = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FILE")]
-RunsAndFile = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN [RUN ...] FILE")]
-Runs = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[RUN ...]")]
-OutputFile = Annotated[str, tyro.conf.arg(aliases=("-o",))]
-OutputPath = Annotated[str, tyro.conf.arg(name="output", aliases=("-o", "--out"))]
+RunFolder = Annotated[str, Positional("RUN", help=RUN_HELP)]
+InputFile = Annotated[str, Positional("FILE")]
+RunsAndFile = Annotated[tuple[str, ...], Positional("RUN ... FILE")]
+Runs = Annotated[tuple[str, ...], Positional("RUN")]
+OutputFile = Annotated[str, Named("--output", ("-o",))]
+OutputPath = Annotated[str, Named("--output", ("-o", "--out"))]
 FileFormat = Literal["auto", "text", "brackets", "conllu"]
 SpanProtocol = Literal["wsj10", "klein", "wsj40", "plain", "no-punctuation", "binarised"]
 
@@ -110,9 +108,6 @@ class PairOptions:
     """Only the first pairs of every group of the first grouping (BLiMP: of every paradigm)."""
 
 
-ItemsFile = Annotated[str, tyro.conf.arg(metavar="FILE")]
-
-
 @dataclass(frozen=True, kw_only=True)
 class WideTables:
     """Options of tables in the terminal."""
@@ -134,10 +129,8 @@ def runs_and_file(inputs: Sequence[str], *, may_be_stdin: bool) -> tuple[tuple[s
 
     Raises ``InputError`` if the file is missing.
     """
-    from treelm.models.persistence.shipped import check_given, is_shipped_name
+    from treelm.models.persistence.shipped import is_shipped_name
 
-    if not inputs:
-        check_given("")
     if len(inputs) == 1:
         if not may_be_stdin:
             raise InputError(f"no file after the run {inputs[0]}", remedy="name the file last")

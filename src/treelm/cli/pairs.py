@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_items, print_json, progress_bar, write_items
 from treelm.cli.options import (
-    ItemsFile,
     ModelNames,
     PairOptions,
     RunsAndFile,
@@ -42,13 +41,13 @@ class Arguments(ScoringOptions, PairOptions, ModelNames, WideTables):
 
     inputs: RunsAndFile
     """One run or several, and last the pairs: JSON lines, TSV or CSV (commas or semicolons)."""
-    items: ItemsFile = ""
+    items: str = ""
     """File to write: a row a pair and model, with the bits of both sentences; .tsv, .csv, .parquet or .xlsx."""
 
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "pairs", arguments)
+    options = parse(Arguments, "treelm pairs", arguments)
     from treelm.evaluation.minimal_pairs import first_of_groups, read_pairs
     from treelm.figures.tables import pair_table, print_table
 

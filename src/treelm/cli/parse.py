@@ -58,7 +58,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "parse", arguments)
+    options = parse(Arguments, "treelm parse", arguments)
     from treelm.inference.batching import in_batches
     from treelm.inference.processes import annotate, computing
 

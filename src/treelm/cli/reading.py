@@ -83,7 +83,7 @@ class Arguments(SourceOptions, WideTables):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "reading", arguments)
+    options = parse(Arguments, "treelm reading", arguments)
     from treelm.evaluation.human import ucl
     from treelm.evaluation.human.babylm import reading_score
     from treelm.evaluation.human.reading import Design, Regression, check_names, measure_reading

@@ -7,11 +7,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from treelm import cli
 from treelm.cli import EXIT_STOPPED
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.options import OutputPath
 from treelm.cli.side_by_side import run_side_by_side
 from treelm.errors import InputError
@@ -35,7 +33,7 @@ class Arguments:
     Example: treelm reproduce rnng --small --budget 0
     """
 
-    paper: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PAPER")] = ""
+    paper: Annotated[str, Positional("PAPER")] = ""
     """rnng, som, tg, pushdown, variants, prpn or palm; unsupervised, the systems that find trees side by side;
     questions that the papers leave open; or a folder with declarations of your own (treelm/papers/__init__.py says
     how)."""
@@ -59,7 +57,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "reproduce", arguments)
+    options = parse(Arguments, "treelm reproduce", arguments)
     _check(options)
     from treelm.papers.data import DataRoot, data_sets
     from treelm.papers.declaration import load_paper, paper_folder

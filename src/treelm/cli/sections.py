@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
-
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.options import OutputPath
 
 Splits = Literal[
@@ -29,7 +27,7 @@ class Arguments:
     Example: treelm data sections nltk_data/corpora/treebank --splits ptb-sample --output sample
     """
 
-    folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FOLDER")]
+    folder: Annotated[str, Positional("FOLDER")]
     """Folder that has the treebank's files, however deep: wsj_0001.mrg and so on, or w7_001 and so on of BLLIP."""
     splits: Splits
     """Sections to take."""
@@ -41,7 +39,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "data sections", arguments)
+    options = parse(Arguments, "treelm data sections", arguments)
     from treelm.corpora.sections import named_splits, write_splits
 
     out = Path(options.out)

@@ -7,9 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
-
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.files import print_json, progress_bar, report_skipped
 from treelm.cli.options import (
     FileFormat,
@@ -39,7 +37,7 @@ class Arguments(ModelOptions, WideTables):
     Example: treelm structure runs/on-lstm-* --data treebank.ptb --preprocess prpn --protocol wsj10 wsj40
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[tuple[str, ...], Positional("RUN")]
     """Folders of trained models, or names of models that come with the package."""
     split: Literal["train", "dev", "test"] = "dev"
     """Split of the first run's own corpus."""
@@ -66,7 +64,7 @@ class Arguments(ModelOptions, WideTables):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "structure", arguments)
+    options = parse(Arguments, "treelm structure", arguments)
     from treelm.evaluation.comparison.compare import row_names
     from treelm.evaluation.span_protocols import find_protocol
     from treelm.evaluation.structure import analyse_structure
@@ -75,8 +73,6 @@ def main(arguments: list[str]) -> int:
     from treelm.models.persistence.shipped import find_run
     from treelm.models.persistence.storage import read_system
 
-    if not options.runs:
-        raise InputError("no runs", remedy="name one or more")
     row_names([find_run(run) for run in options.runs])  # refuses the same run twice: it would be two seeds
     if options.rules < 0 or (options.rules and options.json):
         raise InputError(

@@ -111,7 +111,7 @@ class Arguments(ModelOptions, WorkerOptions, InputOptions, ModelNames):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "surprisal", arguments)
+    options = parse(Arguments, "treelm surprisal", arguments)
     from treelm.inference.loading import model_hash
     from treelm.inference.stimulus_advice import Advice, long_sentences, note_long
     from treelm.inference.surprisal_table import SurprisalTable, check_columns

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
-
-from treelm.cli.arguments import note
+from treelm.cli.arguments import Positional, note
 from treelm.cli.files import progress_bar
 from treelm.cli.options import ModelOptions, WorkerOptions, in_words, load_adaptive, reference_names, require_words
 from treelm.corpora.table_rows import TABLES
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 class SourceOptions(ModelOptions, WorkerOptions):
     """Options of scoring what people read."""
 
-    runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
+    runs: Annotated[tuple[str, ...], Positional("RUN")] = ()
     """Runs, or names of models that come with the package; tables of surprisals (FILE, or FILE:COLUMN, in bits); names
     of published models."""
     references: tuple[str, ...] = ()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from treelm.cli.arguments import note, parse
 from treelm.cli.files import check_items, print_json, progress_bar, write_items
 from treelm.cli.options import (
-    ItemsFile,
     ModelNames,
     Runs,
     ScoringOptions,
@@ -55,7 +54,7 @@ class Arguments(ScoringOptions, ModelNames, WideTables):
     program, with columns sentence, char_start, char_end, surprisal_bits[, is_unk]."""
     sentences: bool = False
     """Print the sentences, one a line, for another program to score."""
-    items: ItemsFile = ""
+    items: str = ""
     """File to write: a row for each region of each condition, item, suite and model, with its bits; .tsv, .csv,
     .parquet or .xlsx."""
     references: tuple[str, ...] = ()
@@ -72,7 +71,7 @@ class Arguments(ScoringOptions, ModelNames, WideTables):
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "syntaxgym", arguments)
+    options = parse(Arguments, "treelm syntaxgym", arguments)
     from treelm.evaluation.syntaxgym.results import USUAL_REFERENCES, as_json, references
     from treelm.evaluation.syntaxgym.scoring import write_sentences
     from treelm.evaluation.syntaxgym.suites import load_suites

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from treelm import cli
-from treelm.cli.arguments import note, parse
+from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.options import OutputPath
 from treelm.errors import InputError
 from treelm.training.signals import quit_on_signals
@@ -31,7 +29,7 @@ class Arguments:
     Example: treelm train demo --output runs/first --resume-if-present --devices 4
     """
 
-    recipe: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECIPE")] = ""
+    recipe: Annotated[str, Positional("RECIPE")] = ""
     """Path or name of a recipe."""
     out: OutputPath = ""
     """Run folder to make."""
@@ -51,7 +49,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     """Run the subcommand."""
-    options = parse(Arguments, "train", arguments)
+    options = parse(Arguments, "treelm train", arguments)
     _check(options)
     from treelm.training.launch import end_with_launcher, launch
     from treelm.training.placement import is_alone_but_should_not_be, is_first_process
