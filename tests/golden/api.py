@@ -195,7 +195,7 @@ def exported(lm: Any, folder: Path, text: str) -> Any:
 def saved(lm: Any, folder: Path) -> Any:
     """Parameters after saving and loading."""
     lm.save_pretrained(folder)
-    again = treelm.SyntacticLM.from_pretrained(folder)
+    again = treelm.LanguageModel.from_pretrained(folder)
     return {name: float(value.double().sum()) for name, value in again.state_dict().items()}
 
 
