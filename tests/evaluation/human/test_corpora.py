@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.evaluation.human.published import NATURAL_STORIES, NEIGHBOURS, UCL, Table
@@ -12,7 +13,7 @@ from treelm.errors import InputError
 from treelm.evaluation.human import natural_stories, ucl
 from treelm.evaluation.human.babylm import reading_score
 from treelm.evaluation.human.corpora import ReadingCorpus
-from treelm.evaluation.human.natural_stories import Alignment, _corpus, _from_clone, _published, _Word
+from treelm.evaluation.human.natural_stories import Alignment, _corpus, _from_clone, _published
 from treelm.evaluation.human.reading import Design, Regression
 from treelm.evaluation.human.regression import held_out_log_likelihood, slopes
 
@@ -139,24 +140,25 @@ def test_another_release_is_refused(tmp_path: Path) -> None:
         ucl.load(str(tmp_path))
 
 
-def words(times: Sequence[float]) -> list[_Word]:
+def words(times: Sequence[float]) -> pd.DataFrame:
     """Two stories of a word for each time, written as they are read but for a comma on every fourth."""
-    return [
-        _Word(
-            story=story,
-            position=place + 1,
-            word=f"w{place},",
-            written=f"w{place} ," if place % 4 == 0 else f"w{place}",
-            bare=f"w{place}",
-            count=7.0,
-            mean_rt=time,
-            gmean_rt=time,
-            sentence=f"{story}-{place // 4}",
-            tag="NNS" if place % 2 else "VBD",
-        )
+    rows = [
+        {
+            "story": story,
+            "position": str(place + 1),
+            "word": f"w{place},",
+            "written": f"w{place} ," if place % 4 == 0 else f"w{place}",
+            "bare": f"w{place}",
+            "count": 7.0,
+            "mean_rt": time,
+            "gmean_rt": time,
+            "sentence": f"{story}-{place // 4}",
+            "tag": "NNS" if place % 2 else "VBD",
+        }
         for story in ("1", "2")
         for place, time in enumerate(times)
     ]
+    return pd.DataFrame(rows)
 
 
 def test_the_time_of_a_row_goes_to_the_word_after_it_within_a_story() -> None:

@@ -18,7 +18,7 @@ from tests.programs import r_has
 from treelm.errors import InputError
 from treelm.evaluation.human import reading_tables
 from treelm.evaluation.human.export import export, r_names
-from treelm.evaluation.human.material import number, read_surprisals, score_material
+from treelm.evaluation.human.material import read_surprisals, score_material
 from treelm.evaluation.human.reading import Design, Regression
 from treelm.evaluation.human.reading_tables import TableColumns
 from treelm.inference.loading import load
@@ -104,7 +104,7 @@ def test_decimal_commas_are_read_where_semicolons_stand_between_cells(tmp_path: 
     corpus = reading_tables.load(write(tmp_path / "t.csv", text), TableColumns())
     assert corpus.responses["rt"].tolist() == [301.5, -0.025, 300]
     assert corpus.words == ("The", "3,5", "dogs")
-    with pytest.raises(InputError, match=r"t.csv:2: '301,5' is no number; write a decimal point"):
+    with pytest.raises(InputError, match=r"t.csv:2: '301,5' is not a number; write a decimal point"):
         reading_tables.load(write(tmp_path / "t.csv", text.replace(";", "\t")), TableColumns())
 
 
@@ -171,7 +171,7 @@ def test_documents_are_left_out_where_there_are_enough(tmp_path: Path) -> None:
     ("text", "found"),
     [
         (TIMES.replace("item", "sent"), "times.csv:1: no column 'item'"),
-        (TIMES.replace("310", "fast"), "times.csv:3: 'fast' is no number"),
+        (TIMES.replace("310", "fast"), "times.csv:3: 'fast' is not a number"),
         (TIMES + "a,1,again,300,1,NN,2\n", "times.csv:7: more of document 'a' after another one"),
         (TIMES.replace("b,1,late.", "a,1,late."), "times.csv:6: more of sentence '1' after another one"),
         (TIMES.replace("dog", " "), "times.csv:3: an empty word"),
@@ -366,9 +366,10 @@ def test_sentences_numbered_anew_say_which_option_tells_documents_apart(tmp_path
 
 
 @pytest.mark.parametrize(("cell", "remedy"), [("350,38", "write a decimal point"), ("1_000", "give a number, or NA")])
-def test_numbers_are_written_with_a_point_and_without_marks_between(cell: str, remedy: str) -> None:
-    with pytest.raises(InputError, match=f"{cell!r} is no number; {remedy}"):
-        number(cell, "t.csv:1")
+def test_numbers_need_a_decimal_point_and_no_separators(cell: str, remedy: str, tmp_path: Path) -> None:
+    table = write(tmp_path / "t.tsv", f"sentence_id\tword\trt\n1\tThe\t{cell}\n")
+    with pytest.raises(InputError, match=f"{cell!r} is not a number; {remedy}"):
+        reading_tables.load(table, TableColumns())
 
 
 def test_with_documents_as_context_a_stream_model_remembers_the_sentence_before(tmp_path: Path) -> None:

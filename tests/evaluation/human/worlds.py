@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from treelm.evaluation.human.corpora import ReadingCorpus, published_table
+from treelm.evaluation.human.corpora import ReadingCorpus, published_surprisals
 from treelm.evaluation.human.material import Surprisals
 
 
@@ -25,14 +25,13 @@ def made_up(num_stories: int = 6, length: int = 120, *, curve: float = 0.0, seed
         documents=stories,
         responses={"rt": times},
         predictors={"length": letters},
-        baseline=("length",),
         controls={"position": np.arange(size) % length + 1.0},
         lag_groups=stories,
         num_lags=1,
         folds=stories,
         fold_kind="stories",
         classes=tuple("even" if row % 2 == 0 else "odd" for row in range(size)),
-        published=published_table({"true": bits.tolist(), "noise": generator.gamma(3.0, 2.0, size).tolist()}),
+        published=published_surprisals({"true": bits.tolist(), "noise": generator.gamma(3.0, 2.0, size).tolist()}),
         references=("true",),
     )
 

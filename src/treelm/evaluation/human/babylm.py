@@ -15,7 +15,7 @@ import numpy as np
 
 from treelm.evaluation.human.corpora import ReadingCorpus
 from treelm.evaluation.human.material import Floats, Surprisals
-from treelm.evaluation.human.regression import explained_variance
+from treelm.evaluation.human.regression import fit
 
 EYE_TRACKING = ("RTfirstfix", "RTfirstpass", "RTgopast", "RTrightbound")
 SELF_PACED = "self_paced_reading_time"
@@ -52,6 +52,6 @@ def _gain(times: Floats, predictors: Sequence[Floats], bits: Floats) -> tuple[fl
     """Per cent of what the baseline leaves that surprisal explains, and the number of words."""
     base = np.column_stack([*predictors, *(one * other for one, other in combinations(predictors, 2))])
     there = np.isfinite(np.column_stack([times, base, bits])).all(axis=1)
-    before = explained_variance(times[there], base[there])
-    after = explained_variance(times[there], np.column_stack([base, bits])[there])
+    before = float(fit(times[there], base[there]).rsquared)
+    after = float(fit(times[there], np.column_stack([base, bits])[there]).rsquared)
     return 100 * (after - before) / (1 - before), int(there.sum())

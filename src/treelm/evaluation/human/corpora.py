@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from treelm.corpora.inputs import file_hash
 from treelm.corpora.outputs import cache_directory
-from treelm.corpora.table_rows import read_table
 from treelm.errors import InputError
-from treelm.evaluation.human.material import Bools, Floats, Material, Surprisals
-from treelm.inference.predictors import lagged
+from treelm.evaluation.human.material import MISSING, Bools, Floats, Material, Surprisals
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MARK, END = "mark", "end"
 """Predictors: whether a word has punctuation on it, and whether it ends a sentence."""
@@ -28,7 +28,6 @@ class ReadingCorpus(Material):
 
     responses: Mapping[str, Floats]  # the first is the usual one; NaN: no time
     predictors: Mapping[str, Floats]  # join with their values at the words before; NaN: missing
-    baseline: tuple[str, ...]  # those of the predictors that are used unless others are named
     controls: Mapping[str, Floats]  # join with their own value alone
     lag_groups: tuple[str, ...]  # documents or sentences, within which the words before are looked for
     num_lags: int
@@ -50,10 +49,10 @@ class ReadingCorpus(Material):
 
     def shifted(self, values: Floats, lag: int) -> Floats:
         """The value of the word ``lag`` words before each, NaN where its group has none."""
-        if lag == 0:
-            return values
-        before = lagged(values.tolist(), self.lag_groups, lag)
-        return np.array([math.nan if value is None else value for value in before])
+        import pandas as pd
+
+        found: Floats = pd.Series(values, dtype=float).groupby(pd.Series(self.lag_groups)).shift(lag).to_numpy()
+        return found
 
 
 class CorpusFile(NamedTuple):
@@ -61,37 +60,44 @@ class CorpusFile(NamedTuple):
 
     path: str
     sha256: str
+    optional: bool = False
 
 
 def find_folder(name: str, given: str, files: Mapping[str, Sequence[CorpusFile]], *, remedy: str) -> tuple[Path, str]:
     """Find a corpus that may not be shipped, and which of its layouts it has: that of the first file.
 
     It is looked for in the folder that is given, else in the cache. Raises ``InputError`` that says where to get it,
-    and for a file with another hash: another release may be aligned otherwise.
+    and for a file that is missing or has another hash: another release may be aligned otherwise.
     """
     folder = Path(given) if given else cache_directory() / "human" / name
     for layout, members in files.items():
         if (folder / members[0].path).is_file():
             for member in members:
-                if (folder / member.path).is_file():  # one that is missing is told where it is opened
-                    _check_hash(folder / member.path, member)
+                path = folder / member.path
+                if member.optional and not path.is_file():
+                    continue
+                found = file_hash(path, remedy="check the path")
+                if found != member.sha256:
+                    problem = f"SHA-256 {found[:12]}..., expected {member.sha256[:12]}..."
+                    raise InputError(problem, where=str(path), remedy="take the release that docs/reading.md names")
             return folder, layout
     raise InputError(f"{name} may not be shipped, and is not here", where=str(folder), remedy=remedy)
 
 
-def _check_hash(path: Path, member: CorpusFile) -> None:
-    found = file_hash(path, remedy="check the path")
-    if found != member.sha256:
-        problem = f"SHA-256 {found[:12]}..., expected {member.sha256[:12]}..."
-        raise InputError(problem, where=str(path), remedy="take the release that docs/reading.md names")
+def read_columns(path: Path, numbers: Iterable[str] = (), **options: Any) -> pd.DataFrame:
+    """Read a table of known content as text, but for its columns of ``numbers``: NaN where a cell is missing.
+
+    ``options`` are those of ``pandas.read_csv``.
+    """
+    import pandas as pd
+
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8", **options)
+    for name in numbers:
+        frame[name] = frame[name].mask(frame[name].isin(MISSING), "nan").astype(float)
+    return frame
 
 
-def rows_of(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a table with a header, each with its place."""
-    return read_table(path).rows
-
-
-def published_table(bits: Mapping[str, Sequence[float]]) -> dict[str, Surprisals]:
+def published_surprisals(bits: Mapping[str, Sequence[float]] | pd.DataFrame) -> dict[str, Surprisals]:
     """Published surprisals by model, from bits of every word; NaN where a model has none."""
     return {
         name: Surprisals(

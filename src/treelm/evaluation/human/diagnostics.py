@@ -9,7 +9,7 @@ import numpy as np
 
 from treelm.evaluation.human.material import Floats
 from treelm.evaluation.human.reading import Regression
-from treelm.evaluation.human.regression import normal_quantiles, residuals, slopes
+from treelm.evaluation.human.regression import fit, slopes
 
 NUM_BINS = 20
 """Bins of equally many words."""
@@ -43,8 +43,11 @@ def diagnose(regression: Regression, name: str) -> Residuals:
     Against a surprisal they are component-plus-residual values: the residual and what the straight line gives for this
     surprisal alone, so that a bend in them is one that the line misses.
     """
+    from scipy.stats import norm
+
     bits = regression.bits(name)
-    fitted, left = residuals(regression.times, np.column_stack([regression.base, bits]))
+    own_fit = fit(regression.times, np.column_stack([regression.base, bits]))
+    fitted, left = np.asarray(own_fit.fittedvalues), np.asarray(own_fit.resid)
     lines = [
         0.0 if np.isnan(slope.ms_per_bit) else slope.ms_per_bit  # the baseline has this surprisal already
         for slope in slopes(regression.times, regression.base, bits)
@@ -58,7 +61,7 @@ def diagnose(regression: Regression, name: str) -> Residuals:
         by_surprisal=tuple(
             tuple(_mean(x, y) for x, y in _bins(own, part)) for own, part in zip(bits.T, parts, strict=True)
         ),
-        quantiles=tuple(zip(normal_quantiles(shares), own_quantiles.tolist(), strict=True)),
+        quantiles=tuple(zip(norm.ppf(shares).tolist(), own_quantiles.tolist(), strict=True)),
     )
 
 

@@ -6,24 +6,26 @@ number of a unit in it from 0, and log p in nats under the name ``log_p_observed
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from treelm.errors import InputError
 from treelm.evaluation.human.reading import Regression
 from treelm.models.persistence.files import write_atomically
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 TABLE, PREDICTORS = "words.csv", "replica-predictors.csv"
 SCRIPTS = ("lme4.R", "mgcv.R", "replica_models.py")
-_ABOUT = ("word", "sentence", "fold", "class", "time")
-"""Columns of every table, after the keys, of which one may be the sentence."""
 _READER = "participant"
 _REPLICA_NAMES = {"natural-stories": ("natural_stories", "ns_")}
 """What REPLICA calls a corpus, and what stands before the ids of its stimuli."""
@@ -36,28 +38,21 @@ def export(regression: Regression, folder: Path) -> list[str]:
     name. Raises ``InputError`` as ``check_folder`` does.
     """
     check_folder(folder)
-    lagged = [f"{name}_{lag}" for name in regression.models for lag in range(regression.num_lags + 1)]
-    keys = list(regression.corpus.key_names)
-    columns = iter(r_names([*keys, *_about(keys), _READER, *regression.columns, *lagged]))
-    own_keys, about = [next(columns) for _ in keys], [next(columns) for _ in _about(keys)]
-    next(columns)  # what the scripts call readers
-    predictors = {name: next(columns) for name in regression.columns}
-    models = {name: [next(columns) for _ in range(regression.num_lags + 1)] for name in regression.models}
+    table, keys, predictors, models = _table(regression)
     filled = {
-        "@BASELINE@": _r_vector(predictors.values()),
+        "@BASELINE@": _r_vector(predictors),
         "@MODELS@": ",\n  ".join(f"{json.dumps(name)} = {_r_vector(own)}" for name, own in models.items()),
-        "@KEYS@": _r_vector(own_keys),
+        "@KEYS@": _r_vector(keys),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / TABLE, _csv(_table(regression, [*own_keys, *about], predictors, models)))
-    write_atomically(folder / PREDICTORS, _csv(_predictors(regression)))
-    names = _names()
+    write_atomically(folder / TABLE, _csv(table, "%.6g"))
+    write_atomically(folder / PREDICTORS, _csv(_predictors(regression), "%.6f"))
     for name in SCRIPTS:
         text = files("treelm.evaluation.human").joinpath("scripts", f"{name}.template").read_text(encoding="utf-8")
         for mark, content in filled.items():
             text = text.replace(mark, content)
         write_atomically(folder / name, text.encode())
-    return names
+    return _names()
 
 
 def check_folder(folder: Path) -> None:
@@ -89,44 +84,51 @@ def _r_vector(names: Iterable[str]) -> str:
     return f"c({', '.join(json.dumps(name) for name in names)})"
 
 
-def _csv(rows: Iterator[Sequence[str]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
+def _csv(table: pd.DataFrame, numbers: str) -> bytes:
+    finite = table.replace([np.inf, -np.inf], np.nan)
+    text: str = finite.to_csv(index=False, float_format=numbers, na_rep="NA", lineterminator="\n")
+    return text.encode()
 
 
-def _cell(value: float) -> str:
-    return f"{value:.6g}" if math.isfinite(value) else "NA"
+def _table(regression: Regression) -> tuple[pd.DataFrame, list[str], list[str], dict[str, list[str]]]:
+    """The words that are compared; the names of its columns of keys, of predictors and, by model, of surprisals."""
+    import pandas as pd
+
+    corpus, models = regression.corpus, regression.lagged_bits
+    about = {
+        "word": corpus.words,
+        "sentence": corpus.sentences,
+        "fold": corpus.folds,
+        "class": corpus.classes or ["NA"] * len(corpus),
+        "time": corpus.responses[regression.response],
+    }
+    about = {name: values for name, values in about.items() if name not in corpus.key_names}
+    bits = [(f"{name}_{lag}", values[:, lag]) for name, values in models.items() for lag in range(values.shape[1])]
+    columns = [*zip(corpus.key_names, zip(*corpus.keys, strict=True), strict=True), *about.items()]
+    columns += [(_READER, np.zeros(len(corpus))), *regression.columns.items(), *bits]
+    names = r_names([name for name, _ in columns])
+    table = pd.DataFrame({name: list(values) for name, (_, values) in zip(names, columns, strict=True)})
+    keys, rest = names[: len(corpus.key_names)], names[len(corpus.key_names) + len(about) :]
+    reader, *rest = rest  # a name that the scripts take for theirs
+    predictors, rest = rest[: len(regression.columns)], rest[len(regression.columns) :]
+    num_lags = regression.num_lags + 1
+    of_models = {name: rest[place * num_lags : (place + 1) * num_lags] for place, name in enumerate(models)}
+    return table[regression.kept].drop(columns=reader), keys, predictors, of_models
 
 
-def _about(keys: Sequence[str]) -> list[str]:
-    return [name for name in _ABOUT if name not in keys]
+def _predictors(regression: Regression) -> pd.DataFrame:
+    """The surprisals of all words in REPLICA's form: of each model one after the other."""
+    import pandas as pd
 
-
-def _table(
-    regression: Regression, head: Sequence[str], predictors: dict[str, str], models: dict[str, list[str]]
-) -> Iterator[Sequence[str]]:
-    corpus = regression.corpus
-    yield [*head, *predictors.values(), *(column for own in models.values() for column in own)]
-    numbers = [regression.columns[name] for name in predictors]
-    bits = [values[:, lag] for values in regression.lagged_bits.values() for lag in range(values.shape[1])]
-    times = corpus.responses[regression.response]
-    for row in regression.kept.nonzero()[0]:
-        word_class = corpus.classes[row] if corpus.classes else "NA"
-        values = (corpus.words[row], corpus.sentences[row], corpus.folds[row], word_class, _cell(times[row]))
-        found = dict(zip(_ABOUT, values, strict=True))
-        about = [found[name] for name in _about(corpus.key_names)]
-        yield [*corpus.keys[row], *about, *(_cell(values[row]) for values in (*numbers, *bits))]
-
-
-def _predictors(regression: Regression) -> Iterator[Sequence[str]]:
     corpus = regression.corpus
     dataset, before = _REPLICA_NAMES.get(corpus.name, (r_names([corpus.name])[0], ""))
-    units = [unit for _, group in groupby(corpus.documents) for unit, _ in enumerate(group)]
-    yield ["tag", "stimulus_id", "unit_index", "predictor", "value", "text_unit"]
-    for model in regression.models.values():
-        tag = f"{r_names([model.name])[0]}_surprisal_{dataset}"
-        for row, unit in enumerate(units):
-            bits = model.bits[row]
-            nats = f"{-bits * math.log(2):.6f}" if math.isfinite(bits) else "NA"
-            yield [tag, f"{before}{corpus.documents[row]}", str(unit), "log_p_observed", nats, corpus.words[row]]
+    words = pd.DataFrame({"stimulus_id": [f"{before}{document}" for document in corpus.documents]})
+    words["unit_index"] = [unit for _, group in groupby(corpus.documents) for unit, _ in enumerate(group)]
+    words["predictor"] = "log_p_observed"
+    tables = [
+        words.assign(value=-model.bits * math.log(2), text_unit=corpus.words, tag=f"{name}_surprisal_{dataset}")
+        for model in regression.models.values()
+        for name in r_names([model.name])
+    ]
+    names = ["tag", *words.columns, "value", "text_unit"]
+    return pd.concat(tables)[names] if tables else pd.DataFrame(columns=names)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from treelm.corpora.tables import Table
-from treelm.evaluation.human.material import Bools, Floats, Surprisals
+from treelm.evaluation.human.material import Surprisals
 from treelm.evaluation.human.sap import EFFECTS, REGIONS, SUBSETS, Effect, human_effects, items
 
 ITEM_COLUMNS = ("effect", "region", "item", "bits", "people_ms", "people_ms_low", "people_ms_high")
@@ -57,8 +58,13 @@ class GardenPaths:
 
 def measure_effects(surprisals: Surprisals, subsets: tuple[str, ...] = SUBSETS) -> GardenPaths:
     """Compute the effects of one model's surprisals of the words of ``sap.material(subsets)``."""
+    sentences: dict[tuple[str, str], _Sentences] = {(one.subset, one.condition): {} for one in items(subsets)}
+    start = 0
+    for one in items(subsets):
+        sentences[one.subset, one.condition][one.number] = [slice(start, start + place + 1) for place in one.places]
+        start += len(one.words)
     found = tuple(
-        _measure(surprisals, effect, region, _sides(effect, region, subsets))
+        _measure(surprisals, effect, region, *(sentences[effect.subset, one] for one in (effect.hard, effect.easy)))
         for effect in EFFECTS
         if effect.subset in subsets
         for region in REGIONS
@@ -66,68 +72,37 @@ def measure_effects(surprisals: Surprisals, subsets: tuple[str, ...] = SUBSETS) 
     return GardenPaths(name=surprisals.name, kind=surprisals.kind, effects=found)
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """Places of one region in both sentences of each item: among all words, the sentence's first and the region's."""
-
-    hard: Mapping[str, tuple[int, int]]
-    easy: Mapping[str, tuple[int, int]]
+_Sentences = dict[str, list[slice]]
+"""By item, which of all words are those of its sentence up to each region."""
 
 
-def _sides(effect: Effect, region: int, subsets: tuple[str, ...]) -> _Sides:
-    sides: dict[str, dict[str, tuple[int, int]]] = {effect.hard: {}, effect.easy: {}}
-    start = 0
-    for item in items(subsets):
-        if item.subset == effect.subset and item.condition in sides:
-            sides[item.condition][item.number] = start, start + item.places[region]
-        start += len(item.words)
-    return _Sides(hard=sides[effect.hard], easy=sides[effect.easy])
-
-
-def _measure(surprisals: Surprisals, effect: Effect, region: int, sides: _Sides) -> EffectInBits:
-    both = [number for number in sides.hard if number in sides.easy]
-    differences = {
-        number: float(surprisals.bits[sides.hard[number][1]] - surprisals.bits[sides.easy[number][1]])
-        for number in both
-        if surprisals.is_there[[sides.hard[number][1], sides.easy[number][1]]].all()
-    }
-    bits = np.array(list(differences.values()))
-    unknown = [_any(surprisals.is_unknown, sides, number) for number in differences]
+def _measure(surprisals: Surprisals, effect: Effect, region: int, hard: _Sentences, easy: _Sentences) -> EffectInBits:
+    pairs = {number: (hard[number][region], easy[number][region]) for number in hard if number in easy}
+    bits = {number: [float(surprisals.bits[words][-1]) for words in pair] for number, pair in pairs.items()}
+    differences = {number: own - other for number, (own, other) in bits.items() if math.isfinite(own + other)}
+    values = np.array(list(differences.values()))
+    people = human_effects()
+    times = np.array([people[effect.name, region, number].ms for number in differences])
+    kept = [pairs[number] for number in differences]
+    lost = surprisals.columns.get(LOST)
     return EffectInBits(
         effect=effect.name,
         region=region,
-        bits=float(bits.mean()) if len(bits) else float("nan"),
-        standard_error=float(bits.std(ddof=1) / len(bits) ** 0.5) if len(bits) > 1 else float("nan"),
-        correlation=_correlation(differences, effect.name, region),
+        bits=float(values.mean()) if len(values) else math.nan,
+        standard_error=float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else math.nan,
+        correlation=float(np.corrcoef(values, times)[0, 1])
+        if len(values) > 2 and values.std() and times.std()
+        else None,
         by_item=differences,
-        num_missing=len(both) - len(differences),
-        num_unknown=sum(unknown),
-        lost_bits=_lost(surprisals.columns.get(LOST), sides, list(differences)),
+        num_missing=len(pairs) - len(differences),
+        num_unknown=sum(any(surprisals.is_unknown[words].any() for words in pair) for pair in kept),
+        lost_bits=None
+        if lost is None or not kept
+        else (
+            float(np.mean([lost[words].sum() for words, _ in kept])),
+            float(np.mean([lost[words].sum() for _, words in kept])),
+        ),
     )
-
-
-def _any(is_unknown: Bools, sides: _Sides, number: str) -> bool:
-    return any(bool(is_unknown[start : place + 1].any()) for start, place in (sides.hard[number], sides.easy[number]))
-
-
-def _correlation(differences: Mapping[str, float], effect: str, region: int) -> float | None:
-    """Pearson's r between bits and milliseconds over items."""
-    people = human_effects()
-    pairs = np.array([(bits, people[effect, region, item].ms) for item, bits in differences.items()])
-    if len(pairs) < 3 or not pairs.std(axis=0).all():
-        return None
-    return float(np.corrcoef(pairs.T)[0, 1])
-
-
-def _lost(lost: Floats | None, sides: _Sides, numbers: Sequence[str]) -> tuple[float, float] | None:
-    """Mean over items of what the search of a sentence's words dropped, from the first to that of the region."""
-    if lost is None or not numbers:
-        return None
-    totals = [
-        [float(lost[side[number][0] : side[number][1] + 1].sum()) for number in numbers]
-        for side in (sides.hard, sides.easy)
-    ]
-    return float(np.mean(totals[0])), float(np.mean(totals[1]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,9 @@ from treelm.inference.stimuli import Punctuation, Stimulus, stimulus
 from treelm.inference.stimulus_scores import Context, score_stimuli
 from treelm.models.base import LanguageModel
 from treelm.models.scores import SentenceScore, WordSurprisal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -106,28 +108,22 @@ def read_surprisals(path: Path, material: Material, *, column: str = BITS) -> Su
     and cells that are empty or NA, have none. Beside ``surprisal_bits_NAME`` stands ``is_unk_NAME``. Raises
     ``InputError`` with file and line, also where its keys and its words name different words.
     """
-    names, found, has_commas = read_table(path)
-    if column not in names:
-        remedy = f"write {path}:COLUMN; there are {', '.join(names)}"
+    table = read_frame(path)
+    if column not in table:
+        remedy = f"write {path}:COLUMN; there are {', '.join(table)}"
         raise InputError(f"no column {column!r}", where=f"{path}:1", remedy=remedy)
-    rows = list(found)
-    places = _places(material, names, rows, path)
+    places = _places(material, table, path)
     unknown = f"{_UNKNOWN}{column.removeprefix(BITS)}" if column.startswith(BITS) else _UNKNOWN
-    bits, is_unknown = np.full(len(material), math.nan), np.zeros(len(material), dtype=bool)
-    values = numbers(rows, column, has_commas=has_commas)
-    for (_, row), value, place in zip(rows, values, places, strict=True):
-        if place is not None:
-            bits[place] = value
-            is_unknown[place] = row.get(unknown) in _TRUE
+    bits, is_unknown = np.full(len(material), np.nan), np.zeros(len(material), dtype=bool)
+    there = places >= 0
+    bits[places[there]] = numbers(table, column)[there]
+    if unknown in table:
+        is_unknown[places[there]] = table[unknown].isin(_TRUE).to_numpy()[there]
     if not np.isfinite(bits).any():
         found_none = f"no surprisal of a word of {material.name}"
         raise InputError(found_none, where=str(path), remedy=f"give its {', '.join(material.key_names)} in the table")
     return Surprisals(
-        name=table_name(path, column),
-        kind="table",
-        bits=bits,
-        is_unknown=is_unknown,
-        says_unknown=unknown in names,
+        name=table_name(path, column), kind="table", bits=bits, is_unknown=is_unknown, says_unknown=unknown in table
     )
 
 
@@ -136,35 +132,29 @@ def table_name(path: Path, column: str = BITS) -> str:
     return path.stem if column in ("", BITS) else column
 
 
-_Row = tuple[str, dict[str, str]]
-
-
-def _places(material: Material, names: Sequence[str], rows: Sequence[_Row], path: Path) -> list[int | None]:
-    """The place in the material of each row of a table; None for a row of another word."""
-    if set(material.key_names) <= set(names):
-        known = {key: place for place, key in enumerate(material.keys)}
-        places = [known.get(tuple(row[name] for name in material.key_names)) for _, row in rows]
-        taken = set[int]()
-        for (where, _), place in zip(rows, places, strict=True):
-            if place is not None and place in taken:
-                raise InputError("a second row of the same word", where=where, remedy="give each word once")
-            taken |= set() if place is None else {place}
-        _check_words(material, rows, places, "number them as it does, or leave out the column word")
-        return places
+def _places(material: Material, table: pd.DataFrame, path: Path) -> NDArray[np.int_]:
+    """The place in the material of each row of a table; -1 for a row of another word."""
     needed = ", ".join(material.key_names)
-    if "word" not in names or len(rows) != len(material):
-        found = f"{len(rows)} rows without the columns {needed} for {len(material)} words of {material.name}"
+    if set(material.key_names) <= set(table):
+        known = {key: place for place, key in enumerate(material.keys)}
+        keys = table[list(material.key_names)].itertuples(index=False, name=None)
+        places = np.array([known.get(key, -1) for key in keys], dtype=int)
+        taken = set[int]()
+        for place, where in zip(places.tolist(), table.index, strict=True):
+            if place in taken:
+                raise InputError("a second row of the same word", where=where, remedy="give each word once")
+            taken |= set() if place < 0 else {place}
+        remedy = "number them as it does, or leave out the column word"
+    elif "word" in table and len(table) == len(material):
+        places, remedy = np.arange(len(table)), f"give the columns {needed}, or the same words in order"
+    else:
+        found = f"{len(table)} rows without the columns {needed} for {len(material)} words of {material.name}"
         raise InputError(found, where=str(path), remedy=f"give the columns {needed}, or the words in order")
-    _check_words(material, rows, range(len(rows)), f"give the columns {needed}, or the same words in order")
-    return list(range(len(material)))
-
-
-def _check_words(material: Material, rows: Sequence[_Row], places: Sequence[int | None], remedy: str) -> None:
-    """Raise ``InputError`` for the first row whose word is not the material's, whatever its marks and case are."""
-    for (where, row), place in zip(rows, places, strict=True):
-        if place is not None and "word" in row and _letters(row["word"]) != _letters(material.words[place]):
-            found = f"the word {row['word']!r} where {material.name} has {material.words[place]!r}"
-            raise InputError(found, where=where, remedy=remedy)
+    for (where, word), place in zip(table["word"].items() if "word" in table else (), places.tolist(), strict=False):
+        if place >= 0 and _letters(word) != _letters(material.words[place]):
+            found = f"the word {word!r} where {material.name} has {material.words[place]!r}"
+            raise InputError(found, where=str(where), remedy=remedy)
+    return places
 
 
 def _letters(word: str) -> str:
@@ -172,30 +162,38 @@ def _letters(word: str) -> str:
     return "".join(filter(str.isalnum, word.casefold())) or word
 
 
-def numbers(rows: Sequence[_Row], name: str, *, has_commas: bool) -> list[float]:
-    """The numbers in a column; decimal commas are read where the table may have them (``has_commas``).
+def read_frame(path: Path) -> pd.DataFrame:
+    """Read a user's table as text; the index has the place of each row, ``file:line``."""
+    import pandas as pd
 
-    Raises ``InputError`` as ``number`` does, and for a column with decimal commas and decimal points: commas could be
+    names, found, has_commas = read_table(path)
+    rows = list(found)
+    frame = pd.DataFrame([row for _, row in rows], columns=list(names), index=[where for where, _ in rows], dtype=str)
+    frame.attrs["has_decimal_commas"] = has_commas
+    return frame
+
+
+def numbers(table: pd.DataFrame, name: str) -> Floats:
+    """The numbers in a column of a table of ``read_frame``, NaN for missing values.
+
+    Raises ``InputError`` for other text, and for a column with decimal commas and decimal points: commas could be
     between thousands.
     """
-    cells = [(row[name], where) for where, row in rows]
-    if has_commas and any(DECIMAL_COMMA.fullmatch(cell) for cell, _ in cells):
-        for cell, where in cells:
+    cells = [(str(where), cell) for where, cell in table[name].items()]
+    if table.attrs["has_decimal_commas"] and any(DECIMAL_COMMA.fullmatch(cell) for _, cell in cells):
+        for where, cell in cells:
             if "." in cell and cell not in MISSING:
                 found = f"{cell!r} in a column with decimal commas ({name})"
                 raise InputError(found, where=where, remedy="write its numbers alike, without marks between thousands")
-        cells = [(with_point(cell), where) for cell, where in cells]
-    return [number(cell, where) for cell, where in cells]
+        cells = [(where, with_point(cell)) for where, cell in cells]
+    return np.array([_number(cell, where) for where, cell in cells], dtype=np.float64)
 
 
-def number(cell: str, where: str) -> float:
-    """The number in a cell, not a number where the cell is a missing value; raises ``InputError`` for other text."""
-    if cell in MISSING:
-        return math.nan
+def _number(cell: str, where: str) -> float:
     try:
         if "_" not in cell:  # which Python reads, and nobody writes
-            return float(cell)
+            return float("nan" if cell in MISSING else cell)
     except ValueError:
         pass
     remedy = "write a decimal point" if DECIMAL_COMMA.fullmatch(cell) else "give a number, or NA"
-    raise InputError(f"{cell!r} is no number", where=where, remedy=remedy)
+    raise InputError(f"{cell!r} is not a number", where=where, remedy=remedy)

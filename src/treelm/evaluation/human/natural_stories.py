@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -23,10 +22,13 @@ from treelm.evaluation.human.corpora import (
     CorpusFile,
     ReadingCorpus,
     find_folder,
-    published_table,
-    rows_of,
+    published_surprisals,
+    read_columns,
 )
-from treelm.evaluation.human.material import Surprisals, number
+from treelm.evaluation.human.material import Surprisals
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NAME = "natural-stories"
 Alignment = Literal["corrected", "published"]
@@ -34,8 +36,8 @@ _SOURCE = "git clone https://github.com/languageMIT/naturalstories (CC BY-NC-SA)
 _TABLES = (
     CorpusFile("reading-times.csv", "69d81a168a3862fc8a957cf995d42fb92e1aa79013c051824ccf8a2e8cf401b1"),
     CorpusFile("words.csv", "04610c36ee93ab3011628c608ca6e2805301ebee00ea540dd807f8637e84c410"),
-    CorpusFile("surprisals.csv", "65e028e005a062ce4ed525cf81ef0b07d36b0c7047ddd989a6aaefb6dce52dec"),
-    CorpusFile("trigram.csv", "4b33a5ee17931f12312c2a92a30fd6f93f43035ec05db84f74f6fcec323f0f30"),
+    CorpusFile("surprisals.csv", "65e028e005a062ce4ed525cf81ef0b07d36b0c7047ddd989a6aaefb6dce52dec", optional=True),
+    CorpusFile("trigram.csv", "4b33a5ee17931f12312c2a92a30fd6f93f43035ec05db84f74f6fcec323f0f30", optional=True),
     CorpusFile("all-parses-aligned.txt.penn", "2937f60e07b38eb8cf3f9cf7b8c66dd1bbd81d773e352f8202515cbcdf9ddb2e"),
 )
 _CLONE = (
@@ -53,18 +55,16 @@ _CLONE = (
 _REFERENCES = ("5-gram", "gpt2", "gpt3", "trigram", "unigram")
 """Published models on whose words all are compared, if they are there."""
 _PUBLISHED = {
-    "5-gram": ("surprisals.csv", "ngram_surp"),
-    "grnn": ("surprisals.csv", "grnn_surp"),
-    "txl": ("surprisals.csv", "txl_surp"),
-    "gpt2": ("surprisals.csv", "gpt_surp"),
-    "trigram": ("trigram.csv", "trigram"),
-    "unigram": ("trigram.csv", "unigram"),
+    "surprisals.csv": {"5-gram": "ngram_surp", "grnn": "grnn_surp", "txl": "txl_surp", "gpt2": "gpt_surp"},
+    "trigram.csv": {"trigram": "trigram", "unigram": "unigram"},
 }
+"""Columns of bits by the name of their model."""
 _BY_SENTENCE = ("gpt2",)
 """Published models that began anew with each sentence and have too few bits, or none, for its first word."""
-_END = re.compile(r"[.?!]['\"]*$")
+_KEY = ["story", "position"]
+_END = r"[.?!]['\"]*$"
 _LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)/(\d+)\.(\d+)[^\s()]*\)")
-_DOUBTFUL = {("3", position) for position in range(230, 233)}
+_DOUBTFUL = ("3", ("230", "231", "232"))
 """Words beside a blank token of the third story, whose times may be those of a neighbour."""
 _CLASSES = {
     "noun": ("NN",),
@@ -77,23 +77,7 @@ _CLASSES = {
     "conjunction": ("CC",),
     "number": ("CD",),
 }
-
-
-@dataclass(kw_only=True)
-class _Word:
-    """A word with the row of the published table that names it."""
-
-    story: str
-    position: int  # from 1
-    word: str
-    written: str = ""
-    bare: str = ""
-    count: float = math.nan
-    mean_rt: float = math.nan
-    gmean_rt: float = math.nan
-    sentence: str = ""
-    tag: str = ""
-    bits: dict[str, float] = field(default_factory=dict)
+"""Beginnings of the tags of each class of words; all others are ``other``."""
 
 
 def load(folder: str = "", *, alignment: Alignment = "corrected") -> ReadingCorpus:
@@ -105,69 +89,55 @@ def load(folder: str = "", *, alignment: Alignment = "corrected") -> ReadingCorp
     check_choice("alignment", alignment, get_args(Alignment))
     place, layout = find_folder(NAME, folder, {"tables": _TABLES, "clone": _CLONE}, remedy=_SOURCE)
     words = _from_tables(place) if layout == "tables" else _from_clone(place)
-    published = _published(place, words)
-    return _corpus(words, published, alignment)
+    return _corpus(words, _published(place, words), alignment)
 
 
-def _corpus(words: Sequence[_Word], published: dict[str, Surprisals], alignment: Alignment) -> ReadingCorpus:
-    times = np.array([word.mean_rt for word in words])
-    log_times = np.array([1000 * math.log(word.gmean_rt) for word in words])
-    is_first = np.array([word.position == 1 for word in words])
-    corrected = _moved(times, is_first)
-    is_doubtful = np.array([(word.story, word.position) in _DOUBTFUL for word in words])
+def _corpus(words: pd.DataFrame, published: dict[str, Surprisals], alignment: Alignment) -> ReadingCorpus:
+    """The corpus of a row a word: story, position (from 1), word, its written and its bare form, count, sentence, tag,
+    and the times of the row that names it: ``mean_rt``, ``gmean_rt``.
+    """
+    times = words[["mean_rt", "gmean_rt"]]
+    corrected = times.groupby(words["story"], sort=False).shift()
     if alignment == "corrected":
-        times, log_times = corrected, _moved(log_times, is_first)
+        times = corrected
         note = "times moved down by one row: row k of the published table has those of word k + 1"
     else:
         note = "times as published, one row early: word k has those of word k + 1"
-    stories = tuple(word.story for word in words)
-    marks = np.array([float(_joined(word.written) != _joined(word.bare)) for word in words])
-    corpus = ReadingCorpus(
+    stories, sentences = tuple(words["story"]), words["sentence"]
+    bare = words["bare"].str.replace(" ", "")
+    marks = (words["written"].str.replace(" ", "") != bare).astype(float)
+    marks_nearby = sum(marks.groupby(words["story"]).shift(lag) for lag in range(3))
+    story, positions = _DOUBTFUL
+    is_doubtful = (words["story"] == story) & words["position"].isin(positions)
+    return ReadingCorpus(
         name=NAME,
-        key_names=("story", "position"),
-        keys=tuple((word.story, str(word.position)) for word in words),
-        words=tuple(word.word for word in words),
-        sentences=tuple(word.sentence for word in words),
+        key_names=tuple(_KEY),
+        keys=tuple(words[_KEY].itertuples(index=False, name=None)),
+        words=tuple(words["word"]),
+        sentences=tuple(sentences),
         documents=stories,
-        responses={"mean_rt": times, "log_rt": log_times},
+        responses={"mean_rt": times["mean_rt"].to_numpy(), "log_rt": 1000 * np.log(times["gmean_rt"].to_numpy())},
         predictors={
-            "length": np.array([float(len(_joined(word.bare))) for word in words]),
-            "freq": np.log2(np.array([word.count for word in words]) + 1),
-            MARK: marks,
-            END: np.array([float(_END.search(word.word) is not None) for word in words]),
+            "length": bare.str.len().to_numpy(float),
+            "freq": np.log2(words["count"].to_numpy() + 1),
+            MARK: marks.to_numpy(),
+            END: words["word"].str.contains(_END).to_numpy(float),
         },
-        baseline=("length", "freq", MARK, END),
-        controls={"position": np.array([float(word.position) for word in words])},
+        controls={"position": words["position"].to_numpy(float)},
         lag_groups=stories,
         num_lags=2,
         folds=stories,
         fold_kind="stories",
-        usable=~np.isnan(corrected) & ~is_doubtful,
-        classes=tuple(_class_of(word.tag) for word in words),
+        filters={
+            "inner": ((sentences == sentences.shift()) & (sentences == sentences.shift(-1))).to_numpy(),
+            "unmarked": (marks_nearby == 0).to_numpy(),
+        },
+        usable=(corrected["mean_rt"].notna() & ~is_doubtful).to_numpy(),
+        classes=tuple(map(_class_of, words["tag"])),
         published=published,
         references=tuple(name for name in _REFERENCES if name in published),
         notes=(note,),
     )
-    return _with_filters(corpus)
-
-
-def _with_filters(corpus: ReadingCorpus) -> ReadingCorpus:
-    """The corpus with what its words may be restricted to."""
-    sentences = np.array(corpus.sentences)
-    edges = sentences[1:] != sentences[:-1]
-    inner = ~(np.append(True, edges) | np.append(edges, True))
-    near = [corpus.shifted(corpus.predictors[MARK], lag) for lag in range(3)]
-    filters = {"inner": inner, "unmarked": sum(near) == 0}
-    return ReadingCorpus(**{**vars(corpus), "filters": filters})
-
-
-def _moved(values: np.ndarray, is_first: np.ndarray) -> np.ndarray:
-    """Values of the row before, within a story."""
-    return np.where(is_first, math.nan, np.append(math.nan, values[:-1]))
-
-
-def _joined(text: str) -> str:
-    return text.replace(" ", "")
 
 
 def _class_of(tag: str) -> str:
@@ -175,123 +145,100 @@ def _class_of(tag: str) -> str:
     return next(found, "other")
 
 
-def _from_tables(folder: Path) -> list[_Word]:
-    words = {}
-    for _, row in rows_of(folder / "words.csv"):
-        key = row["story"], int(row["position"])
-        words[key] = _Word(
-            story=key[0],
-            position=key[1],
-            word=row["word"],
-            written=row["written"],
-            bare=row["bare"],
-            sentence=f"{row['story']}-{row['sentence']}",
-        )
-    last: _Word | None = None
-    for where, row in rows_of(folder / "reading-times.csv"):
-        word = words[row["story"], int(row["position"])]
-        word.count = number(row["count_1"], where)
-        word.mean_rt = number(row["mean_rt_as_published"], where)
-        word.bits["gpt3"] = number(row["gpt3_surprisal"], where)
-        if last is not None and last.story == word.story:
-            last.gmean_rt = number(row["gmean_rt"], where)  # the table has it moved down already
-        last = word
-    _add_tags(words, read_text(folder / "all-parses-aligned.txt.penn"))
-    return list(words.values())
+def _from_tables(folder: Path) -> pd.DataFrame:
+    times = read_columns(
+        folder / "reading-times.csv", ("count_1", "mean_rt_as_published", "gmean_rt", "gpt3_surprisal")
+    )
+    times["gmean_rt"] = times.groupby("story", sort=False)["gmean_rt"].shift(-1)  # the table has it moved down already
+    times = times[[*_KEY, "count_1", "mean_rt_as_published", "gmean_rt", "gpt3_surprisal"]]
+    words = read_columns(folder / "words.csv").merge(times, on=_KEY, how="left")
+    words["sentence"] = words["story"] + "-" + words["sentence"]
+    words["tag"] = _leaves(read_text(folder / "all-parses-aligned.txt.penn"), words)["tag"]
+    return words.rename(columns={"count_1": "count", "mean_rt_as_published": "mean_rt", "gpt3_surprisal": "gpt3"})
 
 
-def _from_clone(folder: Path) -> list[_Word]:
-    words = {
-        (row["item"], int(row["zone"])): _Word(story=row["item"], position=int(row["zone"]), word=row["word"])
-        for row in _unquoted(folder / "naturalstories_RTS/all_stories.tok")
-    }
-    words = dict(sorted(words.items(), key=lambda pair: (int(pair[0][0]), pair[0][1])))
-    for row in _unquoted(folder / "naturalstories_RTS/processed_wordinfo.tsv"):
-        word = words[row["item"], int(row["zone"])]
-        word.mean_rt, word.gmean_rt = float(row["meanItemRT"]), float(row["gmeanItemRT"])
-    for row in _unquoted(folder / "words.tsv", ("code", "token")):
-        story, position, *field_name = row["code"].split(".")
-        if field_name[:1] == ["whole"]:
-            words[story, int(position)].written = row["token"]
-        elif field_name[:1] == ["word"]:
-            words[story, int(position)].bare = row["token"]
-    for row in _unquoted(folder / "freqs/freqs-1.tsv", ("code", "n", "token", "count", "context")):
-        story, position, *field_name = row["code"].split(".")
-        if field_name == ["word"]:
-            words[story, int(position)].count = number(row["count"], row["code"])
-    _add_tags(words, read_text(folder / "parses/penn/all-parses-aligned.txt.penn"), with_sentences=True)
-    _add_gpt3(list(words.values()), folder / "probs/all_stories_gpt3.csv")
-    return list(words.values())
+def _from_clone(folder: Path) -> pd.DataFrame:
+    words = _unquoted(folder / "naturalstories_RTS/all_stories.tok")
+    words = words.sort_values(["item", "zone"], key=lambda column: column.astype(int))
+    times = _unquoted(folder / "naturalstories_RTS/processed_wordinfo.tsv", numbers=("meanItemRT", "gmeanItemRT"))
+    words = words.merge(times[["item", "zone", "meanItemRT", "gmeanItemRT"]], on=["item", "zone"], how="left")
+    names = {"item": "story", "zone": "position", "meanItemRT": "mean_rt", "gmeanItemRT": "gmean_rt"}
+    words = words.rename(columns=names)
+    tokens = _coded(_unquoted(folder / "words.tsv", ("code", "token")))
+    for name, field in (("written", "whole"), ("bare", "word")):
+        own = tokens.loc[tokens["field"] == field, [*_KEY, "token"]].rename(columns={"token": name})
+        words = words.merge(own, on=_KEY, how="left")
+    counts = _coded(_unquoted(folder / "freqs/freqs-1.tsv", ("code", "n", "token", "count", "context"), ("count",)))
+    words = words.merge(counts.loc[counts["field"] == "word", [*_KEY, "count"]], on=_KEY, how="left")
+    leaves = _leaves(read_text(folder / "parses/penn/all-parses-aligned.txt.penn"), words)
+    words["sentence"], words["tag"] = words["story"] + "-" + leaves["tree"], leaves["tag"]
+    words["gpt3"] = _gpt3(words, folder / "probs/all_stories_gpt3.csv")
+    return words
 
 
-def _unquoted(path: Path, names: Sequence[str] = ()) -> Iterator[dict[str, str]]:
-    """Rows of a table whose quotation marks stand for themselves, by the names of its header or by those given."""
-    lines = read_text(path).splitlines()
-    heads = names or lines[0].split("\t")
-    return (dict(zip(heads, line.split("\t"), strict=False)) for line in lines[0 if names else 1 :] if line)
+def _unquoted(path: Path, names: Iterable[str] | None = None, numbers: Iterable[str] = ()) -> pd.DataFrame:
+    """A table whose quotation marks stand for themselves, with the names of its header or those that are given."""
+    names = None if names is None else list(names)
+    return read_columns(path, numbers, sep="\t", quoting=3, names=names, header=0 if names is None else None)
 
 
-def _add_tags(words: dict[tuple[str, int], _Word], trees: str, *, with_sentences: bool = False) -> None:
-    """Give words the part of speech of their first leaf that is no mark, and the number of their tree."""
-    number_of_tree = 0
-    for tree in trees.split("(ROOT")[1:]:
-        number_of_tree += 1
-        for tag, leaf, story, position in _LEAF.findall(tree):
-            word = words.get((story, int(position)))
-            if word is None:
-                continue
-            if with_sentences and not word.sentence:
-                word.sentence = f"{story}-{number_of_tree}"
-            if not word.tag and any(character.isalnum() for character in leaf):
-                word.tag = tag
+def _coded(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with the parts of its codes, such as ``1.12.word``: story, position and field."""
+    table[[*_KEY, "field"]] = table["code"].str.split(".", n=2, expand=True)
+    return table
 
 
-def _add_gpt3(words: Sequence[_Word], path: Path) -> None:
-    """Add up GPT-3's tokens by their characters; stories count from 0 there, log probabilities are in nats."""
-    tokens: dict[str, list[tuple[str, float]]] = {}
-    for where, row in rows_of(path):
-        nats = -number(row["logprob"], where)
-        tokens.setdefault(str(int(row["story"]) + 1), []).append((_blankless(row["token"]), nats / math.log(2)))
-    for story, own in tokens.items():
-        targets = iter([word for word in words if word.story == story])
-        word, left, bits = None, "", 0.0
-        for token, value in own:
-            if token or not math.isnan(value):
-                bits += value
-            while token:
-                if not left:
-                    word = next(targets, None)
-                    if word is None:
-                        break
-                    left = _blankless(word.written)
-                size = min(len(token), len(left))
-                if token[:size] != left[:size]:
-                    raise InputError(f"token {token!r} where the story has {left!r}", where=str(path), remedy=_SOURCE)
-                token, left = token[size:], left[size:]
-                if not left and word is not None:
-                    word.bits["gpt3"], bits = bits, 0.0
+def _leaves(trees: str, words: pd.DataFrame) -> pd.DataFrame:
+    """For each word the number of its tree, and the part of speech of its first leaf that is no mark; else empty."""
+    import pandas as pd
+
+    found = [
+        (story, position, str(number), tag, any(map(str.isalnum, leaf)))
+        for number, tree in enumerate(trees.split("(ROOT")[1:], start=1)
+        for tag, leaf, story, position in _LEAF.findall(tree)
+    ]
+    leaves = pd.DataFrame(found, columns=[*_KEY, "tree", "tag", "is_word"])
+    first = pd.DataFrame(
+        {
+            "tree": leaves.groupby(_KEY)["tree"].first(),
+            "tag": leaves[leaves["is_word"]].groupby(_KEY)["tag"].first(),
+        }
+    )
+    return words[_KEY].merge(first, left_on=_KEY, right_index=True, how="left")[["tree", "tag"]].fillna("")
+
+
+def _gpt3(words: pd.DataFrame, path: Path) -> np.ndarray:
+    """Add up GPT-3's tokens by the word in which each begins; stories count from 0 there, and log p is in nats."""
+    tokens = read_columns(path, ("logprob",))
+    stories = (tokens["story"].astype(int) + 1).astype(str)
+    found = np.full(len(words), math.nan)
+    for story, own in tokens.groupby(stories):
+        places = np.flatnonzero(words["story"] == story)
+        ends = np.cumsum([len(_blankless(word)) for word in words["written"].iloc[places]])
+        texts = own["token"].map(_blankless)
+        text, spoken = _blankless("".join(words["written"].iloc[places])), "".join(texts)
+        if not text.startswith(spoken[: len(text)]):
+            raise InputError(f"tokens of another text than story {story}", where=str(path), remedy=_SOURCE)
+        begins = np.cumsum(texts.str.len()) - texts.str.len()
+        bits = (-own["logprob"] / math.log(2)).to_numpy()
+        counted = (begins < len(text)) & ((texts != "") | ~np.isnan(bits))
+        of_word = np.searchsorted(ends, begins[counted], side="right")
+        sums = np.bincount(of_word, weights=bits[counted], minlength=len(places))
+        found[places] = np.where(ends <= len(spoken), sums, math.nan)
+    return found
 
 
 def _blankless(text: str) -> str:
     return "".join(text.split())
 
 
-def _published(folder: Path, words: Sequence[_Word]) -> dict[str, Surprisals]:
+def _published(folder: Path, words: pd.DataFrame) -> dict[str, Surprisals]:
     """Surprisals of other models that lie in the folder, and GPT-3's, which the corpus has."""
-    bits = {"gpt3": [word.bits.get("gpt3", math.nan) for word in words]}
-    for file in dict.fromkeys(file for file, _ in _PUBLISHED.values()):
+    bits: dict[str, pd.Series[float]] = {}
+    for file, columns in _PUBLISHED.items():
         if (folder / file).is_file():
-            rows = {(row["story"], int(row["position"])): (where, row) for where, row in rows_of(folder / file)}
-            for name, (source, column) in _PUBLISHED.items():
-                if source == file:
-                    found = [rows[word.story, word.position] for word in words]
-                    bits[name] = [
-                        math.nan if name in _BY_SENTENCE and _is_first(row) else number(row[column], where)
-                        for where, row in found
-                    ]
-    return published_table({name: bits[name] for name in (*_PUBLISHED, "gpt3") if name in bits})
-
-
-def _is_first(row: dict[str, str]) -> bool:
-    """Tell whether a row of a table of surprisals begins a sentence."""
-    return row["position_in_sentence"] == "0"
+            table = words[_KEY].merge(read_columns(folder / file, columns.values()), on=_KEY, how="left")
+            bits |= {name: table[column] for name, column in columns.items()}
+            for name in set(columns) & set(_BY_SENTENCE):
+                bits[name] = bits[name].mask(table["position_in_sentence"] == "0")
+    return published_surprisals({**bits, "gpt3": words["gpt3"]})

@@ -115,14 +115,11 @@ class Regression:
         self.corpus = corpus
         self.models = {model.name: model for model in models}
         self.response = design.response or next(iter(corpus.responses))
-        self.baseline = design.baseline or corpus.baseline
+        self.baseline = tuple(dict.fromkeys(design.baseline or corpus.predictors))
         self.num_lags = corpus.num_lags if design.num_lags is None else design.num_lags
         _check("response", [self.response], corpus.responses)
         _check("predictor", self.baseline, corpus.predictors)
         _check("filter", design.only, corpus.filters)
-        for name in self.baseline:
-            if self.baseline.count(name) > 1:
-                raise InputError(f"the predictor {name!r} twice", remedy="name each once")
         if self.num_lags < 0:
             raise InputError(f"lags = {self.num_lags}", remedy="give 0 or more words before")
         columns = {

@@ -51,7 +51,12 @@ class NestedTest:
 
 def require_library() -> None:
     """Raise ``InputError`` unless statsmodels is there: asked before anything is scored."""
-    _library()
+    try:
+        import patsy  # noqa: F401
+        from statsmodels.regression import linear_model  # noqa: F401
+    except ImportError as error:
+        found = f"regressions without the statsmodels library ({error})"
+        raise InputError(found, remedy="pip install 'treelm[reading]'") from None
 
 
 def held_out_log_likelihood(
@@ -63,16 +68,17 @@ def held_out_log_likelihood(
     the columns ``curved`` (N, C). Nothing of the words that are left out is in the fit: neither units nor knots, and a
     predictor that does not vary among the other words has no part in it.
     """
-    norm = _norm()
+    from scipy.stats import norm
+
     found = np.full(len(times), np.nan)
     labels = np.array(folds)
     for fold in dict.fromkeys(folds):
         out = labels == fold
         columns = predictors if curved is None else np.column_stack([predictors, splines(curved, among=~out)])
         design = with_constant(columns, among=~out)
-        fit = _fit_design(times[~out], design[~out])
-        deviation = np.sqrt(fit.ssr / (~out).sum())
-        found[out] = norm.logpdf(times[out], loc=fit.predict(design[out]), scale=deviation)
+        fitted = _fit_design(times[~out], design[~out])
+        deviation = np.sqrt(fitted.ssr / (~out).sum())
+        found[out] = norm.logpdf(times[out], loc=fitted.predict(design[out]), scale=deviation)
     return found
 
 
@@ -96,8 +102,8 @@ def mean_with_interval(gains: Floats, folds: Sequence[str]) -> Delta:
     low, high = float("nan"), float("nan")
     if len(by_fold) > 1:
         ones = np.ones((len(gains), 1))
-        fit = _fit_design(gains, ones, cov_type="cluster", cov_kwds={"groups": codes}, use_t=True)
-        ((low, high),) = fit.conf_int().tolist()
+        mean = _fit_design(gains, ones, cov_type="cluster", cov_kwds={"groups": codes}, use_t=True)
+        ((low, high),) = mean.conf_int().tolist()
     return Delta(
         nats_per_word=float(gains.mean()),
         low=low,
@@ -114,11 +120,12 @@ def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope
     """
     base, count = with_constant(predictors), surprisals.shape[1]
     design = np.column_stack([base, surprisals])
-    if _rank(np.column_stack([base, with_constant(surprisals)[:, 1:]])) < _rank(base) + count:
+    rank = np.linalg.matrix_rank
+    if rank(np.column_stack([base, with_constant(surprisals)[:, 1:]])) < rank(base) + count:
         nothing = float("nan")
         return tuple(Slope(lag=lag, ms_per_bit=nothing, standard_error=nothing, t=nothing) for lag in range(count))
-    fit = _fit_design(times, design)
-    found = zip(fit.params[-count:], fit.bse[-count:], fit.tvalues[-count:], strict=True)
+    fitted = _fit_design(times, design)
+    found = zip(fitted.params[-count:], fitted.bse[-count:], fitted.tvalues[-count:], strict=True)
     return tuple(
         Slope(lag=lag, ms_per_bit=float(value), standard_error=float(error), t=float(t))
         for lag, (value, error, t) in enumerate(found)
@@ -127,28 +134,11 @@ def slopes(times: Floats, predictors: Floats, surprisals: Floats) -> tuple[Slope
 
 def compare_fits(times: Floats, fewer: Floats, more: Floats) -> NestedTest:
     """Test predictors ``more``, whose span holds that of ``fewer``, against these on all words."""
-    wide, narrow = _fit(times, more), _fit(times, fewer)
+    wide, narrow = fit(times, more), fit(times, fewer)
     if wide.df_resid == narrow.df_resid:  # what is added is a combination of what was there
         return NestedTest(f=0.0, p=1.0, num_added=0)
     f, p, num_added = wide.compare_f_test(narrow)
     return NestedTest(f=float(f), p=float(p), num_added=int(num_added))
-
-
-def residuals(times: Floats, predictors: Floats) -> tuple[Floats, Floats]:
-    """Fitted values and residuals of the fit to all words."""
-    fit = _fit(times, predictors)
-    return np.asarray(fit.fittedvalues), np.asarray(fit.resid)
-
-
-def normal_quantiles(shares: Floats) -> list[float]:
-    """Quantiles of the standard normal distribution."""
-    found: list[float] = _norm().ppf(shares).tolist()
-    return found
-
-
-def explained_variance(times: Floats, predictors: Floats) -> float:
-    """R squared of the fit to all words."""
-    return float(_fit(times, predictors).rsquared)
 
 
 def splines(surprisals: Floats, *, among: Bools | None = None) -> Floats:
@@ -160,7 +150,8 @@ def splines(surprisals: Floats, *, among: Bools | None = None) -> Floats:
 
 
 def _spline(column: Floats, among: Bools | slice) -> Floats:
-    patsy = _patsy()
+    import patsy
+
     formula = f"cr(x, df={SPLINE_DF}, constraints='center') - 1"
     own = patsy.dmatrix(formula, {"x": column[among]})
     (found,) = patsy.build_design_matrices([own.design_info], {"x": column})
@@ -179,43 +170,15 @@ def with_constant(predictors: Floats, *, among: Bools | None = None) -> Floats:
     return np.column_stack([np.ones(len(predictors)), scaled])
 
 
-def _rank(design: Floats) -> int:
-    return int(np.linalg.matrix_rank(design))
-
-
-def _fit(times: Floats, predictors: Floats) -> Any:
+def fit(times: Floats, predictors: Floats) -> Any:
+    """The fit of statsmodels to all words, with a constant and predictors in standard units."""
     return _fit_design(times, with_constant(predictors))
 
 
 def _fit_design(times: Floats, design: Floats, **options: Any) -> Any:
     """Least squares; of predictors that depend on each other, by the pseudoinverse, the smallest solution."""
-    linear_model = _library()
+    from statsmodels.regression import linear_model
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The design matrix is rank-deficient")
         return linear_model.OLS(times, design).fit(**options)
-
-
-def _library() -> Any:
-    try:
-        from statsmodels.regression import linear_model
-    except ImportError as error:
-        raise _missing(error) from None
-    return linear_model
-
-
-def _norm() -> Any:
-    from scipy.stats import norm
-
-    return norm
-
-
-def _patsy() -> Any:
-    try:
-        import patsy
-    except ImportError as error:
-        raise _missing(error) from None
-    return patsy
-
-
-def _missing(error: ImportError) -> InputError:
-    return InputError(f"regressions without the statsmodels library ({error})", remedy="pip install 'treelm[reading]'")

@@ -6,7 +6,7 @@ Main-verb/reduced-relative (MVRR), NP/S and NP/Z garden paths, relative clauses,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treelm.corpora.table_rows import read_table
+from treelm.evaluation.human.corpora import read_columns
 from treelm.evaluation.human.material import Material, Surprisals
 
 FOLDER = Path(str(files("treelm"))) / "data" / "sap"
@@ -64,9 +64,8 @@ class HumanEffect(NamedTuple):
     high: float
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
-    path = FOLDER / f"{name}.csv.gz"
-    return (row for _, row in read_table(path).rows)
+def _rows(name: str) -> Iterator[Mapping[str, str]]:
+    return iter(read_columns(FOLDER / f"{name}.csv.gz").to_dict("records"))
 
 
 @cache

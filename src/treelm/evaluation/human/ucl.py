@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 
-from treelm.evaluation.human.corpora import CorpusFile, ReadingCorpus, find_folder, published_table, rows_of
-from treelm.evaluation.human.material import number
+from treelm.evaluation.human.corpora import CorpusFile, ReadingCorpus, find_folder, published_surprisals
 
 NAME = "ucl"
 FILE = CorpusFile("all_measures.csv", "db3ccd106220e1e3d7d64871b5f7c05a9d159ef4cb639f985b792d559686f7f6")
@@ -28,42 +27,36 @@ def load(folder: str = "") -> ReadingCorpus:
     Predictors: length, log frequency in SUBTLEX; place in the sentence without lags. Ten folds of sentences. Raises
     ``InputError`` where it is not there, or not the release that is known.
     """
+    import pandas as pd
+
     place, _ = find_folder(NAME, folder, {"published": (FILE,)}, remedy=_SOURCE)
-    rows: dict[tuple[int, int], tuple[str, dict[str, str]]] = {}
-    sentences: dict[int, str] = {}
-    for where, row in rows_of(place / FILE.path):
-        rows[int(row["sent_id"]), int(row[_PLACE])] = where, row
-        sentences[int(row["sent_id"])] = row["sentence"]
-    order = {sentence: fold % NUM_FOLDS for fold, sentence in enumerate(sorted(sentences))}
-    words = [(own, at, word) for own in order for at, word in enumerate(sentences[own].split())]
-
-    def column(name: str) -> list[float]:
-        found = [rows.get((own, at)) for own, at, _ in words]
-        return [math.nan if one is None else number(one[1][name], one[0]) for one in found]
-
-    names = next(iter(rows.values()))[1]
-    bits = {name: [value / math.log(2) for value in column(name)] for name in _IN_NATS}
-    bits |= {
-        name: [value / math.log(2) for value in column(name)] for name in names if name.startswith(("s_GPT", "s_gpt"))
-    }
-    identifiers = tuple(str(own) for own, _, _ in words)
+    table = pd.read_csv(place / FILE.path, float_precision="round_trip")
+    sentences = table.drop_duplicates("sent_id").sort_values("sent_id")
+    words = sentences[["sent_id"]].assign(
+        fold=np.arange(len(sentences)) % NUM_FOLDS, own=sentences["sentence"].str.split()
+    )
+    words = words.explode("own", ignore_index=True)
+    words[_PLACE] = words.groupby("sent_id").cumcount()
+    words = words.merge(table, on=["sent_id", _PLACE], how="left")
+    control = words[_PLACE].where(words["item_id"].notna())  # first words, which have no times, have no place either
+    in_nats = [*_IN_NATS, *(name for name in table.columns if name.startswith(("s_GPT", "s_gpt")))]
+    identifiers = tuple(words["sent_id"].astype(str))
     return ReadingCorpus(
         name=NAME,
         key_names=("sent_id", _PLACE),
-        keys=tuple((str(own), str(at)) for own, at, _ in words),
-        words=tuple(word for _, _, word in words),
+        keys=tuple(zip(identifiers, words[_PLACE].astype(str), strict=True)),
+        words=tuple(words["own"]),
         sentences=identifiers,
         documents=identifiers,
-        responses={name: np.array(column(name)) for name in RESPONSES},
-        predictors={name: np.array(column(name)) for name in (_LENGTH, _FREQUENCY)},
-        baseline=(_LENGTH, _FREQUENCY),
-        controls={_PLACE: np.array(column(_PLACE))},
+        responses={name: words[name].to_numpy(float) for name in RESPONSES},
+        predictors={name: words[name].to_numpy(float) for name in (_LENGTH, _FREQUENCY)},
+        controls={_PLACE: control.to_numpy(float)},
         lag_groups=identifiers,
         num_lags=1,
-        folds=tuple(str(order[own]) for own, _, _ in words),
+        folds=tuple(words["fold"].astype(str)),
         fold_kind="folds of sentences",
-        usable=np.array(column("is_start_end")) == 0,
-        published=published_table(bits),
+        usable=(words["is_start_end"] == 0).to_numpy(),
+        published=published_surprisals(words[in_nats] / math.log(2)),
         references=_REFERENCES,
         notes=("first and last words of sentences are left out",),
     )
