@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from treelm.cli.arguments import Positional, note, parse
 from treelm.cli.files import check_not_input, print_json, progress_bar
@@ -229,11 +229,10 @@ def write_files(comparison: Comparison, folder: Path) -> None:
 
 
 def _text(comparison: Comparison, format: str) -> str:
-    from treelm.evaluation.comparison.tables import as_csv, as_latex, as_markdown
+    from treelm.evaluation.comparison.frame import ComparisonFrame
 
-    writers: dict[str, Any] = {"markdown": as_markdown, "csv": as_csv, "latex": as_latex}
-    text: str = writers[format](comparison)
-    return text
+    frame = ComparisonFrame.of(comparison)
+    return {"markdown": frame.to_markdown, "csv": frame.to_csv, "latex": frame.to_latex}[format]()
 
 
 def _print(comparison: Comparison, format: str, *, wide: bool) -> None:

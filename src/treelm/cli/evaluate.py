@@ -124,9 +124,8 @@ def _evaluate_files(options: Arguments) -> int:
 def _evaluate_run(options: Arguments) -> int:
     from treelm.corpora.consoles import OutputConsole
     from treelm.evaluation.evaluate import evaluate_run
-    from treelm.evaluation.report import as_table
+    from treelm.evaluation.report import as_table, check_suffix, summary_table, write_summary
     from treelm.evaluation.span_protocols import find_protocol
-    from treelm.evaluation.summary import check_suffix, summary_table, write_summary
     from treelm.models import system_class
     from treelm.training.run import recipe_of_model
 

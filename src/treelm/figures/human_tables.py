@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from treelm.evaluation.human.babylm import BabyLMScore
 from treelm.evaluation.human.garden_paths import BeamSize, EffectInBits, GardenPaths
-from treelm.evaluation.human.reading import ModelResult, ReadingResult
+from treelm.evaluation.human.reading import ReadingResult
 from treelm.evaluation.human.regression import Delta
 from treelm.evaluation.human.sap import EFFECTS, REGIONS, REGIONS_IN_WORDS, ceilings, human_effects
-from treelm.figures.grid import Grid, grid_of
-from treelm.figures.tables import MISSING, Printed
+from treelm.evaluation.tables import Row, Table
+from treelm.figures.tables import Printed
 
-_LABEL, _IN_BITS = "effect, word", "hard - easy, bits (standard error)"
+_IN_BITS = "hard - easy, bits (standard error)"
 
 
 def reading_tables(result: ReadingResult, scores: Sequence[BabyLMScore] = ()) -> list[Printed]:
@@ -43,93 +43,82 @@ def _milli(value: float) -> str:
     return f"{1000 * value:+.2f}"
 
 
-def _interval(delta: Delta) -> str:
-    return MISSING if math.isnan(delta.low) else f"{_milli(delta.low)} to {_milli(delta.high)}"
+def _delta(delta: Delta) -> Row:
+    has_interval = not math.isnan(delta.low)
+    return [
+        ("delta", _milli(delta.nats_per_word)),
+        ("95 % interval", f"{_milli(delta.low)} to {_milli(delta.high)}" if has_interval else None),
+        ("folds > 0", f"{delta.num_folds_above_zero}/{delta.num_folds}"),
+    ]
 
 
-def _probability(p: float) -> str:
-    return f"{p:.2g}"
-
-
-def _deltas(result: ReadingResult) -> Grid:
-    heads = (
-        "delta",
-        "95 % interval",
-        "folds > 0",
-        "not linear: p",
-        "spline adds",
-        "bits",
-        "missing",
-        "unknown",
-    )
+def _deltas(result: ReadingResult) -> Table:
     rows = [
-        (
-            model.name,
-            _milli(model.delta.nats_per_word),
-            _interval(model.delta),
-            f"{model.delta.num_folds_above_zero}/{model.delta.num_folds}",
-            MISSING if model.spline is None else _probability(model.spline.test.p),
-            MISSING if model.spline is None else _milli(model.spline.delta.nats_per_word),
-            f"{model.mean_bits:.2f}",
-            str(model.num_missing),
-            str(model.num_unknown) if model.kind != "published" else MISSING,
-        )
+        [
+            ("model", model.name),
+            *_delta(model.delta),
+            ("not linear: p", f"{model.spline.test.p:.2g}" if model.spline else None),
+            ("spline adds", _milli(model.spline.delta.nats_per_word) if model.spline else None),
+            ("bits", f"{model.mean_bits:.2f}"),
+            ("missing", str(model.num_missing)),
+            ("unknown", str(model.num_unknown) if model.kind != "published" else None),
+        ]
         for model in result.models
     ]
-    return grid_of("model", heads, rows, title="delta log likelihood, 10^-3 nats a word")
+    return Table.of(rows, title="delta log likelihood, 10^-3 nats a word")
 
 
-def _slopes(result: ReadingResult) -> Grid:
-    heads = [f"lag {lag}" for lag in range(result.num_lags + 1)]
-    rows = [(model.name, *_slope_cells(model)) for model in result.models]
-    return grid_of("model", heads, rows, title="slopes, ms a bit (t), in the fit to all words")
-
-
-def _slope_cells(model: ModelResult) -> list[str]:
-    return [
-        MISSING if math.isnan(slope.ms_per_bit) else f"{slope.ms_per_bit:+.2f} ({slope.t:+.1f})"
-        for slope in model.slopes
-    ]
-
-
-def _over(result: ReadingResult) -> Grid:
+def _slopes(result: ReadingResult) -> Table:
     rows = [
-        (
-            f"{one.model} over {one.other}",
-            _milli(one.delta.nats_per_word),
-            _interval(one.delta),
-            f"{one.delta.num_folds_above_zero}/{one.delta.num_folds}",
-            f"{one.test.f:.1f}",
-            _probability(one.test.p),
-        )
+        [
+            ("model", model.name),
+            *(
+                (f"lag {lag}", None if math.isnan(slope.ms_per_bit) else f"{slope.ms_per_bit:+.2f} ({slope.t:+.1f})")
+                for lag, slope in enumerate(model.slopes)
+            ),
+        ]
+        for model in result.models
+    ]
+    return Table.of(rows, title="slopes, ms a bit (t), in the fit to all words")
+
+
+def _over(result: ReadingResult) -> Table:
+    rows = [
+        [
+            ("model", f"{one.model} over {one.other}"),
+            *_delta(one.delta),
+            ("F", f"{one.test.f:.1f}"),
+            ("p", f"{one.test.p:.2g}"),
+        ]
         for one in result.over
     ]
-    heads = ("delta", "95 % interval", "folds > 0", "F", "p")
-    return grid_of("model", heads, rows, title="one model over another, 10^-3 nats a word")
+    return Table.of(rows, title="one model over another, 10^-3 nats a word")
 
 
-def _classes(result: ReadingResult) -> Grid:
-    heads = ["words", *(model.name for model in result.models)]
+def _classes(result: ReadingResult) -> Table:
     rows = [
-        (name, str(size), *(_milli(model.by_class[name].nats_per_word) for model in result.models))
+        [
+            ("class", name),
+            ("words", str(size)),
+            *((model.name, _milli(model.by_class[name].nats_per_word)) for model in result.models),
+        ]
         for name, size in result.class_sizes.items()
     ]
-    return grid_of("class", heads, rows, title="delta by word class, 10^-3 nats a word")
+    return Table.of(rows, title="delta by word class, 10^-3 nats a word")
 
 
-def _babylm(scores: Sequence[BabyLMScore]) -> Grid:
+def _babylm(scores: Sequence[BabyLMScore]) -> Table:
     rows = [
-        (
-            score.name,
-            f"{score.eye_tracking:.2f}",
-            str(score.num_words[0]),
-            f"{score.self_paced_reading:.2f}",
-            str(score.num_words[1]),
-        )
+        [
+            ("model", score.name),
+            ("eye tracking", f"{score.eye_tracking:.2f}"),
+            ("words", str(score.num_words[0])),
+            ("self-paced reading", f"{score.self_paced_reading:.2f}"),
+            ("words", str(score.num_words[1])),
+        ]
         for score in scores
     ]
-    heads = ("eye tracking", "words", "self-paced reading", "words")
-    return grid_of("model", heads, rows, title="BabyLM's reading scores, % of what the baseline leaves")
+    return Table.of(rows, title="BabyLM's reading scores, % of what the baseline leaves")
 
 
 def _legend(result: ReadingResult) -> list[str]:
@@ -142,45 +131,34 @@ def _legend(result: ReadingResult) -> list[str]:
 
 def effect_tables(results: Sequence[GardenPaths]) -> list[Printed]:
     """Effects in bits beside people's milliseconds, and correlations by item, a row an effect and region."""
-    effects = results[0].effects
-    names = [result.name for result in results]
-    bits = [(*_people(one), *(_bits(found) for found in _found(results, one))) for one in effects]
-    people = [(_title(one), _ceiling(one), *(_correlation(found) for found in _found(results, one))) for one in effects]
+    bits, people = [], []
+    for one in results[0].effects:
+        found = [(result.name, result.find(one.effect, one.region)) for result in results]
+        human = human_effects()[one.effect, one.region, ""]
+        ms = f"{human.ms:.1f} ({human.low:.1f}, {human.high:.1f})"
+        bits.append([_label(one), ("people, ms", ms), *((name, _bits(effect)) for name, effect in found)])
+        ceiling = f"{ceilings()[one.effect, one.region]:.2f}"
+        people.append([_label(one), ("ceiling", ceiling), *((name, _correlation(effect)) for name, effect in found)])
     return [
-        grid_of(_LABEL, ["people, ms", *names], bits, title=_IN_BITS),
-        grid_of(_LABEL, ["ceiling", *names], people, title="r with people's ms, by item"),
+        Table.of(bits, title=_IN_BITS),
+        Table.of(people, title="r with people's ms, by item"),
         *(line for result in results for line in _counts(result)),
         "people: posterior mean of the difference in self-paced reading and its 95 % interval (Huang et al. 2024)",
         REGIONS_IN_WORDS,
     ]
 
 
-def _title(one: EffectInBits) -> str:
+def _label(one: EffectInBits) -> tuple[str, str]:
     title = next(effect.title for effect in EFFECTS if effect.name == one.effect)
-    return f"{title}, {one.region}"
+    return "effect, word", f"{title}, {one.region}"
 
 
-def _people(one: EffectInBits) -> tuple[str, str]:
-    human = human_effects()[one.effect, one.region, ""]
-    return _title(one), f"{human.ms:.1f} ({human.low:.1f}, {human.high:.1f})"
+def _bits(one: EffectInBits | None) -> str | None:
+    return None if one is None or math.isnan(one.bits) else f"{one.bits:+.2f} ({one.standard_error:.2f})"
 
 
-def _ceiling(one: EffectInBits) -> str:
-    return f"{ceilings()[one.effect, one.region]:.2f}"
-
-
-def _found(results: Sequence[GardenPaths], one: EffectInBits) -> list[EffectInBits | None]:
-    return [result.find(one.effect, one.region) for result in results]
-
-
-def _bits(one: EffectInBits | None) -> str:
-    if one is None or math.isnan(one.bits):
-        return MISSING
-    return f"{one.bits:+.2f} ({one.standard_error:.2f})"
-
-
-def _correlation(one: EffectInBits | None) -> str:
-    return MISSING if one is None or one.correlation is None else f"{one.correlation:+.2f}"
+def _correlation(one: EffectInBits | None) -> str | None:
+    return None if one is None or one.correlation is None else f"{one.correlation:+.2f}"
 
 
 def _counts(result: GardenPaths) -> list[str]:
@@ -200,12 +178,13 @@ def sweep_tables(found: Mapping[str, Sequence[BeamSize]]) -> list[Printed]:
     """Effects by size of the beam, and what the search lost up to the word in hard and easy sentences."""
     parts: list[Printed] = []
     for run, sizes in found.items():
-        heads = [f"beam {one.size}" for one in sizes]
-        effects = sizes[0].effects.effects
-        bits = [(_title(one), *(_bits(size.effects.find(one.effect, one.region)) for size in sizes)) for one in effects]
-        lost = [(_title(one), *(_lost(size.effects.find(one.effect, one.region)) for size in sizes)) for one in effects]
-        parts.append(grid_of(_LABEL, heads, bits, title=f"{run}: {_IN_BITS}"))
-        parts.append(grid_of(_LABEL, heads, lost, title=f"{run}: bits lost by pruning up to the word, hard / easy"))
+        bits, lost = [], []
+        for one in sizes[0].effects.effects:
+            effects = [(f"beam {size.size}", size.effects.find(one.effect, one.region)) for size in sizes]
+            bits.append([_label(one), *((name, _bits(effect)) for name, effect in effects)])
+            lost.append([_label(one), *((name, _lost(effect)) for name, effect in effects)])
+        parts.append(Table.of(bits, title=f"{run}: {_IN_BITS}"))
+        parts.append(Table.of(lost, title=f"{run}: bits lost by pruning up to the word, hard / easy"))
     return [
         *parts,
         "beam SIZE: SIZE analyses between actions, SIZE/10 between words, SIZE/100 on the fast track",
@@ -213,5 +192,5 @@ def sweep_tables(found: Mapping[str, Sequence[BeamSize]]) -> list[Printed]:
     ]
 
 
-def _lost(one: EffectInBits | None) -> str:
-    return MISSING if one is None or one.lost_bits is None else "{:.2f} / {:.2f}".format(*one.lost_bits)
+def _lost(one: EffectInBits | None) -> str | None:
+    return None if one is None or one.lost_bits is None else "{:.2f} / {:.2f}".format(*one.lost_bits)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from treelm.corpora.consoles import OutputConsole
 from treelm.corpora.corpus import PreparedCorpus
 from treelm.corpora.statistics import CorpusStatistics, Distribution, corpus_statistics
+from treelm.evaluation.comparison.frame import HUMAN, METRICS, SPEED, SYNTAX, ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison
-from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
-from treelm.evaluation.syntaxgym.results import Reference, circuit_accuracies, overall_score
-from treelm.figures.grid import Grid, GridColumn, grid_of
+from treelm.evaluation.syntaxgym.results import (
+    Reference,
+    accuracies,
+    accuracies_without_unknown,
+    circuit_accuracies,
+    overall_score,
+)
+from treelm.evaluation.tables import Row, Table
 from treelm.models.structures import UsedRule
 
 if TYPE_CHECKING:
@@ -22,62 +27,36 @@ if TYPE_CHECKING:
     from treelm.evaluation.structure import StructureResult, TreeAnalysis
     from treelm.evaluation.syntaxgym.scoring import SuiteResult
 
-MISSING = "-"
+Printed = str | Table
+"""What stands below each other in the terminal: tables and lines of text."""
 _WIDEST = 10_000  # cells of a line
-_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests", "people"], str] = {
-    "figures": "figures",
-    "sizes and speed": "sizes and speed",
-    "syntax tests": "tests of syntax: correct in percent",
-    "people": "people: reading times and garden paths",
+_TITLES = {
+    METRICS: "figures",
+    SPEED: "sizes and speed",
+    SYNTAX: "tests of syntax: correct in percent",
+    HUMAN: "people: reading times and garden paths",
 }
 
 
-Printed = str | Grid
-"""What stands below each other in the terminal: tables and lines of text."""
-
-
 def print_table(*parts: Printed, wide: bool = False) -> None:
-    """Print tables and lines on standard output, no wider than the terminal unless they shall be ``wide``."""
+    """Print tables and lines on standard output, tables no wider than the terminal unless they shall be ``wide``."""
     console = OutputConsole()
-    tables = OutputConsole(width=_WIDEST) if wide else console  # columns that a console has no room for are left out
+    tables = OutputConsole(width=_WIDEST) if wide else console
     for part in parts:
         if isinstance(part, str):
             console.print(Text(part))
-            continue
-        for number, (title, table) in enumerate(part.parts(None if wide else console.width)):
-            if number:
-                console.print()
-            if title:
-                console.print(Text(title, style="table.title"))
-            tables.print(table, no_wrap=True)
-        if part.caption:
-            console.print(Text(part.caption, style="table.caption"))
-        console.print()
+        else:
+            tables.print(part)
+            console.print()
 
 
 def comparison_tables(comparison: Comparison) -> list[Printed]:
-    """One row a run in a table for each group of columns, tests of syntax last, and the notes below."""
-    columns = [column for column in shown_columns(comparison) if not column.is_wide]
-    groups = {column.group for column in columns}
-    tables: list[Printed] = [
-        _group_table(comparison, columns, group, title) for group, title in _TITLES.items() if group in groups
-    ]
-    return [*tables, f"ppl: perplexity. {LEGEND}", *(f"note: {note}" for note in comparison.notes)]
-
-
-def _group_table(comparison: Comparison, columns: Sequence[Column], group: str, title: str) -> Grid:
-    def column(one: Column) -> GridColumn:
-        return GridColumn(
-            heading=one.heading.replace("perplexity", "ppl"),
-            cells=[one.cell(row) for row in comparison.runs],
-            justify="left" if one.group == "names" else "right",
-        )
-
-    return Grid(
-        labels=[column(one) for one in columns if one.group == "names"],
-        columns=[column(one) for one in columns if one.group == group],
-        title=title,
-    )
+    """A table of the runs for each group of columns, and below them what headings mean and the notes."""
+    frame = ComparisonFrame.of(comparison)
+    shown = {group: [column for column in frame.shown(group) if not column.is_wide] for group in _TITLES}
+    tables = [frame.table(columns, title=_TITLES[group]) for group, columns in shown.items() if columns]
+    legend, *notes = frame.legend
+    return [*tables, legend, *(f"note: {note}" for note in notes)]
 
 
 def suite_table(
@@ -86,91 +65,79 @@ def suite_table(
     *,
     title: str = "",
     details: bool = False,
-) -> Grid:
+) -> Table:
     """One row a prediction of a suite: accuracy in percent of each model, and beside them published ones.
 
     Of a single model also over items without unknown words where they count; with ``details`` of each, and how many
     items there are and have such words.
     """
-    known = len(results) == 1 or details
-    names = ("items", "unknown", "accuracy", "without unknown")
-    shown = [name for name in names if name == "accuracy" or (known if name == names[-1] else details)]
     several = len(results) > 1
-    headings = [f"{model} {name}" if several else name for model in results for name in shown]
-    if several and shown == ["accuracy"]:
-        headings = list(results)
-    rows = []
+    rows: list[Row] = []
     for own in zip(*results.values(), strict=True):
-        beside = [_percent(one.accuracies.get(own[0].suite)) for one in references]
         for number in range(len(own[0].formulas)):
-            label = own[0].suite if number == 0 else f"  prediction {number + 1}"
-            cells = [dict(zip(names, _prediction_cells(result, number), strict=True)) for result in own]
-            rows.append(
-                [
-                    label,
-                    *(one[name] for one in cells for name in shown),
-                    *(beside if number == 0 else [MISSING] * len(beside)),
-                ]
-            )
-    return grid_of("suite", [*headings, *(one.name for one in references)], rows, title=title)
+            row: list[tuple[str, str | None]] = [("suite", f"  prediction {number + 1}" if number else own[0].suite)]
+            for model, result in zip(results, own, strict=True):
+                cells = {
+                    "items": str(result.num_items),
+                    "unknown": str(sum(one.has_unknown for one in result.outcomes if one.prediction == number)),
+                    "accuracy": _percent(result.accuracy(number)),
+                    "without unknown": _percent(result.accuracy_without_unknown(number)),
+                }
+                if several and not details:
+                    row.append((model, cells["accuracy"]))
+                    continue
+                shown = cells if details else ("accuracy", "without unknown")
+                row += [(f"{model} {name}" if several else name, cells[name]) for name in shown]
+            known = [(one.name, _percent(one.accuracies.get(own[0].suite))) for one in references]
+            rows.append([*row, *((name, None if number else share) for name, share in known)])
+    return Table.of(rows, title=title)
 
 
-def _prediction_cells(result: SuiteResult, prediction: int) -> tuple[str, ...]:
-    unknown = sum(one.has_unknown for one in result.outcomes if one.prediction == prediction)
-    shares = (result.accuracy(prediction), result.accuracy_without_unknown(prediction))
-    return (str(result.num_items), str(unknown), *map(_percent, shares))
-
-
-def circuit_table(results: Mapping[str, Sequence[SuiteResult]], references: Sequence[Reference] = ()) -> Grid:
+def circuit_table(results: Mapping[str, Sequence[SuiteResult]], references: Sequence[Reference] = ()) -> Table:
     """Mean accuracy of the circuits that are complete, and the SG score over all 31 suites, beside published models.
 
     Of a single model a second column has the same over items without unknown words, where every suite has such items.
     """
-    from treelm.evaluation.syntaxgym.results import accuracies, accuracies_without_unknown
-
     by_model: list[tuple[str, Mapping[str, float]]] = [(name, accuracies(own)) for name, own in results.items()]
-    if len(by_model) == 1:
+    if len(results) == 1:
         (own,) = results.values()
-        by_model = [("accuracy", by_model[0][1]), ("without unknown", accuracies_without_unknown(own))]
+        by_model = [("accuracy", accuracies(own)), ("without unknown", accuracies_without_unknown(own))]
     by_model += [(one.name, one.accuracies) for one in references]
-    by_circuit = [circuit_accuracies(values) for _, values in by_model]
-    rows = [[circuit, *(_percent(one.get(circuit)) for one in by_circuit)] for circuit in by_circuit[0]]
-    rows.append(["SG score (31 suites)", *(_percent(overall_score(values)) for _, values in by_model)])
-    return grid_of("mean over suites", [name for name, _ in by_model], rows, title="circuits")
+    columns = [
+        (name, {**circuit_accuracies(values), "SG score (31 suites)": overall_score(values)})
+        for name, values in by_model
+    ]
+    rows = [
+        [("mean over suites", circuit), *((name, _percent(values.get(circuit))) for name, values in columns)]
+        for circuit in columns[0][1]
+    ]
+    return Table.of(rows, title="circuits")
 
 
-def pair_table(results: Mapping[str, MinimalPairResult], *, title: str = "") -> Grid:
+def pair_table(results: Mapping[str, MinimalPairResult], *, title: str = "") -> Table:
     """One row a group of minimal pairs, all groupings one under the other, and the whole at the end."""
-    several = len(results) > 1
-    first = next(iter(results.values()))
+
+    def row(label: str, counts: Sequence[PairCounts]) -> Row:
+        totals = {str(one.total) for one in counts}
+        shares = [_percent(one.accuracy) if one.total else None for one in counts]
+        own = (
+            zip(results, shares, strict=True)
+            if len(results) > 1
+            else (("ties", str(counts[0].ties)), ("accuracy", shares[0]))
+        )
+        return [("group", label), ("pairs", totals.pop() if len(totals) == 1 else None), *own]
+
     rows, ends = [], []
-    for grouping, members in first.groups.items():
-        for group, counts in members.items():
-            own = [one.groups[grouping][group] for one in results.values()]
-            rows.append([f"{grouping}: {group}", str(counts.total), *_pair_cells(own, ties=not several)])
+    for grouping, members in next(iter(results.values())).groups.items():
+        rows += [row(f"{grouping}: {one}", [own.groups[grouping][one] for own in results.values()]) for one in members]
         ends.append(len(rows) - 1)
-    for label, overall in (
-        ("all", [one.overall for one in results.values()]),
-        ("all without unknown words", [one.without_unknown for one in results.values()]),
-    ):
-        totals = {str(one.total) for one in overall}
-        rows.append([label, totals.pop() if len(totals) == 1 else MISSING, *_pair_cells(overall, ties=not several)])
-    headings = ["pairs", *(results if several else ("ties", "accuracy"))]
-    said = [
-        "; ".join([*one.notes, *["log probabilities are lower bounds"] * one.is_lower_bound])
-        for one in results.values()
-    ]
-    about = [f"{name}: {one}" for name, one in zip(results, said, strict=True) if one] if several else said
-    caption = "; ".join(filter(None, [*about, "a tie is not correct"]))
-    return grid_of("group", headings, rows, title=title, caption=caption, ends=ends)
-
-
-def _pair_cells(counts: Sequence[PairCounts], *, ties: bool) -> list[str]:
-    return [
-        cell
-        for one in counts
-        for cell in (*([str(one.ties)] if ties else []), _percent(one.accuracy if one.total else None))
-    ]
+    rows.append(row("all", [own.overall for own in results.values()]))
+    rows.append(row("all without unknown words", [own.without_unknown for own in results.values()]))
+    notes = []
+    for name, own in results.items():
+        said = "; ".join([*own.notes, *["log probabilities are lower bounds"] * own.is_lower_bound])
+        notes += [f"{name}: {said}" if len(results) > 1 else said] if said else []
+    return Table.of(rows, title=title, caption="; ".join([*notes, "a tie is not correct"]), ends=frozenset(ends))
 
 
 def structure_tables(result: StructureResult) -> list[Printed]:
@@ -186,14 +153,15 @@ def structure_tables(result: StructureResult) -> list[Printed]:
         "Spearman": lambda row: row.height_correlation and f"{row.height_correlation.mean:.2f}",
         "labels": lambda row: row.many_to_one,
     }
-    labels = list(result.labels)[:_MOST_LABELS]
-    by_sentence = _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS))
+    parts = {
+        f"{result.protocol.name}, {result.num_sentences} sentences": overall,
+        "recall by label": _means("recall_by_label", list(result.labels)[:_MOST_LABELS]),
+        "F1 by words of a span": _means("f1_by_span_length", class_names(SPAN_LENGTHS)),
+        "F1 by words of a sentence": _means("f1_by_sentence_length", class_names(SENTENCE_LENGTHS)),
+        "distance by height": _means("distance_by_height", class_names(HEIGHTS)),
+    }
     return [
-        *_structure_table(result, f"{result.protocol.name}, {result.num_sentences} sentences", overall),
-        *_structure_table(result, "recall by label", _means("recall_by_label", labels)),
-        *_structure_table(result, "F1 by words of a span", _means("f1_by_span_length", class_names(SPAN_LENGTHS))),
-        *_structure_table(result, "F1 by words of a sentence", by_sentence),
-        *_structure_table(result, "distance by height", _means("distance_by_height", class_names(HEIGHTS))),
+        *(table for title, columns in parts.items() if (table := _structure_table(result, title, columns)).rows),
         *(_symbol_table(row) for row in result.rows if row.symbols),
         STRUCTURE_LEGEND,
         f"note: {result.protocol.description}",
@@ -213,46 +181,47 @@ _MOST_SYMBOLS, _MOST_MEANINGS, _WIDEST_BAR = 12, 3, 20
 
 def _structure_table(
     result: StructureResult, title: str, columns: Mapping[str, Callable[[TreeAnalysis], object]]
-) -> list[Grid]:
-    """Rows and columns that have a value; nothing if there are none."""
-    cells = [(row, {name: value(row) for name, value in columns.items()}) for row in result.rows]
-    cells = [(row, values) for row, values in cells if any(value is not None for value in values.values())]
-    shown = [name for name in columns if any(values[name] is not None for _, values in cells)]
-    if not shown:
-        return []
-    rows = []
-    for row, values in cells:
-        seeds = f" ({row.num_seeds})" if row.num_seeds > 1 else ""
-        kept = (MISSING if values[name] is None else str(values[name]) for name in shown)
-        rows.append([f"{row.name.removesuffix(' builder')}{seeds}", *kept])
-    return [grid_of("trees", shown, rows, title=title)]
+) -> Table:
+    """The rows and columns that have a value."""
+    found = [(row, {name: value(row) for name, value in columns.items()}) for row in result.rows]
+    shown = [name for name in columns if any(values[name] is not None for _, values in found)]
+    rows = [
+        [
+            ("trees", f"{row.name.removesuffix(' builder')}{f' ({row.num_seeds})' if row.num_seeds > 1 else ''}"),
+            *((name, None if values[name] is None else str(values[name])) for name in shown),
+        ]
+        for row, values in found
+        if any(value is not None for value in values.values())
+    ]
+    return Table.of(rows, title=title)
 
 
-def _symbol_table(row: TreeAnalysis) -> Grid:
+def _symbol_table(row: TreeAnalysis) -> Table:
     """What the labels of a system's trees stand for, the most frequent ones, of its first seed."""
     rows = []
     for symbol, of_labels in list(row.symbols.items())[:_MOST_SYMBOLS]:
         total, own = sum(of_labels.values()), {label: count for label, count in of_labels.items() if label}
         labels = ", ".join(f"{label} {count}" for label, count in list(own.items())[:_MOST_MEANINGS])
-        rows.append([symbol, str(total), f"{100 * sum(own.values()) / total:.0f}", labels or MISSING])
-    grid = grid_of("label", ("constituents", "gold %", "gold labels"), rows, title=f"labels of {row.name}")
-    return replace(grid, columns=[*grid.columns[:-1], replace(grid.columns[-1], justify="left")])
+        share = f"{100 * sum(own.values()) / total:.0f}"
+        rows.append(
+            [("label", symbol), ("constituents", str(total)), ("gold %", share), ("gold labels", labels or None)]
+        )
+    return Table.of(rows, title=f"labels of {row.name}", texts=frozenset({3}))
 
 
-def rules_table(name: str, rules: Sequence[UsedRule]) -> Grid:
+def rules_table(name: str, rules: Sequence[UsedRule]) -> Table:
     """The rules that a grammar uses most, with bars for how often."""
     most = max((rule.count for rule in rules), default=1)
     rows = [
         [
-            f"{rule.parent} -> {' '.join(rule.children)}",
-            str(rule.count),
-            f"{rule.probability:.3f}",
-            "█" * max(1, round(_WIDEST_BAR * rule.count / most)),
+            ("rule", f"{rule.parent} -> {' '.join(rule.children)}"),
+            ("times", str(rule.count)),
+            ("p(rule)", f"{rule.probability:.3f}"),
+            ("", "█" * max(1, round(_WIDEST_BAR * rule.count / most))),
         ]
         for rule in rules
     ]
-    grid = grid_of("rule", ("times", "p(rule)", ""), rows, title=f"most used rules of {name}")
-    return replace(grid, columns=[*grid.columns[:-1], replace(grid.columns[-1], justify="left")])
+    return Table.of(rows, title=f"most used rules of {name}", texts=frozenset({3}))
 
 
 def _means(field: str, classes: Iterable[str]) -> dict[str, Callable[[TreeAnalysis], object]]:
@@ -262,11 +231,11 @@ def _means(field: str, classes: Iterable[str]) -> dict[str, Callable[[TreeAnalys
     return {name: mean_of(name) for name in classes}
 
 
-def statistics_table(corpora: Mapping[str, PreparedCorpus]) -> Grid:
+def statistics_table(corpora: Mapping[str, PreparedCorpus]) -> Table:
     """One column a corpus, one row a count or distribution."""
-    columns = [dict(_statistics_rows(corpus_statistics(corpus))) for corpus in corpora.values()]
-    rows = [[name, *(column[name] for column in columns)] for name in columns[0]]
-    return grid_of("statistic", corpora, rows, title="Corpora")
+    columns = [(name, dict(_statistics_rows(corpus_statistics(corpus)))) for name, corpus in corpora.items()]
+    rows = [[("statistic", row), *((name, column[row]) for name, column in columns)] for row in columns[0][1]]
+    return Table.of(rows, title="Corpora")
 
 
 def _statistics_rows(found: CorpusStatistics) -> Iterator[tuple[str, str]]:
@@ -290,5 +259,5 @@ def _distribution(values: Distribution | None) -> str:
     return f"{values.mean:.1f}, {values.median:.0f}, {values.p95:.0f}, {values.max}"
 
 
-def _percent(value: float | None) -> str:
-    return MISSING if value is None else f"{100 * value:.1f}"
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{100 * value:.1f}"

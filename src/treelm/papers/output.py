@@ -1,32 +1,31 @@
-"""A table for the terminal, as TSV, as LaTeX, and as a picture."""
+"""A table of a paper for the terminal, as TSV, as LaTeX, and as a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
-
-from treelm.evaluation.comparison.tables import latex_text
 from treelm.evaluation.intervals import CONFIDENCE, spread_text
+from treelm.evaluation.tables import Row, Table, latex_text
 from treelm.figures.panels import Dot, Line, dot_panels, line_panel
 from treelm.models.persistence.files import write_atomically
-from treelm.papers import paired_output
 from treelm.papers.measures import PICTURE
+from treelm.papers.paired import PairedDifference
 from treelm.papers.plan import Job
 from treelm.papers.results import Result, Value
 from treelm.papers.work import FOLDER
 from treelm.training.metrics import FILE_NAME as LOG
 from treelm.training.metrics import read_metrics
 
-MISSING = "-"
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 TSV = (
     *("row", "column", "setting", "ours", "interval", "deviation", "n", "published", "difference", "by_seed"),
-    *("cpu_seconds", "wall_seconds", "why", *paired_output.TSV),
+    *("cpu_seconds", "wall_seconds", "why"),
+    *("paired_with", "paired_difference", "paired_interval", "pairs", "paired_by_seed"),
 )
 LEGEND = f"ours: mean over n seeds, ± half of its {CONFIDENCE:.0%} interval (Student's t); diff.: ours less published"
 
@@ -50,89 +49,120 @@ def as_tsv(result: Result) -> str:
     for one in result.values:
         cpu, wall = result.seconds.get(one.row, (None, None))
         numbers = (one.mean, one.interval, one.deviation, len(one.ours), one.published, one.difference)
-        by_seed = " ".join(f"{value:.6g}" for value in one.ours)
-        paired = paired_output.tsv_cells(one.paired)
-        cells = (one.row, one.heading, one.label, *numbers, by_seed, cpu, wall, one.why, *paired)
+        paired: tuple[str | float | None, ...] = (None,) * 5
+        if one.paired is not None:
+            by_seed = one.paired.by_seed.values()
+            paired = (one.paired.other, one.paired.mean, one.paired.interval, len(by_seed), _listed(by_seed))
+        cells = (one.row, one.heading, one.label, *numbers, _listed(one.ours), cpu, wall, one.why, *paired)
         lines.append("\t".join("" if cell is None else str(cell) for cell in cells))
     table = result.planned.table
     return "".join(f"{line}\n" for line in (*lines, *(f"# {note}" for note in (table.source, *result.notes))))
 
 
+def _listed(values: Iterable[float]) -> str:
+    return " ".join(f"{value:.6g}" for value in values)
+
+
 def as_latex(result: Result) -> str:
     """A tabular with the rules of booktabs: ours and published for each column, the setting last; then differences."""
-    return "".join(f"{line}\n" for line in _latex_lines(result))
-
-
-def _latex_lines(result: Result) -> Iterator[str]:
-    columns = result.planned.table.columns
-    yield r"% \usepackage{booktabs}"
-    yield rf"% {latex_text(result.planned.table.source)}: {latex_text(result.planned.table.title)}"
-    yield rf"\begin{{tabular}}{{l{'rr' * len(columns)}l}}"
-    yield r"\toprule"
-    headings = [cell for column in columns for cell in (latex_text(column.heading), "published")]
-    yield " & ".join(["", *headings, "setting"]) + r" \\"
-    yield r"\midrule"
+    table = result.planned.table
+    rows = []
     for name, values in groupby(result.values, key=lambda one: one.row):
         found = {one.column: one for one in values}
-        label = next(iter(found.values())).label
-        cells = [cell for column in columns for cell in _latex_cells(found.get(column.name))]
-        yield " & ".join([latex_text(name), *cells, latex_text(label)]) + r" \\"
-    yield from paired_output.latex_lines(columns, result.values)
-    yield r"\bottomrule"
-    yield r"\end{tabular}"
-    yield from (f"% {one.row}, {one.heading}: {one.why}" for one in result.values if one.why)
-    yield from (f"% {note}" for note in (LEGEND, *result.notes))
-
-
-def _latex_cells(value: Value | None) -> tuple[str, str]:
-    if value is None:
-        return "", ""
-    return ours_of(value).replace(" ± ", r" $\pm$ "), _published(value)
+        row: list[tuple[str, str | None]] = [("", name)]
+        for column in table.columns:
+            value = found.get(column.name)
+            row.append((column.heading, "" if value is None else ours_of(value)))
+            row.append(("published", "" if value is None else _published(value)))
+        rows.append([*row, ("setting", next(iter(found.values())).label)])
+    tables = [Table.of(rows, texts=frozenset({2 * len(table.columns) + 1})), *_differences(result.values)]
+    comments = [f"{one.row}, {one.heading}: {one.why}" for one in result.values if one.why]
+    head = f"% \\usepackage{{booktabs}}\n% {latex_text(table.source)}: {latex_text(table.title)}\n"
+    parts = (f"% {part.title}\n{part.to_latex()}" if part.title else part.to_latex() for part in tables)
+    return head + "".join(parts) + "".join(f"% {line}\n" for line in (*comments, LEGEND, *result.notes))
 
 
 def ours_of(value: Value) -> str:
     """Mean and interval of ours, rounded."""
-    return f"{_number(value.mean, value.digits)}{spread_text(value.interval, value.digits)}"
+    return f"{_number(value.mean, value.digits) or '-'}{spread_text(value.interval, value.digits)}"
 
 
-def _published(value: Value) -> str:
+def _published(value: Value) -> str | None:
     """The published value with its own digits."""
-    return MISSING if value.published is None else str(value.published)
+    return None if value.published is None else str(value.published)
 
 
-def _number(number: float | None, digits: int, *, sign: bool = False) -> str:
-    return MISSING if number is None else f"{number:{'+' if sign else ''}.{digits}f}"
+def _number(number: float | None, digits: int, *, sign: bool = False) -> str | None:
+    return None if number is None else f"{number:{'+' if sign else ''}.{digits}f}"
 
 
 def as_text(result: Result) -> RenderableType:
-    """A table for each setting, 80 columns wide, then rows without values, and notes."""
+    """A table for each setting, then differences, rows without values, and notes."""
+    from rich.console import Group
+    from rich.text import Text
+
     table = result.planned.table
-    parts: list[RenderableType] = [Text(f"{table.source}: {table.title}", style="bold")]
     shown = [one for one in result.values if one.ours or one.published is not None]
-    for label, values in groupby(shown, key=lambda one: one.label):
-        parts += [Text(f"{label or 'published only'}"), _grid(list(values)), Text()]
-    parts += paired_output.text_parts(result.values)
+    tables = [
+        Table.of(_first_named([_row(one) for one in values]), title=label or "published only", num_labels=2)
+        for label, values in groupby(shown, key=lambda one: one.label)
+    ]
     drawn = [one for one in result.values if one.column == PICTURE and not one.why]
-    parts += [Text(f"{one.row}, {one.label}: drawn in {table.name}.svg") for one in drawn]
-    parts += [Text(line) for line in _reasons(result.values)]
-    parts += [Text(line) for line in _times(result.seconds)]
-    parts += [Text(f"note: {note}") for note in result.notes]
-    return Group(*parts, Text())
+    lines = [
+        *(f"{one.row}, {one.label}: drawn in {table.name}.svg" for one in drawn),
+        *_reasons(result.values),
+        *_times(result.seconds),
+        *(f"note: {note}" for note in result.notes),
+    ]
+    parts = [part for one in (*tables, *_differences(result.values)) for part in (one, Text())]
+    return Group(Text(f"{table.source}: {table.title}", style="bold"), *parts, *map(Text, lines), Text())
 
 
-def _grid(values: Sequence[Value]) -> Grid:
-    grid = Grid(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    grid.add_column("", max_width=28)
-    grid.add_column("", max_width=16)
-    for heading in ("ours", "n", "published", "diff."):
-        grid.add_column(heading, justify="right", no_wrap=True)
-    before = None
-    for one in values:
-        numbers = (_published(one), _number(one.difference, one.digits, sign=True))
-        seeds = str(len(one.ours)) if one.ours else ""
-        grid.add_row(Text(one.row if one.row != before else ""), Text(one.heading), ours_of(one), seeds, *numbers)
-        before = one.row
-    return grid
+def _row(one: Value) -> Row:
+    return [
+        ("", one.row),
+        ("", one.heading),
+        ("ours", ours_of(one)),
+        ("n", str(len(one.ours)) if one.ours else ""),
+        ("published", _published(one)),
+        ("diff.", _number(one.difference, one.digits, sign=True)),
+    ]
+
+
+def _first_named(rows: Sequence[Row]) -> list[Row]:
+    """Rows of which only the first of those with the same name has it."""
+    return [
+        [(heading, "" if number and rows[number - 1][0] == row[0] else name), *others]
+        for number, row in enumerate(rows)
+        for (heading, name), *others in [row]
+    ]
+
+
+Pair = tuple[Value, PairedDifference]
+
+
+def _paired(values: Sequence[Value]) -> dict[str, list[Pair]]:
+    """The values that have a paired difference, by the row that is subtracted."""
+    groups: dict[str, list[Pair]] = {}
+    for value in values:
+        if value.paired is not None:
+            groups.setdefault(value.paired.other, []).append((value, value.paired))
+    return groups
+
+
+def _differences(values: Sequence[Value]) -> Iterator[Table]:
+    """A table for each row from which others differ."""
+    for other, pairs in _paired(values).items():
+        rows: list[Row] = [
+            [
+                ("", value.row),
+                ("", value.heading),
+                ("difference", f"{paired.mean:+.{value.digits}f}{spread_text(paired.interval, value.digits)}"),
+                ("pairs", str(len(paired.by_seed))),
+            ]
+            for value, paired in pairs
+        ]
+        yield Table.of(_first_named(rows), title=f"difference from {other}, seed by seed", num_labels=2)
 
 
 def _reasons(values: Sequence[Value]) -> Iterator[str]:
@@ -164,13 +194,21 @@ def _as_svg(result: Result, out: Path) -> str | None:
         column.heading: [_dot(one) for one in result.values if one.column == column.name] for column in table.columns
     }
     known = {name: dots for name, dots in panels.items() if any(dot.ours or dot.published for dot in dots)}
-    known |= paired_output.panels(table.columns, result.values)
+    for other, pairs in _paired(result.values).items():
+        for column in table.columns:
+            dots = [_paired_dot(value, paired) for value, paired in pairs if value.column == column.name]
+            known |= {f"{column.heading}, less {other}": dots} if dots else {}
     return dot_panels(known, f"{table.source}: {table.title}") if known else None
 
 
 def _dot(value: Value) -> Dot:
     spread = value.interval or 0.0
     return Dot(name=value.row, label=value.label, ours=value.mean, spread=spread, published=value.published)
+
+
+def _paired_dot(value: Value, paired: PairedDifference) -> Dot:
+    label = f"{value.label}; less {paired.other}, {len(paired.by_seed)} pairs"
+    return Dot(name=value.row, label=label, ours=paired.mean, spread=paired.interval or 0.0)
 
 
 def _curves(name: str, jobs: Sequence[Job], out: Path) -> Iterator[Line]:

@@ -15,8 +15,6 @@ from treelm.evaluation.comparison.compare import compare, notes_on, row_names
 from treelm.evaluation.comparison.kept_metrics import KeptMetrics
 from treelm.evaluation.comparison.measure import Settings
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics, training_metrics
-from treelm.evaluation.comparison.seeds import seed_groups
-from treelm.evaluation.comparison.tables import columns_of
 from treelm.evaluation.report import GIVEN_TREES
 from treelm.figures.report.page import report_page
 from treelm.training.recipe import load_recipe
@@ -54,26 +52,6 @@ def test_f1_and_pairs_of_other_texts_are_named_also_of_parsers_without_words() -
     assert "F1 does not compare between rows with other texts: parser | other" in notes(parser, other)
     fewer = replace(ONE, name="fewer", pairs=(replace(ONE.pairs[0], num_pairs=3),))
     assert "blimp.jsonl has other pairs in some rows, which do not compare: one | fewer" in notes(ONE, fewer)
-
-
-def test_seeds_are_of_one_text_and_search_and_no_model_twice() -> None:
-    def sizes(*rows: RunMetrics) -> list[int]:
-        return [len(group) for group in seed_groups(rows)]
-
-    first = replace(ONE, name="1", recipe="r", weights="a", search="beam 20")
-    second = replace(first, name="2", weights="b")
-    assert sizes(first, second) == [2]
-    assert sizes(first, replace(second, text="x")) == [1, 1]
-    assert sizes(first, replace(second, search="beam 5")) == [1, 1]
-    assert sizes(first, replace(second, data_identity={"train": "x"})) == [1, 1]
-    assert sizes(first, replace(first, name="copy"), second) == [2, 1]
-
-
-def test_rows_that_rank_are_of_one_text() -> None:
-    other = replace(ONE, name="other", text="x")
-    for column in columns_of(Comparison(runs=(ONE, other))):
-        if column.name.startswith(("labeled_f1, ", "unlabeled_f1, ")):
-            assert column.among(ONE) != column.among(other)
 
 
 def test_rows_that_were_trained_on_other_data_are_named() -> None:

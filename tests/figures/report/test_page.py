@@ -11,6 +11,7 @@ import pytest
 
 from tests.figures.report.worlds import HOSTILE, SYSTEMS, WORDS, analysis, bare, full, run
 from treelm.errors import InputError
+from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, PartialTree, RunMetrics
 from treelm.evaluation.evaluate import GUM_NOTES
 from treelm.evaluation.syntaxgym.results import references
@@ -272,14 +273,14 @@ def test_the_best_of_a_column_is_bold_among_rows_that_compare(page: Page) -> Non
 
 def test_two_sentences_say_what_was_found() -> None:
     first, second, third = full().runs[:3]
-    found = findings(with_shown_names(Comparison(runs=(second, first, third))))
+    found = findings(ComparisonFrame.of(with_shown_names(Comparison(runs=(second, first, third)))))
     assert found == [
         "Of 3 models, rnng has the lowest perplexity: ≤ 90.0, before som with 127.0.",
         "In tests of syntax, rnng leads 3 models (SG score): 44.4, before som with 31.5; to the constituency trees, "
         "rnng comes closest of 3 (UF1 plain): 44.4, before som with 31.5.",
     ]
-    assert findings(Comparison(runs=(first,))) == []
-    assert findings(bare()) == []
+    assert findings(ComparisonFrame.of(Comparison(runs=(first,)))) == []
+    assert findings(ComparisonFrame.of(bare())) == []
 
 
 def seeds_of(name: str, perplexities: list[float]) -> list[RunMetrics]:
@@ -293,17 +294,19 @@ def test_seeds_have_a_mean_with_its_interval_which_is_what_compares() -> None:
     rows = (*seeds_of("som", [100.0, 110.0, 120.0]), *seeds_of("lstm", [99.0, 131.0, 130.0]), run("x", "ngram", 115.0))
     comparison = with_shown_names(Comparison(runs=rows))
     half = 4.303 * 10 / 3**0.5
-    sentence = findings(comparison)[0]
+    sentence = findings(ComparisonFrame.of(comparison))[0]
     assert sentence.startswith("Of 3 models, som has the lowest perplexity: 110.0 ±")
     assert f"110.0 ± {half:.1f}, the 95% interval over 3 seeds, before ngram with 115.0" in sentence
     page = Page(report_page(Comparison(runs=rows)))
     assert f"110.0 ± {half:.1f}" in page.text_of("strong")
     assert "99.0" not in page.text_of("strong"), "one seed of a worse model"
     assert "som, mean of 3 seeds" in page.text_of("th")
-    both = findings(with_shown_names(Comparison(runs=rows[:-1])))[0]
+    both = findings(ComparisonFrame.of(with_shown_names(Comparison(runs=rows[:-1]))))[0]
     assert both.endswith("over 3 seeds, and these intervals overlap.")
     others = [replace(row, recipe="") for row in rows]
-    assert "seeds" not in "".join(findings(with_shown_names(Comparison(runs=tuple(others))))), "not known to be seeds"
+    assert "seeds" not in "".join(findings(ComparisonFrame.of(with_shown_names(Comparison(runs=tuple(others)))))), (
+        "not known to be seeds"
+    )
 
 
 def test_joint_losses_have_an_axis_of_their_own(page: Page) -> None:

@@ -3,69 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
-from treelm.evaluation.comparison.seeds import mean_of, seed_groups
-from treelm.evaluation.comparison.tables import Column, shown_columns
+from treelm.evaluation.comparison.frame import ComparisonFrame, Standing
 from treelm.evaluation.intervals import CONFIDENCE
+from treelm.evaluation.tables import Column
 
 
-class Standing(NamedTuple):
-    """A model's place by a metric."""
-
-    rows: list[RunMetrics]  # its seeds
-    mean: float
-    spread: float | None  # half of the interval of the mean
-
-    @property
-    def name(self) -> str:
-        """What the page calls the model: of several seeds, their system."""
-        return self.rows[0].name if len(self.rows) == 1 else self.rows[0].system
-
-    def in_words(self, column: Column) -> str:
-        """The figure, with its interval over seeds if there are several."""
-        if self.spread is None:
-            return column.cell(self.rows[0])
-        bound = "≤ " if column.cell(self.rows[0]).startswith("≤") else ""
-        mean, spread = column.text(self.mean), column.text(self.spread)
-        return f"{bound}{mean} ± {spread}, the {CONFIDENCE:.0%} interval over {len(self.rows)} seeds"
-
-
-def ranking(column: Column, comparison: Comparison) -> list[Standing]:
-    """Models by a metric, the best first: of the largest group whose values compare."""
-    groups: dict[object, list[Standing]] = {}
-    for rows in seed_groups(comparison.runs):
-        found = mean_of(column, rows)
-        if found is not None:
-            groups.setdefault(column.among(rows[0]), []).append(Standing(rows, *found))
-    largest = max(groups.values(), key=len, default=[])
-    return sorted(largest, key=lambda one: one.mean, reverse=column.better == "higher")
-
-
-def findings(comparison: Comparison) -> list[str]:
+def findings(frame: ComparisonFrame) -> list[str]:
     """At most two sentences: who predicts words best, and who knows most of syntax. None of what has no rivals."""
-    columns = {column.name: column for column in shown_columns(comparison) if column.better}
-    sentences = (_of_words(columns, comparison), "; ".join(_of_syntax(columns, comparison)))
+    columns = {column.name: column for column in frame.shown() if column.better}
+    sentences = (_of_words(columns, frame), "; ".join(_of_syntax(columns, frame)))
     return [f"{one[0].upper()}{one[1:]}." for one in sentences if one]
 
 
-def _of_words(columns: dict[str, Column], comparison: Comparison) -> str:
-    column = columns.get("perplexity")
-    found = [] if column is None else ranking(column, comparison)
-    if column is None or len(found) < 2:
+def _of_words(columns: dict[str, Column], frame: ComparisonFrame) -> str:
+    found = _ranking(columns.get("perplexity"), frame)
+    if len(found) < 2:
         return ""
-    return f"of {len(found)} models, {found[0].name} has the lowest perplexity: {_said(column, found)}"
+    name = _name(frame, found[0])
+    return f"of {len(found)} models, {name} has the lowest perplexity: {_said(frame, columns['perplexity'], found)}"
 
 
-def _of_syntax(columns: dict[str, Column], comparison: Comparison) -> Iterator[str]:
+def _of_syntax(columns: dict[str, Column], frame: ComparisonFrame) -> Iterator[str]:
     tests = _first(columns, "sg_score", "mean_over_suites", "minimal_pairs")
-    if tests is not None and len(found := ranking(tests, comparison)) > 1:
-        yield f"in tests of syntax, {found[0].name} leads {len(found)} models ({tests.heading}): {_said(tests, found)}"
+    if tests is not None and len(found := _ranking(tests, frame)) > 1:
+        leader = f"{_name(frame, found[0])} leads {len(found)} models ({tests.heading})"
+        yield f"in tests of syntax, {leader}: {_said(frame, tests, found)}"
     trees = _first(columns, "unlabeled_f1")
-    if trees is not None and len(found := ranking(trees, comparison)) > 1:
-        gold = f"to the {found[0].rows[0].gold_trees} trees"
-        yield f"{gold}, {found[0].name} comes closest of {len(found)} ({trees.heading}): {_said(trees, found)}"
+    if trees is not None and len(found := _ranking(trees, frame)) > 1:
+        gold = f"to the {frame.data['gold_trees'][found[0].rows[0]]} trees"
+        closest = f"{_name(frame, found[0])} comes closest of {len(found)} ({trees.heading})"
+        yield f"{gold}, {closest}: {_said(frame, trees, found)}"
 
 
 def _first(columns: dict[str, Column], *names: str) -> Column | None:
@@ -73,11 +41,26 @@ def _first(columns: dict[str, Column], *names: str) -> Column | None:
     return next((column for name in names for key, column in columns.items() if key.partition(",")[0] == name), None)
 
 
-def _said(column: Column, found: list[Standing]) -> str:
-    """The figures of the best and the second, and whether the second may be as good, as far as seeds tell."""
+def _ranking(column: Column | None, frame: ComparisonFrame) -> list[Standing]:
+    """Models by a metric, the best first: of the largest group whose values compare."""
+    return [] if column is None else max(frame.standings(column), key=len, default=[])
+
+
+def _name(frame: ComparisonFrame, one: Standing) -> str:
+    """What the page calls the model: of several seeds, their system."""
+    name: str = frame.data["run" if len(one.rows) == 1 else "system"][one.rows[0]]
+    return name
+
+
+def _said(frame: ComparisonFrame, column: Column, found: list[Standing]) -> str:
+    """The values of the best and the second, and whether the second may be as good, as far as seeds tell."""
     first, second = found[:2]
-    text = f"{first.in_words(column)}, before {second.name} with {second.in_words(column)}"
+    told = [frame.in_words(column, one) for one in (first, second)]
+    for number, one in enumerate((first, second)):
+        if one.spread is not None:
+            told[number] += f", the {CONFIDENCE:.0%} interval over {len(one.rows)} seeds"
+    text = f"{told[0]}, before {_name(frame, second)} with {told[1]}"
     if first.spread is not None and second.spread is not None:
-        apart = abs(first.mean - second.mean) > first.spread + second.spread
-        text += "" if apart else ", and these intervals overlap"
+        is_apart = abs(first.mean - second.mean) > first.spread + second.spread
+        text += "" if is_apart else ", and these intervals overlap"
     return text

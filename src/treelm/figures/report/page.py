@@ -12,6 +12,7 @@ import treelm
 from treelm.corpora.outputs import check_place
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import hardly_trained, notes_on
+from treelm.evaluation.comparison.frame import ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics
 from treelm.figures.markup import Markup, element, join
 from treelm.figures.naming import display_names
@@ -52,7 +53,7 @@ def report_page(comparison: Comparison, *, title: str = "") -> str:
     comparison = with_shown_names(comparison)
     title = title or _title(comparison)
     sections = list(_sections(comparison))
-    found = (element("p", one, class_="finding") for one in findings(comparison))
+    found = (element("p", one, class_="finding") for one in findings(ComparisonFrame.of(comparison)))
     about = join(element("p", _summary(comparison)), *found, *_warnings(comparison))
     return page_of(title, about, sections, foot=_foot(comparison))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
-from typing import Literal
 
+from treelm.evaluation.comparison.frame import HUMAN, METRICS, SPEED, SYNTAX, ComparisonFrame
 from treelm.evaluation.comparison.metrics import Comparison, LossPoint, RunMetrics
-from treelm.evaluation.comparison.seeds import mean_of, seed_groups
-from treelm.evaluation.comparison.tables import LEGEND, Column, shown_columns
 from treelm.evaluation.evaluate import concerns_gold_trees
 from treelm.evaluation.intervals import CONFIDENCE
-from treelm.figures.markup import Markup, element, join
+from treelm.evaluation.tables import Bold
+from treelm.figures.markup import Content, Markup, element, join
 from treelm.figures.report.charts import Axes, Series, for_both_widths, line_chart
 from treelm.figures.report.parts import Section, data_table, details, figure, key, looks_of, run_name, scrolled
 
@@ -28,11 +27,11 @@ _JOINT = (
 )
 Curve = tuple[RunMetrics, int, list[LossPoint]]
 """A run, its look, and its evaluations on dev."""
-_TITLES: dict[Literal["figures", "sizes and speed", "syntax tests", "people"], str] = {
-    "figures": "Perplexity and trees, on {split}",
-    "syntax tests": "Tests of syntax, correct in percent",
-    "people": "What people do: reading times, and effects in bits",
-    "sizes and speed": "Sizes and speed",
+_TITLES = {
+    METRICS: "Perplexity and trees, on {split}",
+    SYNTAX: "Tests of syntax, correct in percent",
+    HUMAN: "What people do: reading times, and effects in bits",
+    SPEED: "Sizes and speed",
 }
 SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}", "\N{SECTION SIGN}")
 """Signs beside every F1 that point to the note on its gold trees; after them come numbers."""
@@ -40,86 +39,49 @@ SIGNS = ("\N{DAGGER}", "\N{DOUBLE DAGGER}", "\N{SECTION SIGN}")
 
 def table_section(comparison: Comparison) -> Section:
     """A table for each group of columns, what the columns are, and the notes."""
-    columns = shown_columns(comparison)
+    frame = ComparisonFrame.of(comparison)
     on_trees = filter(concerns_gold_trees, comparison.notes)
     signs = dict(zip(on_trees, chain(SIGNS, map(str, count(1))), strict=False))
     splits = " and ".join(dict.fromkeys(row.split for row in comparison.runs))
     titles = {group: title.format(split=splits) for group, title in _TITLES.items()}
     tables = [
-        scrolled(_table(comparison, columns, group, title, signs), title)
+        scrolled(_table(comparison, frame, group, title, signs), title)
         for group, title in titles.items()
-        if any(column.group == group for column in columns)
+        if frame.shown(group)
     ]
     return Section(
         identifier="figures",
         title="Figures",
-        content=join(element("div", *tables, class_="tables"), _notes(comparison, signs)),
+        content=join(element("div", *tables, class_="tables"), _notes(comparison, frame, signs)),
     )
 
 
-def _table(
-    comparison: Comparison, columns: Sequence[Column], group: str, title: str, signs: Mapping[str, str]
-) -> Markup:
-    chosen = [column for column in columns if column.group == group]
-    looks, units = looks_of(comparison), seed_groups(comparison.runs)
-    best = {column.name: _best(column, units) for column in chosen}
-    rows = [
-        (run_name(row.name, looks[row.name]), *(_cell(column, row, signs, best[column.name]) for column in chosen))
-        for row in comparison.runs
-    ]
-    if any(column.better for column in chosen):
-        for seeds in units:
-            if len(seeds) > 1:
-                means = (_mean(column, seeds, best[column.name]) for column in chosen)
-                rows.append((join(f"{seeds[0].system}, mean of {len(seeds)} seeds"), *means))
-    return data_table(title, ("model", *map(_heading, chosen)), rows)
+def _table(comparison: Comparison, frame: ComparisonFrame, group: str, title: str, signs: Mapping[str, str]) -> Markup:
+    columns = frame.shown(group)
+    table = frame.table(columns)
+    rows: list[Sequence[Content]] = []
+    for number, (name, *cells) in enumerate(table.rows):
+        if number >= len(comparison.runs):
+            rows.append((name, *map(_cell, cells)))
+            continue
+        row = comparison.runs[number]
+        found = "".join(signs[note] for note in row.notes if note in signs)
+        marks = [found if "_f1" in one.name and frame.data[one.name][number] is not None else "" for one in columns]
+        rows.append((run_name(name, number), *map(_cell, cells, marks)))
+    return data_table(title, ("model", *table.headings[1:]), rows)
 
 
-def _best(column: Column, units: Sequence[Sequence[RunMetrics]]) -> set[str]:
-    """The names of the first rows of the models that are best by a metric, among those that compare: of two or more."""
-    groups: dict[object, dict[str, float]] = {}
-    for rows in units:
-        found = mean_of(column, rows) if column.better else None
-        if found is not None:
-            groups.setdefault(column.among(rows[0]), {})[rows[0].name] = found[0]
-    choose = min if column.better == "lower" else max
-    return {
-        name
-        for values in groups.values()
-        if len(values) > 1
-        for name, value in values.items()
-        if value == choose(values.values())
-    }
+def _cell(text: str, sign: str = "") -> Markup:
+    shown = element("strong", text) if isinstance(text, Bold) else text
+    return join(shown, element("sup", sign)) if sign else join(shown)
 
 
-def _mean(column: Column, seeds: Sequence[RunMetrics], best: set[str]) -> Markup:
-    """The mean of a metric over seeds with half of its interval; empty of what is no metric."""
-    found = mean_of(column, seeds) if column.better else None
-    if found is None or found[1] is None:
-        return Markup()
-    sign = "≤ " if any(column.cell(row).startswith("≤") for row in seeds) else ""
-    text = f"{sign}{column.text(found[0])} ± {column.text(found[1])}"
-    return element("strong", text) if seeds[0].name in best else join(text)
-
-
-def _heading(column: Column) -> str:
-    """The protocol of a labelled F1 stands in its name alone."""
-    if not column.name.startswith("labeled_f1, "):
-        return column.heading
-    return f"{column.heading} {column.name.removeprefix('labeled_f1, ').partition(' (')[0]}"
-
-
-def _cell(column: Column, row: RunMetrics, signs: Mapping[str, str], best: set[str]) -> Markup:
-    text = element("strong", column.cell(row)) if row.name in best else column.cell(row)
-    is_f1 = "_f1" in column.name and column.value(row) is not None
-    return join(text, *(element("sup", signs[note]) for note in row.notes if is_f1 and note in signs))
-
-
-def _notes(comparison: Comparison, signs: Mapping[str, str]) -> Markup:
-    notes = [element("li", LEGEND, " Bold: the best of each column, among rows that compare.")]
-    if any(len(seeds) > 1 for seeds in seed_groups(comparison.runs)):
+def _notes(comparison: Comparison, frame: ComparisonFrame, signs: Mapping[str, str]) -> Markup:
+    legend, *known = frame.legend
+    notes = [element("li", legend, " Bold: the best of each column, among rows that compare.")]
+    if len(set(frame.seeds)) < len(frame.seeds):
         notes.append(element("li", f"±: half of the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t)."))
-    notes += [element("li", f"{signs[note]} " if note in signs else "", note) for note in comparison.notes]
+    notes += [element("li", f"{signs[note]} " if note in signs else "", note) for note in known]
     return element("ul", *notes, class_="notes")
 
 

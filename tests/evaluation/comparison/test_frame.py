@@ -1,4 +1,4 @@
-"""A comparison as Markdown, CSV and LaTeX: only what some row has, ``-`` where a row has nothing."""
+"""The frame of a comparison and its forms: only what some row has, ``-`` where a row has nothing, the best in bold."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import pytest
 from tests.evaluation.comparison.test_metrics import FULL
 from treelm.errors import InputError
 from treelm.evaluation.comparison.compare import row_names
+from treelm.evaluation.comparison.frame import ComparisonFrame, seed_numbers
 from treelm.evaluation.comparison.metrics import Comparison, RunMetrics, SyntaxGymMetrics
-from treelm.evaluation.comparison.tables import as_csv, as_latex, as_markdown, latex_text
 from treelm.evaluation.syntaxgym.results import circuits
+from treelm.evaluation.tables import Bold, Table, latex_text
 
 BARE = RunMetrics(name="a_parser", run="runs/a_parser", system="shift-reduce", num_parameters=1_000_000)
 BOTH = Comparison(runs=(FULL, BARE), notes=("50% of it",))
+
+
+def frame(*rows: RunMetrics) -> ComparisonFrame:
+    return ComparisonFrame.of(Comparison(runs=rows))
 
 
 def table(markdown: str) -> list[dict[str, str]]:
@@ -25,7 +30,7 @@ def table(markdown: str) -> list[dict[str, str]]:
 
 
 def test_markdown_has_rounded_figures_and_marks_upper_bounds() -> None:
-    full, bare = table(as_markdown(BOTH))
+    full, bare = table(ComparisonFrame.of(BOTH).to_markdown())
     assert full["perplexity"] == "≤ 256.0"
     assert full["UF1 plain"] == "76.3"
     assert full["trivial"] == "14.4"
@@ -33,17 +38,17 @@ def test_markdown_has_rounded_figures_and_marks_upper_bounds() -> None:
     assert full["training"] == "1:00"
     assert full["blimp"] == "60.0"
     assert bare["parameters"] == "1.00M"
-    assert {bare[name] for name in ("perplexity", "labelled F1", "UF1 plain", "gold trees", "blimp")} == {"-"}
-    assert "* 50% of it" in as_markdown(BOTH)
+    assert {bare[name] for name in ("perplexity", "labelled F1 evalb", "UF1 plain", "gold trees", "blimp")} == {"-"}
+    assert "* 50% of it" in ComparisonFrame.of(BOTH).to_markdown()
 
 
 def test_a_figure_that_no_row_has_has_no_column() -> None:
-    alone = as_markdown(Comparison(runs=(BARE,)))
+    alone = frame(BARE).to_markdown()
     assert set(*table(alone)) == {"run", "system", "parameters"}
 
 
 def test_csv_has_plain_unrounded_numbers() -> None:
-    full, bare = csv.DictReader(as_csv(BOTH).splitlines())
+    full, bare = csv.DictReader(ComparisonFrame.of(BOTH).to_csv().splitlines())
     assert float(full["perplexity"]) == 256.0
     assert full["is_upper_bound"] == "1"
     assert full["suite, cleft"] == "0.5"
@@ -57,9 +62,9 @@ def test_csv_has_plain_unrounded_numbers() -> None:
 def test_names_of_runs_break_no_table() -> None:
     names = ("=1+1", "a|b", 'say "x", y', "<b>", "@x", "-x")
     rows = [replace(BARE, name=name) for name in names]
-    found = list(csv.DictReader(as_csv(Comparison(runs=tuple(rows))).splitlines()))
+    found = list(csv.DictReader(frame(*rows).to_csv().splitlines()))
     assert [row["run"] for row in found] == ["'=1+1", "a|b", 'say "x", y', "<b>", "'@x", "'-x"]
-    markdown = as_markdown(Comparison(runs=tuple(rows)))
+    markdown = frame(*rows).to_markdown()
     assert r"| a\|b |" in markdown
     assert "| &lt;b> |" in markdown
 
@@ -73,13 +78,13 @@ def test_a_name_with_a_line_end_is_refused(name: str, tmp_path: Path) -> None:
 
 
 def test_latex_writes_what_it_would_take_for_commands() -> None:
-    latex = as_latex(BOTH)
+    latex = ComparisonFrame.of(BOTH).to_latex()
     assert r"a\_parser" in latex
     assert r"$\leq$ 256.0" in latex
     assert latex_text(r"50% & {a_b} ^~\#$") == (
         r"50\% \& \{a\_b\} \textasciicircum{}\textasciitilde{}\textbackslash{}\#\$"
     )
-    assert as_latex(replace(BOTH, runs=(replace(BOTH.runs[0], name="[a*"),))).splitlines()[5].startswith("{[}a{*} &")
+    assert frame(replace(FULL, name="[a*")).to_latex().splitlines()[5].startswith("{[}a{*} &")
     rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
     assert len({line.replace(r"\&", "").count("&") for line in rows}) == 1
     assert len(rows) == 3
@@ -99,13 +104,46 @@ def test_syntaxgym_over_known_words_alone_stands_beside_the_sg_score_where_there
         )
         for name, without in (("whole", known), ("partly", partly))
     )
-    whole, part = csv.DictReader(as_csv(Comparison(runs=rows)).splitlines())
+    whole, part = csv.DictReader(frame(*rows).to_csv().splitlines())
     assert (whole["sg_score_without_unknown"], part["sg_score_without_unknown"]) == ("0.75", "")
     assert (part["mean_over_suites_without_unknown"], part["suite_without_unknown, cleft"]) == ("0.25", "")
     assert whole["suite_without_unknown, cleft"] == "0.75"
     circuit = next(name for name, suites in circuits().items() if "cleft" in suites)
     assert (whole[f"circuit_without_unknown, {circuit}"], part[f"circuit_without_unknown, {circuit}"]) == ("0.75", "")
-    first, second = table(as_markdown(Comparison(runs=rows)))
-    assert (first["SG score"], first["SG known words"], second["SG known words"]) == ("50.0", "75.0", "-")
+    first, second = table(frame(*rows).to_markdown())
+    assert (first["SG score"], first["SG known words"], second["SG known words"]) == ("**50.0**", "75.0", "-")
     assert second["known words, mean of 30 suites"] == "25.0"
-    assert "SG known words" in as_latex(Comparison(runs=rows))
+    assert "SG known words" in frame(*rows).to_latex()
+
+
+def test_rows_that_differ_by_their_seed_alone_are_one_model() -> None:
+    first = replace(FULL, name="1", recipe="r", weights="a", search="beam 20")
+    second = replace(first, name="2", weights="b")
+    assert seed_numbers([first, second]) == [0, 0]
+    for change in ({"text": "x"}, {"search": "beam 5"}, {"data_identity": {"train": "x"}}, {"recipe": ""}):
+        assert seed_numbers([first, replace(second, **change)]) == [0, 1]  # type: ignore[arg-type]
+    assert seed_numbers([first, replace(first, name="copy"), second]) == [0, 1, 0]
+
+
+def test_the_best_among_rows_that_compare_is_bold_and_seeds_have_a_mean() -> None:
+    def rows(**changes: object) -> list[RunMetrics]:
+        f1 = [replace(FULL.unlabeled_f1[0], corpus_f1=value) for value in (76.3, 80.0)]
+        return [
+            FULL, replace(FULL, name="other", unlabeled_f1=(f1[1],), **changes), replace(FULL, name="third", text="x")
+        ]  # type: ignore[arg-type]  # fmt: skip
+
+    def cells(found: ComparisonFrame) -> list[str]:
+        shown = found.table()
+        return [row[list(shown.headings).index("UF1 plain")] for row in shown.rows]
+
+    found = cells(frame(*rows()))
+    assert (found, [isinstance(cell, Bold) for cell in found]) == (["76.3", "80.0", "76.3"], [False, True, False])
+    assert "**80.0**" in frame(*rows()).to_markdown()
+    assert r"\textbf{80.0}" in frame(*rows()).to_latex()
+    seeds = [replace(row, recipe="r", weights=row.name) for row in rows()]
+    assert cells(frame(*seeds[:2])) == ["76.3", "80.0", "78.2 ± 23.5"]
+
+
+def test_a_table_has_the_headings_of_its_rows() -> None:
+    rows = [[("model", "a|b"), ("words", "1"), ("words", None)]]
+    assert Table.of(rows).to_markdown() == "| model | words | words |\n| --- | ---: | ---: |\n| a\\|b | 1 | - |\n"
